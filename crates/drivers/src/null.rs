@@ -1,0 +1,1 @@
+//! Answers at once: the generator's own ceiling.

@@ -1,0 +1,1 @@
+//! The HTTP protocol of Elasticsearch and OpenSearch.

@@ -1,0 +1,1 @@
+//! Corpora: documents by number, generated or read from NDJSON files.

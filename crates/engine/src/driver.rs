@@ -1,0 +1,131 @@
+//! The driver's face to the engine: mapping happens once, before the load; executing happens per request.
+//!
+//! A bad operation fails while it is mapped, with its name in the message. In the loop nothing is boxed and
+//! nothing is shared: an operation is read-only, a connection belongs to one client on one thread.
+
+use std::future::Future;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::corpus::Corpora;
+use crate::draw::Draw;
+use crate::plan::{PlanError, Target};
+use crate::variables::Variables;
+
+/// What operations may refer to.
+pub struct Context {
+    /// The workload's variables.
+    pub variables: Variables,
+    /// The workload's corpora.
+    pub corpora: Corpora,
+}
+
+/// A protocol.
+pub trait Driver: Sized + Send + Sync + 'static {
+    /// An operation, ready to be turned into requests.
+    type Operation: Send + Sync + 'static;
+    /// What one client holds: its socket, its buffers. It connects when it is first used.
+    type Connection: 'static;
+
+    /// The driver for `target`. Resolves names; does not connect.
+    fn new(target: &Target) -> Result<Self, PlanError>;
+
+    /// Turns an operation of the workload (`{"search": {...}, "timeout": 5}`) into one that can be executed.
+    fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
+
+    /// How many requests send each document of the operation's corpus once; `None` if it has no end.
+    fn requests(&self, operation: &Self::Operation) -> Option<u64>;
+
+    /// What client number `client` holds.
+    fn connection(&self, client: u64) -> Self::Connection;
+
+    /// Builds request `draw`, sends it, waits for the answer and judges it. Building and judging lie outside
+    /// `sent..done`. An error breaks no client: the connection is mended at the next call. Times out by itself.
+    fn execute(
+        &self,
+        connection: &mut Self::Connection,
+        operation: &Self::Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> impl Future<Output = Reply>;
+
+    /// The same request and its answer as readable text, for `loadframe check`.
+    fn show(
+        &self,
+        connection: &mut Self::Connection,
+        operation: &Self::Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> impl Future<Output = (Reply, Exchange)>;
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Right before the first byte was written.
+    pub sent: Instant,
+    /// Right after the last byte of the answer was read, or the request was given up.
+    pub done: Instant,
+    /// The judgement.
+    pub outcome: Result<(), Failure>,
+    /// Bytes written and read, heads included.
+    pub bytes_sent: u64,
+    /// See `bytes_sent`.
+    pub bytes_received: u64,
+    /// Documents that the store took or returned.
+    pub documents: u64,
+    /// Which of the target's hosts served it.
+    pub node: u16,
+}
+
+/// Why an answer was no success.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The class that is counted.
+    pub class: ErrorClass,
+    /// The store's own words, or the system's; the first few of each class are kept.
+    pub message: String,
+    /// How many items of the request failed; 1 unless it is a bulk request.
+    pub items: u64,
+}
+
+/// The classes that errors are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(usize)]
+pub enum ErrorClass {
+    /// No connection, or it broke.
+    Connect,
+    /// No answer in time, or an answer that says that it ran out of time.
+    Timeout,
+    /// The store pushes back: 429, overloaded.
+    Rejected,
+    /// The request is wrong: 4xx.
+    Client,
+    /// The store is: 5xx, failed shards.
+    Server,
+    /// The request succeeded, some of its items did not.
+    Item,
+    /// The answer is not what the workload asserts.
+    Assertion,
+}
+
+impl ErrorClass {
+    /// All classes, in the order of their numbers.
+    pub const ALL: [Self; 7] =
+        [Self::Connect, Self::Timeout, Self::Rejected, Self::Client, Self::Server, Self::Item, Self::Assertion];
+
+    /// The name that stands in records.
+    pub fn name(self) -> &'static str {
+        ["connect", "timeout", "rejected", "client", "server", "item", "assertion"][self as usize]
+    }
+}
+
+/// A request and its answer, for people.
+#[derive(Clone, Debug, Default)]
+pub struct Exchange {
+    /// Request line, and body if there is one.
+    pub request: String,
+    /// Status line and body.
+    pub answer: String,
+}

@@ -1,0 +1,12 @@
+//! The load generator. A plan for one phase goes in, recordings come out; it knows no store.
+//!
+//! The parts, in the way a request walks through them: [`plan`] says what is wanted, [`schedule`] when request
+//! *k* is due, [`draw`] what it carries, [`driver`] how it is asked for, [`worker`] who sends it, [`recorder`]
+//! what became of it, [`collector`] where that is written.
+
+pub mod corpus;
+pub mod draw;
+pub mod driver;
+pub mod plan;
+pub mod template;
+pub mod variables;

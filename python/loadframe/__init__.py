@@ -1,0 +1,3 @@
+"""Loadframe: a testing machine for data stores."""
+
+__version__ = "0.1.0"
