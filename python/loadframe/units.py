@@ -27,9 +27,7 @@ def parse_duration(text: str | float) -> float:
         return _not_negative(float(text), text)
     match = re.fullmatch(_NUMBER + r"([a-z]*)\s*", str(text))
     if not match or (match[2] or "s") not in _DURATION:
-        raise BadInput(
-            f"{text!r} is no duration", remedy="write a number with us, ms, s, m, h or d, such as 250ms"
-        )
+        raise BadInput(f"{text!r} is no duration", remedy="write a number with us, ms, s, m, h or d, such as 250ms")
     return float(match[1]) * _DURATION[match[2] or "s"]
 
 

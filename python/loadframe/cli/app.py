@@ -1,0 +1,27 @@
+"""The application object that each command's module adds itself to, and what commands print with."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    name="loadframe",
+    help="A testing machine for data stores: brings a cluster up, loads it, measures it, and says what can be believed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+#: Results go to standard output, progress and remarks to standard error, so that `--json | jq` works.
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def print_json(result: Any) -> None:
+    """Write a result as JSON for programs, one object, indented."""
+    print(json.dumps(result, indent=2))
