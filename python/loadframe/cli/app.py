@@ -8,7 +8,7 @@ from rich.console import Console
 
 app = typer.Typer(
     name="loadframe",
-    help="A testing machine for data stores: brings a cluster up, loads it, measures it, and says what can be believed.",
+    help="A testing machine for data stores: it brings a cluster up, loads it, measures it, says what to believe.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
