@@ -7,6 +7,7 @@
 pub mod corpus;
 pub mod draw;
 pub mod driver;
+pub mod nearest;
 pub mod plan;
 pub mod template;
 pub mod variables;

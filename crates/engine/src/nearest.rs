@@ -1,0 +1,59 @@
+//! Names in messages: whoever mistypes a word is told the one that was probably meant.
+
+/// The word of `words` that is nearest to `wrong` by edit distance, if any is near enough to be meant.
+pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    words
+        .into_iter()
+        .map(|word| (distance(wrong, word), word))
+        .min()
+        .filter(|&(distance, word)| distance <= 1.max(word.chars().count().max(wrong.chars().count()) / 3))
+        .map(|(_, word)| word)
+}
+
+/// `unknown KIND "wrong"; did you mean "right"?`, or a list of what there is when nothing is near.
+pub fn unknown<'a>(kind: &str, wrong: &str, words: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    if let Some(word) = nearest(wrong, words.clone()) {
+        return format!("unknown {kind} \"{wrong}\"; did you mean \"{word}\"?");
+    }
+    let known: Vec<&str> = words.into_iter().collect();
+    if known.is_empty() {
+        return format!("unknown {kind} \"{wrong}\"; there are none");
+    }
+    format!("unknown {kind} \"{wrong}\"; there are {}", known.join(", "))
+}
+
+/// Edit distance (Levenshtein 1966): insertions, deletions and substitutions of characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_word_finds_its_neighbour() {
+        let words = ["uniform", "constant", "choice", "sequential"];
+        assert_eq!(nearest("unifrom", words), Some("uniform"));
+        assert_eq!(nearest("choise", words), Some("choice"));
+        assert_eq!(nearest("zipfian", words), None);
+    }
+
+    #[test]
+    fn a_message_names_the_neighbour_or_lists_all() {
+        assert_eq!(unknown("kind", "serch", ["search", "bulk"]), "unknown kind \"serch\"; did you mean \"search\"?");
+        assert_eq!(unknown("kind", "xyz", ["search", "bulk"]), "unknown kind \"xyz\"; there are search, bulk");
+        assert_eq!(unknown("variable", "lo", []), "unknown variable \"lo\"; there are none");
+    }
+}
