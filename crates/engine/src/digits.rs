@@ -1,0 +1,95 @@
+//! Numbers as text, appended to a buffer: no allocation, and for integers no formatting machinery.
+
+use std::io::Write;
+
+const PAIRS: &[u8; 200] = b"\
+    0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
+    5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+/// Appends `number` in decimal.
+#[inline]
+pub fn push_u64(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    while number >= 100 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(pair(number % 100));
+        number /= 100;
+    }
+    if number >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(pair(number));
+    } else {
+        at -= 1;
+        digits[at] = b'0' + number as u8;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `number` in decimal, with its sign if it is negative.
+#[inline]
+pub fn push_i64(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    push_u64(out, number.unsigned_abs());
+}
+
+/// Appends the shortest text that reads back as `number`, with a point or an exponent: `5.0`, `0.1`, `1e300`.
+pub fn push_f64(out: &mut Vec<u8>, number: f64) {
+    write!(out, "{number:?}").expect("a vector takes all that is written to it");
+}
+
+/// Appends an amount given in hundredths as the shortest decimal with at least one decimal place: `6.3`, `12.0`, `0.88`.
+#[inline]
+pub fn push_hundredths(out: &mut Vec<u8>, amount: u64) {
+    push_u64(out, amount / 100);
+    let cents = pair(amount % 100);
+    out.push(b'.');
+    out.extend_from_slice(if cents[1] == b'0' { &cents[..1] } else { cents });
+}
+
+/// The two digits of a number below 100.
+#[inline]
+pub fn pair(number: u64) -> &'static [u8] {
+    let at = number as usize * 2;
+    &PAIRS[at..at + 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(push: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        push(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn integers_read_as_the_standard_library_writes_them() {
+        let edges = (0..=19).flat_map(|power| [10u64.pow(power) - 1, 10u64.pow(power)]);
+        for number in edges.chain([0, 7, 42, u64::MAX]) {
+            assert_eq!(text(|out| push_u64(out, number)), number.to_string());
+        }
+        for number in [i64::MIN, -100, -1, 0, 1, i64::MAX] {
+            assert_eq!(text(|out| push_i64(out, number)), number.to_string());
+        }
+    }
+
+    #[test]
+    fn floats_are_json_numbers_that_read_back_exactly() {
+        for number in [5.0, 0.1, -2.5, 1e300, 1e-7, 123_456_789.123] {
+            let written = text(|out| push_f64(out, number));
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), serde_json::json!(number));
+        }
+    }
+
+    #[test]
+    fn hundredths_keep_one_decimal_place_at_least() {
+        for (amount, written) in [(630, "6.3"), (1200, "12.0"), (88, "0.88"), (5, "0.05"), (0, "0.0"), (12345, "123.45")]
+        {
+            assert_eq!(text(|out| push_hundredths(out, amount)), written);
+        }
+    }
+}
