@@ -26,7 +26,8 @@ impl Corpora {
         let mut corpora = BTreeMap::new();
         for (name, form) in forms {
             let documents = form.get("documents").and_then(Value::as_u64);
-            let documents = documents.ok_or_else(|| PlanError(format!("corpus \"{name}\": \"documents\" is missing")))?;
+            let documents =
+                documents.ok_or_else(|| PlanError(format!("corpus \"{name}\": \"documents\" is missing")))?;
             corpora.insert(name.clone(), Arc::new(Corpus { documents }));
         }
         Ok(Self { corpora })

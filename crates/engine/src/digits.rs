@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn hundredths_keep_one_decimal_place_at_least() {
-        for (amount, written) in [(630, "6.3"), (1200, "12.0"), (88, "0.88"), (5, "0.05"), (0, "0.0"), (12345, "123.45")]
+        for (amount, written) in
+            [(630, "6.3"), (1200, "12.0"), (88, "0.88"), (5, "0.05"), (0, "0.0"), (12345, "123.45")]
         {
             assert_eq!(text(|out| push_hundredths(out, amount)), written);
         }

@@ -1,13 +1,22 @@
 //! The load generator. A plan for one phase goes in, recordings come out; it knows no store.
 //!
 //! The parts, in the way a request walks through them: [`plan`] says what is wanted, [`schedule`] when request
-//! *k* is due, [`draw`] what it carries, [`driver`] how it is asked for, [`worker`] who sends it, [`recorder`]
-//! what became of it, [`collector`] where that is written.
+//! *k* is due, [`draw`] what it carries ([`variables`], [`corpus`], [`template`]), [`driver`] how it is asked for,
+//! [`worker`] who sends it, [`recorder`] what became of it, [`collector`] where that is written. [`run`] joins them.
 
+pub mod collector;
 pub mod corpus;
+pub mod digits;
 pub mod draw;
 pub mod driver;
+pub mod encode;
+pub mod histograms;
 pub mod nearest;
 pub mod plan;
+pub mod recorder;
+pub mod run;
+pub mod schedule;
 pub mod template;
+pub mod timer;
 pub mod variables;
+pub mod worker;

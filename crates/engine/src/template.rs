@@ -142,7 +142,8 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, PlanError> {
             continue;
         }
         let name = &rest[at + 2..];
-        let unclosed = || PlanError(format!("{text:?} has a \"${{\" without a \"}}\"; write \"$${{\" for a literal one"));
+        let unclosed =
+            || PlanError(format!("{text:?} has a \"${{\" without a \"}}\"; write \"$${{\" for a literal one"));
         let end = name.find('}').ok_or_else(unclosed)?;
         if at > 0 {
             pieces.push(Piece::Text(before));

@@ -106,7 +106,8 @@ fn below(last: u64, draw: &Draw, salt: u64) -> u64 {
 
 impl Kind {
     fn parse(form: &Value) -> Result<Self, PlanError> {
-        let wrong = || PlanError(format!("{form} is no variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")));
+        let wrong =
+            || PlanError(format!("{form} is no variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")));
         let mapping = form.as_object().filter(|mapping| mapping.len() == 1).ok_or_else(wrong)?;
         let (kind, argument) = mapping.iter().next().ok_or_else(wrong)?;
         match kind.as_str() {

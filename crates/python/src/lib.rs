@@ -1,9 +1,186 @@
-//! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs.
+//! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs, and the
+//! interpreter's lock is released whenever this module waits.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use loadframe_drivers::null::Null;
+use loadframe_engine::driver::{Driver, Exchange, Reply};
+use loadframe_engine::histograms::HistogramLog;
+use loadframe_engine::plan::{Plan, PlanError};
+use loadframe_engine::run::{Running, check_operations, start};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
+
+/// Calls a function that is generic over the driver with the one that the plan names. The only list of drivers.
+macro_rules! with_driver {
+    ($plan:expr, $function:ident $arguments:tt) => {
+        match $plan.target.driver.as_str() {
+            "null" => $function::<Null> $arguments,
+            other => Err(PlanError(format!("there is no driver {other:?}; there are {}", DRIVERS.join(", ")))),
+        }
+    };
+}
+
+const DRIVERS: [&str; 1] = ["null"];
+
+/// A phase that is running, or has run.
+#[pyclass(name = "Handle", frozen)]
+struct PyHandle(Running);
+
+#[pymethods]
+impl PyHandle {
+    /// Waits up to `seconds` for the end; says whether it has come.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let limit = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        Ok(py.detach(|| self.0.wait(limit)))
+    }
+
+    /// Ends the phase now; what was measured so far is kept.
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// Figures for a person who waits: totals so far and the last second's rates; times in seconds.
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let progress = self.0.progress();
+        let dict = PyDict::new(py);
+        dict.set_item("seconds", progress.seconds)?;
+        dict.set_item("requests", progress.requests)?;
+        dict.set_item("errors", progress.errors)?;
+        dict.set_item("documents", progress.documents)?;
+        dict.set_item("throughput", progress.throughput)?;
+        dict.set_item("documents_throughput", progress.documents_throughput)?;
+        dict.set_item("response_p50", seconds(progress.response.0 as f64))?;
+        dict.set_item("response_p99", seconds(progress.response.1 as f64))?;
+        Ok(dict)
+    }
+
+    /// Waits for the end and returns the outcome as JSON text, as it also stands in `outcome.json`. Once.
+    fn outcome(&self, py: Python<'_>) -> PyResult<String> {
+        let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;
+        Ok(outcome.to_string())
+    }
+}
+
+/// Starts a phase that records into `folder`. Raises PlanRefused, before anything is sent, for a bad plan.
+#[pyfunction(name = "start")]
+fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
+    let plan = parse(plan)?;
+    let folder: &Path = &folder;
+    let running = py.detach(|| with_driver!(plan, start(plan, folder)));
+    Ok(PyHandle(running.map_err(refused)?))
+}
+
+/// Sends each operation of the plan once; a dictionary of request, answer and judgement for each.
+#[pyfunction]
+fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let plan = parse(plan)?;
+    let shown: Vec<(String, Reply, Exchange)> =
+        py.detach(|| with_driver!(plan, check_operations(plan))).map_err(refused)?;
+    let describe = |(operation, reply, exchange): (String, Reply, Exchange)| {
+        let dict = PyDict::new(py);
+        dict.set_item("operation", operation)?;
+        dict.set_item("request", exchange.request)?;
+        dict.set_item("answer", exchange.answer)?;
+        dict.set_item("service_time", (reply.done - reply.sent).as_secs_f64())?;
+        dict.set_item("documents", reply.documents)?;
+        dict.set_item("node", reply.node)?;
+        let failure = reply.outcome.err();
+        dict.set_item("error", failure.as_ref().map(|failure| failure.class.name()))?;
+        dict.set_item("message", failure.map(|failure| failure.message))?;
+        Ok(dict)
+    };
+    shown.into_iter().map(describe).collect()
+}
+
+fn parse(plan: &str) -> PyResult<Plan> {
+    serde_json::from_str(plan).map_err(|e| PlanRefused::new_err(format!("the plan cannot be read: {e}")))
+}
+
+fn refused(error: PlanError) -> PyErr {
+    PlanRefused::new_err(error.0)
+}
+
+fn seconds(microseconds: f64) -> f64 {
+    microseconds / 1e6
+}
+
+/// Histograms of a run, by tag and second.
+#[pyclass(name = "HistogramLog", frozen)]
+struct PyLog(HistogramLog);
+
+#[pymethods]
+impl PyLog {
+    /// Reads `histograms.hlog`; raises OSError when it cannot be read or is no such log.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        py.detach(|| HistogramLog::read(&path)).map(Self).map_err(PyOSError::new_err)
+    }
+
+    /// The tags, sorted: `PHASE/OPERATION/response`, ...
+    fn tags(&self) -> Vec<String> {
+        self.0.tags().map(str::to_owned).collect()
+    }
+
+    /// The exact sum of a tag's histograms that start in `start..end`, seconds since the run began.
+    #[pyo3(signature = (tag, start=0.0, end=f64::INFINITY))]
+    fn total(&self, py: Python<'_>, tag: &str, start: f64, end: f64) -> PyResult<PyHistogram> {
+        py.detach(|| self.0.total(tag, start, end)).map(PyHistogram).map_err(PyOSError::new_err)
+    }
+
+    /// Each second of a tag: its start, seconds since the run began, and its histogram.
+    fn seconds(&self, py: Python<'_>, tag: &str) -> PyResult<Vec<(f64, PyHistogram)>> {
+        let seconds = py.detach(|| self.0.seconds(tag)).map_err(PyOSError::new_err)?;
+        Ok(seconds.into_iter().map(|(start, histogram)| (start, PyHistogram(histogram))).collect())
+    }
+}
+
+/// A histogram of durations; everything it returns is in seconds.
+#[pyclass(name = "Histogram", frozen)]
+struct PyHistogram(hdrhistogram::Histogram<u64>);
+
+#[pymethods]
+impl PyHistogram {
+    /// The duration that a share `q` of all recorded ones does not exceed; `None` when there are none.
+    fn quantile(&self, q: f64) -> PyResult<Option<f64>> {
+        if !(0.0..=1.0).contains(&q) {
+            return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
+        }
+        Ok((!self.0.is_empty()).then(|| seconds(self.0.value_at_quantile(q) as f64)))
+    }
+
+    /// How many were recorded.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Their mean; `None` when there are none.
+    #[getter]
+    fn mean(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| seconds(self.0.mean()))
+    }
+
+    /// The largest, to the histogram's resolution; `None` when there are none.
+    #[getter]
+    fn max(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| seconds(self.0.max() as f64))
+    }
+}
 
 /// The load generator.
 #[pymodule]
-fn _engine(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(start_phase, module)?)?;
+    module.add_function(wrap_pyfunction!(check, module)?)?;
+    module.add_class::<PyHandle>()?;
+    module.add_class::<PyLog>()?;
+    module.add_class::<PyHistogram>()?;
+    module.add("PlanRefused", module.py().get_type::<PlanRefused>())?;
+    module.add("DRIVERS", DRIVERS.to_vec())
 }

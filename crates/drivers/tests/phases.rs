@@ -1,0 +1,226 @@
+//! Whole phases on the null driver: what is issued, what is recorded, and how a phase ends.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use loadframe_drivers::null::Null;
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::histograms::HistogramLog;
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::run::start;
+use serde_json::{Value, json};
+
+/// A folder of a test's own, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("loadframe-phases-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn plan(stream: Value) -> Value {
+    json!({
+        "seed": 1, "phase": "p", "target": {"driver": "null"},
+        "operations": {"a": {}, "b": {}}, "streams": [stream],
+    })
+}
+
+fn run<D: Driver>(plan: &Value) -> (Value, Folder) {
+    let folder = Folder::new();
+    let running = start::<D>(serde_json::from_value(plan.clone()).unwrap(), &folder.0).unwrap();
+    assert!(running.wait(Duration::from_secs(60)));
+    (running.outcome().unwrap(), folder)
+}
+
+fn series(folder: &Folder) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(folder.0.join("series.csv")).unwrap();
+    text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn a_closed_stream_issues_exactly_the_requests_it_was_asked_for() {
+    for threads in [1, 2, 3] {
+        let mut plan = plan(json!({
+            "name": "s", "mix": [["a", 3], ["b", 1]],
+            "pacing": {"closed": {"clients": 4}}, "stop": {"requests": 10_000},
+        }));
+        plan["threads"] = json!(threads);
+        let (outcome, folder) = run::<Null>(&plan);
+        let requests: Vec<u64> =
+            outcome["operations"].as_array().unwrap().iter().map(|o| o["successes"].as_u64().unwrap()).collect();
+        assert_eq!(requests.iter().sum::<u64>(), 10_000);
+        assert!((7_300..7_700).contains(&requests[0]), "a mix of 3:1 gave {requests:?}");
+        let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+        assert_eq!(log.total("p/a/response", 0.0, f64::INFINITY).unwrap().len(), requests[0]);
+        assert_eq!(log.total("p/b/service", 0.0, f64::INFINITY).unwrap().len(), requests[1]);
+    }
+}
+
+#[test]
+fn an_open_stream_sends_what_was_due_in_its_time_and_warms_up_apart() {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 1000}}, "stop": {"duration": 1.0},
+    }));
+    plan["warmup"] = json!(0.5);
+    plan["threads"] = json!(2);
+    let (outcome, folder) = run::<Null>(&plan);
+    assert_eq!(outcome["operations"][0]["successes"], 1000);
+    let rows = series(&folder);
+    let of = |segment: &str| -> u64 {
+        rows.iter().filter(|row| row[2] == segment).map(|row| row[5].parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!((of("warmup"), of("measure")), (500, 1000));
+    assert_eq!(outcome["measured"], 1.0);
+}
+
+#[test]
+fn a_stop_ends_the_phase_within_a_second_and_keeps_what_was_measured() {
+    let folder = Folder::new();
+    let plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 2, "think_time": 0.001}},
+        "stop": {"duration": 600},
+    }));
+    let running = start::<Null>(serde_json::from_value(plan).unwrap(), &folder.0).unwrap();
+    assert!(!running.wait(Duration::from_millis(1300)));
+    let asked = Instant::now();
+    running.stop();
+    assert!(running.wait(Duration::from_secs(1)), "not within a second");
+    assert!(asked.elapsed() < Duration::from_secs(1));
+    let outcome = running.outcome().unwrap();
+    assert_eq!(outcome["interrupted"], true);
+    let recorded: u64 = series(&folder).iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
+    assert_eq!(outcome["operations"][0]["successes"], recorded);
+    assert!(recorded > 500, "{recorded}");
+    let measured = outcome["measured"].as_f64().unwrap();
+    assert!((1.2..2.3).contains(&measured), "{measured}");
+}
+
+/// Answers request k after a number of milliseconds that its `connection` looks up: stands for a slow store.
+struct Slow;
+
+impl Driver for Slow {
+    type Operation = Duration;
+    type Connection = ();
+
+    fn new(_: &Target) -> Result<Self, PlanError> {
+        Ok(Self)
+    }
+    fn map(&self, form: &Value, _: &Context) -> Result<Duration, PlanError> {
+        Ok(Duration::from_millis(form["ms"].as_u64().unwrap_or(0)))
+    }
+    fn requests(&self, _: &Duration) -> Option<u64> {
+        None
+    }
+    fn connection(&self, _: u64) {}
+    async fn execute(&self, (): &mut (), operation: &Duration, _: &Context, _: &Draw) -> Reply {
+        let sent = Instant::now();
+        tokio::time::sleep(*operation).await;
+        let done = Instant::now();
+        Reply { sent, done, outcome: Ok(()), bytes_sent: 1, bytes_received: 1, documents: 0, node: 0 }
+    }
+    async fn show(
+        &self,
+        connection: &mut (),
+        operation: &Duration,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        (self.execute(connection, operation, context, draw).await, Exchange::default())
+    }
+}
+
+#[test]
+fn a_bound_on_requests_in_flight_drops_and_counts() {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 100, "max_in_flight": 5}}, "stop": {"duration": 1.0},
+    }));
+    plan["operations"]["a"] = json!({"ms": 200});
+    let (outcome, _folder) = run::<Slow>(&plan);
+    let operation = &outcome["operations"][0];
+    let (sent, dropped) = (operation["requests"].as_u64().unwrap(), operation["dropped"].as_u64().unwrap());
+    assert_eq!(sent + dropped, 100);
+    assert!((20..=30).contains(&sent), "five at a time, 200 ms each, for a second: {sent}");
+}
+
+#[test]
+fn requests_in_flight_at_the_end_are_waited_for_and_then_recorded_with_their_age() {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 10}}, "stop": {"duration": 0.5},
+    }));
+    plan["operations"]["a"] = json!({"ms": 3000});
+    plan["drain"] = json!(0.2);
+    let (outcome, _folder) = run::<Slow>(&plan);
+    let operation = &outcome["operations"][0];
+    assert_eq!(operation["in_flight_at_end"], 5);
+    assert_eq!(operation["requests"], 0);
+    let oldest = operation["in_flight_oldest"].as_f64().unwrap();
+    assert!((0.65..1.5).contains(&oldest), "{oldest}");
+
+    plan["operations"]["a"] = json!({"ms": 300});
+    plan["drain"] = json!(10);
+    let (outcome, _folder) = run::<Slow>(&plan);
+    assert_eq!(outcome["operations"][0]["successes"], 5, "those that end while draining belong to the measurement");
+    assert_eq!(outcome["operations"][0]["in_flight_at_end"], 0);
+}
+
+#[test]
+fn ranks_and_threads_share_one_open_schedule() {
+    let mut counts = Vec::new();
+    for (ranks, threads) in [(1, 1), (2, 1), (7, 1), (2, 3)] {
+        let mut total = 0;
+        for rank in 0..ranks {
+            let mut plan = plan(json!({
+                "name": "s", "mix": [["a", 1], ["b", 2]], "pacing": {"open": {"rate": 2000, "arrivals": "poisson"}},
+                "stop": {"duration": 0.2},
+            }));
+            plan["rank"] = json!(rank);
+            plan["ranks"] = json!(ranks);
+            plan["threads"] = json!(threads);
+            let (outcome, _folder) = run::<Null>(&plan);
+            total += outcome["operations"][0]["successes"].as_u64().unwrap();
+        }
+        counts.push(total);
+    }
+    assert_eq!(counts.iter().collect::<BTreeSet<_>>().len(), 1, "operation a was drawn {counts:?} times");
+}
+
+#[test]
+fn a_bad_plan_is_refused_before_anything_runs() {
+    let good = json!({"name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 1}});
+    let with = |key: &str, value: Value| {
+        let mut stream = good.clone();
+        stream[key] = value;
+        stream
+    };
+    for (stream, cause) in [
+        (with("mix", json!([])), "names no operation"),
+        (with("mix", json!([["c", 1]])), "no operation \"c\""),
+        (with("mix", json!([["a", 0]])), "weight 0"),
+        (with("pacing", json!({"closed": {"clients": 0}})), "0 clients"),
+        (with("pacing", json!({"closed": {"clients": 1, "think_time": -1}})), "think time"),
+        (with("pacing", json!({"open": {"rate": 0}})), "rate of 0"),
+        (with("pacing", json!({"open": {"rate": 1, "max_in_flight": 0}})), "max_in_flight"),
+        (with("stop", json!({"duration": 0})), "duration of 0"),
+        (with("stop", json!({"requests": 0})), "0 requests"),
+        (with("stop", json!("exhausted")), "reads none"),
+        (with("name", json!("a/b")), "no name"),
+    ] {
+        let folder = Folder::new();
+        let error = start::<Null>(serde_json::from_value(plan(stream)).unwrap(), &folder.0).err().unwrap();
+        assert!(error.0.contains(cause), "{error} does not say {cause:?}");
+    }
+}

@@ -1,0 +1,290 @@
+//! Adds up the workers' seconds and writes them to the phase's folder while the load runs.
+//!
+//! It has a thread of its own, so that no worker waits for a disk, and keeps only seconds that are not complete yet,
+//! so that memory does not grow with the length of a run. The files:
+//!
+//! - `series.csv`: a row for each stream, operation, segment and second,
+//! - `nodes.csv`: which host served how many of an operation's requests in each second,
+//! - `generator.csv`: what each worker saw of itself in each second,
+//! - `histograms.hlog`: the HdrHistogram log (version 1.3), values in microseconds, tags `PHASE/OPERATION/response`
+//!   and `.../service`, with `/warmup` behind it for the warm-up; `generator/lateness` and `generator/lag`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+
+use crate::driver::ErrorClass;
+use crate::recorder::{Cell, Counts, Interval, Message, histogram};
+
+/// Messages kept of a phase, per operation and error class.
+const MESSAGES: usize = 5;
+
+/// A stream's operation, as the records name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The stream's name.
+    pub stream: String,
+    /// The operation's name.
+    pub operation: String,
+}
+
+/// What a person who waits wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Seconds recorded so far.
+    pub seconds: u64,
+    /// Requests of the phase so far, warm-up included.
+    pub requests: u64,
+    /// Failed ones.
+    pub errors: u64,
+    /// Documents taken or returned.
+    pub documents: u64,
+    /// Successes of the last second.
+    pub throughput: u64,
+    /// Documents of the last second.
+    pub documents_throughput: u64,
+    /// 50th and 99th percentile of the last second's response times, microseconds.
+    pub response: (u64, u64),
+}
+
+/// What the collector knows when all workers have ended.
+#[derive(Debug)]
+pub struct Totals {
+    /// Counts of the measured segment, by slot.
+    pub measured: Vec<Counts>,
+    /// The first messages of each operation and error class.
+    pub messages: Vec<Message>,
+}
+
+/// Seconds of the phase, written as they become complete.
+pub struct Collector {
+    phase: String,
+    slots: Vec<Slot>,
+    offset: Duration,
+    series: BufWriter<File>,
+    nodes: BufWriter<File>,
+    generator: BufWriter<File>,
+    log: PathBuf,
+    began: SystemTime,
+    progress: Arc<Mutex<Progress>>,
+    totals: Totals,
+}
+
+/// Files that could not be written.
+pub type Result<T> = io::Result<T>;
+
+impl Collector {
+    /// Creates the phase's files in `folder`. `offset` is the phase's start after the run's.
+    pub fn create(
+        folder: &Path,
+        phase: &str,
+        slots: Vec<Slot>,
+        offset: Duration,
+        began: SystemTime,
+        progress: Arc<Mutex<Progress>>,
+    ) -> Result<Self> {
+        let open = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
+        let totals = Totals { measured: vec![Counts::default(); slots.len()], messages: Vec::new() };
+        let mut collector = Self {
+            phase: phase.to_owned(),
+            slots,
+            offset,
+            series: open("series.csv")?,
+            nodes: open("nodes.csv")?,
+            generator: open("generator.csv")?,
+            log: folder.join("histograms.hlog"),
+            began,
+            progress,
+            totals,
+        };
+        write!(
+            collector.series,
+            "stream,operation,segment,second,requests,successes,documents,bytes_sent,bytes_received,dropped"
+        )?;
+        for class in ErrorClass::ALL {
+            write!(collector.series, ",error_{}", class.name())?;
+        }
+        writeln!(collector.series, ",response_p50,response_p99,response_max,service_p50,service_p99,service_max")?;
+        writeln!(collector.nodes, "operation,node,second,requests")?;
+        writeln!(
+            collector.generator,
+            "second,worker,cpu_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,in_flight"
+        )?;
+        Ok(collector)
+    }
+
+    /// Collects until all workers have hung up. `empties` takes each worker's intervals back for reuse.
+    pub fn collect(mut self, intervals: &Receiver<Interval>, empties: &[Sender<Interval>]) -> Result<Totals> {
+        let mut log = BufWriter::new(File::create(&self.log)?);
+        {
+            let mut serializer = V2DeflateSerializer::new();
+            let mut log = IntervalLogWriterBuilder::new()
+                .add_comment("Values are microseconds; seconds are since the run began; Interval_Max is milliseconds")
+                .with_start_time(self.began)
+                .with_base_time(self.began)
+                .with_max_value_divisor(1000.0)
+                .begin_log_with(&mut log, &mut serializer)?;
+            let mut write = |tag: &str, second: u64, offset: Duration, histogram: &Histogram<u64>| {
+                let tag = Tag::new(tag).ok_or_else(|| io::Error::other(format!("{tag:?} is no tag")))?;
+                log.write_histogram(histogram, offset + Duration::from_secs(second), Duration::from_secs(1), Some(tag))
+                    .map_err(|error| io::Error::other(format!("{error:?}")))
+            };
+            let mut open: BTreeMap<u64, (usize, Interval)> = BTreeMap::new();
+            while let Ok(interval) = intervals.recv() {
+                self.worker(&interval)?;
+                let second = interval.second;
+                match open.get_mut(&second) {
+                    None => {
+                        open.insert(second, (1, interval));
+                    }
+                    Some((workers, sum)) => {
+                        *workers += 1;
+                        add(sum, &interval);
+                        let _ = empties[interval.worker].send(interval);
+                    }
+                }
+                while open.first_key_value().is_some_and(|(_, (workers, _))| *workers == empties.len()) {
+                    if let Some((_, (_, sum))) = open.pop_first() {
+                        self.second(&sum, &mut write)?;
+                        let _ = empties[sum.worker].send(sum);
+                    }
+                }
+            }
+            // A worker that ended early left its seconds to the others.
+            for (_, sum) in open.into_values() {
+                self.second(&sum, &mut write)?;
+            }
+        }
+        log.flush()?;
+        self.series.flush()?;
+        self.nodes.flush()?;
+        self.generator.flush()?;
+        Ok(self.totals)
+    }
+
+    fn worker(&mut self, interval: &Interval) -> Result<()> {
+        let watch = &interval.watch;
+        writeln!(
+            self.generator,
+            "{},{},{:.6},{:.6},{},{},{},{},{}",
+            interval.second,
+            interval.worker,
+            watch.cpu,
+            watch.wall,
+            Seconds(watch.lateness.value_at_quantile(0.99)),
+            Seconds(watch.lateness.max()),
+            Seconds(watch.lag.value_at_quantile(0.99)),
+            Seconds(watch.lag.max()),
+            watch.in_flight
+        )
+    }
+
+    fn second(
+        &mut self,
+        sum: &Interval,
+        log: &mut impl FnMut(&str, u64, Duration, &Histogram<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let second = sum.second;
+        let mut shown = Progress { seconds: second + 1, ..self.shown() };
+        (shown.throughput, shown.documents_throughput) = (0, 0);
+        let mut response = histogram();
+        for (index, cell) in sum.cells.iter().enumerate() {
+            let (Some(cell), true) = (cell, sum.used[index]) else { continue };
+            let (slot, measured) = (index / 2, index % 2 == 1);
+            self.row(slot, measured, second, cell)?;
+            let Slot { operation, .. } = &self.slots[slot];
+            let suffix = if measured { "" } else { "/warmup" };
+            if !cell.response.is_empty() {
+                log(&format!("{}/{operation}/response{suffix}", self.phase), second, self.offset, &cell.response)?;
+                log(&format!("{}/{operation}/service{suffix}", self.phase), second, self.offset, &cell.service)?;
+            }
+            if measured {
+                self.totals.measured[slot].add(&cell.counts);
+            }
+            shown.requests += cell.counts.requests;
+            shown.errors += cell.counts.requests - cell.counts.successes;
+            shown.documents += cell.counts.documents;
+            shown.throughput += cell.counts.successes;
+            shown.documents_throughput += cell.counts.documents;
+            response.add(&cell.response).expect("layouts are equal");
+        }
+        for (tag, histogram) in [("generator/lateness", &sum.watch.lateness), ("generator/lag", &sum.watch.lag)] {
+            if !histogram.is_empty() {
+                log(tag, second, self.offset, histogram)?;
+            }
+        }
+        for message in &sum.messages {
+            let alike = self.totals.messages.iter().filter(|m| (m.slot, m.class) == (message.slot, message.class));
+            if alike.count() < MESSAGES {
+                self.totals.messages.push(message.clone());
+            }
+        }
+        shown.response = (response.value_at_quantile(0.5), response.value_at_quantile(0.99));
+        *self.progress.lock().expect("nobody panics with the progress in hand") = shown;
+        Ok(())
+    }
+
+    fn shown(&self) -> Progress {
+        self.progress.lock().expect("nobody panics with the progress in hand").clone()
+    }
+
+    fn row(&mut self, slot: usize, measured: bool, second: u64, cell: &Cell) -> Result<()> {
+        let Slot { stream, operation } = &self.slots[slot];
+        let segment = if measured { "measure" } else { "warmup" };
+        let c = &cell.counts;
+        write!(
+            self.series,
+            "{stream},{operation},{segment},{second},{},{},{},{},{},{}",
+            c.requests, c.successes, c.documents, c.bytes_sent, c.bytes_received, c.dropped
+        )?;
+        for errors in c.errors {
+            write!(self.series, ",{errors}")?;
+        }
+        for histogram in [&cell.response, &cell.service] {
+            for value in [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()] {
+                // A second without a success has no percentile, which is not the same as one of zero.
+                match histogram.is_empty() {
+                    true => write!(self.series, ",")?,
+                    false => write!(self.series, ",{}", Seconds(value))?,
+                }
+            }
+        }
+        writeln!(self.series)?;
+        for (node, requests) in cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0) {
+            writeln!(self.nodes, "{operation},{node},{second},{requests}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds worker `other`'s second to `sum`.
+fn add(sum: &mut Interval, other: &Interval) {
+    for (index, cell) in other.cells.iter().enumerate() {
+        let (Some(cell), true) = (cell, other.used[index]) else { continue };
+        match (&mut sum.cells[index], sum.used[index]) {
+            (Some(mine), true) => mine.add(cell),
+            (mine, _) => *mine = Some(cell.clone()),
+        }
+        sum.used[index] = true;
+    }
+    sum.watch.lateness.add(&other.watch.lateness).expect("layouts are equal");
+    sum.watch.lag.add(&other.watch.lag).expect("layouts are equal");
+    sum.messages.extend_from_slice(&other.messages);
+}
+
+/// Microseconds, written as seconds.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}

@@ -1,0 +1,333 @@
+//! Runs one phase: checks and maps the plan, starts workers and collector, and says at the end what came out.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::collector::{Collector, Progress, Slot, Totals};
+use crate::corpus::Corpora;
+use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
+use crate::plan::{Pacing, Plan, PlanError, Stop};
+use crate::recorder::{Interval, Recorder};
+use crate::schedule::Share;
+use crate::variables::Variables;
+use crate::worker::{self, Choice, Leftover, Phase};
+
+/// Workers get this long to come up before the phase's common start.
+const RUN_UP: Duration = Duration::from_millis(30);
+
+/// A phase that is running, or has run.
+pub struct Running {
+    stop: Box<dyn Fn() + Send + Sync>,
+    progress: Arc<Mutex<Progress>>,
+    finished: Arc<(Mutex<bool>, Condvar)>,
+    outcome: Mutex<Option<JoinHandle<Result<Value, String>>>>,
+}
+
+impl Running {
+    /// Ends the phase now; what was measured so far is kept.
+    pub fn stop(&self) {
+        (self.stop)();
+    }
+
+    /// Waits up to `limit` for the end; says whether it has come.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let (finished, bell) = &*self.finished;
+        let guard = finished.lock().expect("nobody panics with it in hand");
+        *bell.wait_timeout_while(guard, limit, |finished| !*finished).expect("nobody panics with it in hand").0
+    }
+
+    /// What a person who waits wants to see.
+    pub fn progress(&self) -> Progress {
+        self.progress.lock().expect("nobody panics with it in hand").clone()
+    }
+
+    /// Waits for the end and says what came out, as it also stands in `outcome.json`. Once.
+    pub fn outcome(&self) -> Result<Value, String> {
+        let handle = self.outcome.lock().expect("nobody panics with it in hand").take();
+        handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
+    }
+}
+
+/// Everything that can be wrong with a plan is said here; afterwards only files and sockets can fail.
+fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
+    check(&plan)?;
+    let driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
+    let variables = Variables::parse(&plan.variables)?;
+    let corpora = Corpora::open(&plan.corpora, plan.seed)?;
+    let context = Context { variables, corpora };
+    let mut choices = Vec::new();
+    let mut limits = Vec::new();
+    let mut slots = Vec::new();
+    for stream in &plan.streams {
+        let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
+        let mut sum = 0.0;
+        let mut mapped = Vec::new();
+        let mut exhausted = None;
+        for (name, weight) in &stream.mix {
+            let form = &plan.operations[name];
+            let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
+            let requests = driver.requests(&operation);
+            if requests.is_some() && stream.mix.len() > 1 {
+                let cause = "it sends each document of its corpus once, so it needs a stream of its own";
+                return Err(PlanError(cause.into()).within(format!("operation {name:?} in a mix")));
+            }
+            exhausted = exhausted.or(requests);
+            sum += weight / total;
+            mapped.push(Choice { operation, below: sum, slot: slots.len() });
+            slots.push(Slot { stream: stream.name.clone(), operation: name.clone() });
+        }
+        limits.push(match stream.stop {
+            Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests))),
+            Stop::Exhausted if exhausted.is_none() => {
+                let cause = "it runs until its corpus is exhausted, but its operation reads none";
+                return Err(PlanError(cause.into()).within(format!("stream {:?}", stream.name)));
+            }
+            Stop::Exhausted | Stop::Duration(_) => exhausted,
+        });
+        choices.push(mapped);
+    }
+    Ok((Phase { plan, driver, context, choices, limits, stop: AtomicBool::new(false) }, slots))
+}
+
+/// The plan's own figures; names and forms are the driver's to judge.
+fn check(plan: &Plan) -> Result<(), PlanError> {
+    let fail = |message: String| Err(PlanError(message));
+    if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
+        return fail(format!("rank {} of {} with {} threads is no generator", plan.rank, plan.ranks, plan.threads));
+    }
+    for (what, seconds) in [("warmup", plan.warmup), ("drain", plan.drain), ("offset", plan.offset)] {
+        if !(0.0..1e9).contains(&seconds) {
+            return fail(format!("{what} of {seconds} s: give 0 or more"));
+        }
+    }
+    if plan.streams.is_empty() {
+        return fail("a phase needs a stream".into());
+    }
+    let mut names = HashSet::new();
+    for stream in &plan.streams {
+        let within = |message: String| Err(PlanError(message).within(format!("stream {:?}", stream.name)));
+        if !names.insert(&stream.name) {
+            return within("the name is taken by another stream of this phase".into());
+        }
+        if stream.mix.is_empty() {
+            return within("it names no operation".into());
+        }
+        for (operation, weight) in &stream.mix {
+            if !plan.operations.contains_key(operation) {
+                return within(format!("there is no operation {operation:?}"));
+            }
+            if !(*weight > 0.0 && weight.is_finite()) {
+                return within(format!("operation {operation:?} has weight {weight}: give more than 0"));
+            }
+        }
+        match stream.pacing {
+            Pacing::Closed { clients: 0, .. } => return within("0 clients send nothing: give 1 or more".into()),
+            Pacing::Closed { think_time, .. } if !(0.0..1e9).contains(&think_time) => {
+                return within(format!("think time of {think_time} s: give 0 or more"));
+            }
+            Pacing::Open { rate, .. } if !(rate > 0.0 && rate <= 1e9) => {
+                return within(format!("rate of {rate} a second: give more than 0"));
+            }
+            Pacing::Open { max_in_flight: 0, .. } => return within("max_in_flight of 0 drops everything".into()),
+            Pacing::Closed { .. } | Pacing::Open { .. } => {}
+        }
+        match stream.stop {
+            Stop::Duration(seconds) if !(seconds > 0.0 && seconds < 1e9) => {
+                return within(format!("duration of {seconds} s: give more than 0"));
+            }
+            Stop::Requests(0) => return within("0 requests: give 1 or more".into()),
+            _ => {}
+        }
+    }
+    for name in plan.operations.keys().chain(names).chain([&plan.phase]) {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
+            return fail(format!("{name:?} is no name: use letters, digits, '_', '-' and '.'"));
+        }
+    }
+    Ok(())
+}
+
+/// Starts a phase that records into `folder`. Errors of the plan come back at once, before anything is sent.
+pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
+    let (phase, slots) = prepare::<D>(plan)?;
+    let phase = Arc::new(phase);
+    // The instants of the records are durations on the monotonic clock; one pair of readings ties them to the wall.
+    let start = Instant::now() + RUN_UP;
+    let started = SystemTime::now() + RUN_UP;
+    let offset = Duration::from_secs_f64(phase.plan.offset);
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let began = started.checked_sub(offset).unwrap_or(UNIX_EPOCH);
+    let collector = Collector::create(folder, &phase.plan.phase, slots.clone(), offset, began, progress.clone())
+        .map_err(|e| PlanError(format!("{}: {e}", folder.display())))?;
+    let (sender, intervals) = channel();
+    let mut empties = Vec::new();
+    let mut workers = Vec::new();
+    for thread in 0..phase.plan.threads {
+        let (recycle, empty) = channel();
+        empties.push(recycle);
+        workers.push(spawn_worker(&phase, thread, slots.len(), start, sender.clone(), empty)?);
+    }
+    drop(sender);
+    let finished = Arc::new((Mutex::new(false), Condvar::new()));
+    let bell = finished.clone();
+    let (phase2, folder) = (phase.clone(), folder.to_owned());
+    let outcome = thread::Builder::new()
+        .name("collector".into())
+        .spawn(move || {
+            let result = finish(&phase2, &slots, collector, &intervals, &empties, workers, started)
+                .and_then(|outcome| write(&folder.join("outcome.json"), &outcome).map(|()| outcome));
+            *bell.0.lock().expect("nobody panics with it in hand") = true;
+            bell.1.notify_all();
+            result
+        })
+        .map_err(|e| PlanError(format!("cannot start a thread: {e}")))?;
+    let stop = Box::new(move || phase.stop.store(true, Ordering::Relaxed));
+    Ok(Running { stop, progress, finished, outcome: Mutex::new(Some(outcome)) })
+}
+
+fn spawn_worker<D: Driver>(
+    phase: &Arc<Phase<D>>,
+    thread: u64,
+    slots: usize,
+    start: Instant,
+    finished: Sender<Interval>,
+    empty: Receiver<Interval>,
+) -> Result<JoinHandle<std::io::Result<Leftover>>, PlanError> {
+    let plan = &phase.plan;
+    let share = Share::new(plan.rank, plan.ranks, thread, plan.threads);
+    let warmup = Duration::from_secs_f64(plan.warmup);
+    let phase = phase.clone();
+    thread::Builder::new()
+        .name(format!("worker-{thread}"))
+        .spawn(move || {
+            // Made here: a recorder reads the CPU clock of its own thread.
+            let recorder = Recorder::new(thread as usize, slots, start, warmup, finished, empty);
+            worker::run(&phase, share, start, recorder)
+        })
+        .map_err(|e| PlanError(format!("cannot start a thread: {e}")))
+}
+
+fn finish<D: Driver>(
+    phase: &Phase<D>,
+    slots: &[Slot],
+    collector: Collector,
+    intervals: &Receiver<Interval>,
+    empties: &[Sender<Interval>],
+    workers: Vec<JoinHandle<std::io::Result<Leftover>>>,
+    started: SystemTime,
+) -> Result<Value, String> {
+    let totals = collector.collect(intervals, empties).map_err(|e| format!("cannot write the records: {e}"))?;
+    let mut leftover = Leftover::default();
+    for worker in workers {
+        let theirs = worker.join().map_err(|_| "a worker panicked")?.map_err(|e| format!("a worker failed: {e}"))?;
+        leftover.in_flight.extend(theirs.in_flight);
+        leftover.last_done = leftover.last_done.max(theirs.last_done);
+    }
+    Ok(describe(phase, slots, &totals, &leftover, started))
+}
+
+/// The phase's outcome: what the rows of its files do not say.
+fn describe<D: Driver>(
+    phase: &Phase<D>,
+    slots: &[Slot],
+    totals: &Totals,
+    leftover: &Leftover,
+    started: SystemTime,
+) -> Value {
+    let plan = &phase.plan;
+    let operations: Vec<Value> = slots
+        .iter()
+        .enumerate()
+        .map(|(index, slot)| {
+            let counts = &totals.measured[index];
+            let ages: Vec<f64> =
+                leftover.in_flight.iter().filter(|(s, _)| *s == index).map(|(_, age)| age.as_secs_f64()).collect();
+            json!({
+                "stream": slot.stream,
+                "operation": slot.operation,
+                "requests": counts.requests,
+                "successes": counts.successes,
+                "documents": counts.documents,
+                "dropped": counts.dropped,
+                "in_flight_at_end": ages.len(),
+                "in_flight_oldest": ages.iter().copied().reduce(f64::max),
+                "errors": totals.messages.iter().filter(|m| m.slot == index)
+                    .map(|m| json!({"class": m.class.name(), "message": m.text})).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let durations = plan.streams.iter().map(|stream| match stream.stop {
+        Stop::Duration(seconds) => Some(seconds),
+        _ => None,
+    });
+    let interrupted = phase.stop.load(Ordering::Relaxed);
+    let last_done = leftover.last_done.as_secs_f64();
+    // A phase that ends by itself was measured until its last answer; one that ends by the clock, until then.
+    let measured = match durations.reduce(|a, b| Some(a?.max(b?))).flatten() {
+        Some(seconds) if !interrupted => seconds,
+        _ => (last_done - plan.warmup).max(0.0),
+    };
+    let wall = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    json!({
+        "phase": plan.phase,
+        "driver": plan.target.driver,
+        "started": wall,
+        "offset": plan.offset,
+        "warmup": plan.warmup,
+        "measured": measured,
+        "last_done": last_done,
+        "interrupted": interrupted,
+        "rank": plan.rank,
+        "ranks": plan.ranks,
+        "threads": plan.threads,
+        "hosts": plan.target.hosts,
+        "streams": plan.streams.iter().map(|stream| json!({
+            "name": stream.name,
+            "pacing": match stream.pacing {
+                Pacing::Closed { clients, think_time } => json!({"closed": {"clients": clients, "think_time": think_time}}),
+                Pacing::Open { rate, arrivals, max_in_flight } => json!({"open": {
+                    "rate": rate, "arrivals": format!("{arrivals:?}").to_lowercase(), "max_in_flight": max_in_flight}}),
+            },
+        })).collect::<Vec<_>>(),
+        "operations": operations,
+        "error_classes": ErrorClass::ALL.map(ErrorClass::name),
+    })
+}
+
+fn write(path: &Path, outcome: &Value) -> Result<(), String> {
+    let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Each operation of the plan once, as readable text: what `loadframe check` shows.
+pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exchange)>, PlanError> {
+    let seed = plan.seed;
+    let (phase, slots) = prepare::<D>(plan)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| PlanError(format!("cannot start a runtime: {e}")))?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let mut connection = phase.driver.connection(0);
+        let mut shown = Vec::new();
+        let mut seen = HashSet::new();
+        for choice in phase.choices.iter().flatten() {
+            let name = &slots[choice.slot].operation;
+            if seen.insert(name) {
+                let draw = crate::draw::Draw { seed, stream: 0, k: 0 };
+                let (reply, exchange) =
+                    phase.driver.show(&mut connection, &choice.operation, &phase.context, &draw).await;
+                shown.push((name.clone(), reply, exchange));
+            }
+        }
+        Ok(shown)
+    })
+}

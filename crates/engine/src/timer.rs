@@ -1,0 +1,150 @@
+//! Sleeping until an instant, to the precision of the kernel's high-resolution timers.
+//!
+//! Tokio's own timer rounds up to a millisecond, which would be the lateness of every request. One `timerfd` per
+//! worker serves all its sleepers: it is armed for the earliest, and whoever is due is woken when it fires.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::io::unix::AsyncFd;
+
+/// A worker's clock; cloned into whoever sleeps. It needs [`Timer::drive`] to run beside its sleepers.
+#[derive(Clone)]
+pub struct Timer(Rc<Inner>);
+
+struct Inner {
+    fd: AsyncFd<OwnedFd>,
+    sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
+    /// The instant that the descriptor is armed for, so that a later sleeper costs no system call.
+    armed: Cell<Option<Instant>>,
+}
+
+struct Sleeper {
+    due: Instant,
+    waker: Waker,
+}
+
+impl PartialEq for Sleeper {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+impl Eq for Sleeper {}
+impl PartialOrd for Sleeper {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Sleeper {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.due.cmp(&other.due)
+    }
+}
+
+impl Timer {
+    /// A timer on the current runtime; fails when the process has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no pointers; its result is checked before it is owned.
+        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just opened and belongs to nobody else; `OwnedFd` names the same file until it is dropped.
+        let fd = unsafe { AsyncFd::register(OwnedFd::from_raw_fd(fd)) }?;
+        Ok(Self(Rc::new(Inner { fd, sleepers: RefCell::default(), armed: Cell::new(None) })))
+    }
+
+    /// Returns when `due` has come; at once if it has already.
+    pub async fn sleep_until(&self, due: Instant) {
+        let mut waiting = false;
+        poll_fn(|cx| {
+            if due <= Instant::now() {
+                return Poll::Ready(());
+            }
+            // A task that is polled for another reason is queued already; its old waker still wakes it.
+            if !waiting {
+                waiting = true;
+                self.0.sleepers.borrow_mut().push(Reverse(Sleeper { due, waker: cx.waker().clone() }));
+                self.arm(due);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes sleepers as they become due, until its runtime ends.
+    pub async fn drive(&self) {
+        while let Ok(mut ready) = self.0.fd.readable().await {
+            let mut expirations = 0u64;
+            // SAFETY: the buffer is eight bytes, which is what a timerfd writes.
+            unsafe { libc::read(self.0.fd.as_raw_fd(), (&raw mut expirations).cast(), 8) };
+            ready.clear_ready();
+            self.0.armed.set(None);
+            let now = Instant::now();
+            let mut sleepers = self.0.sleepers.borrow_mut();
+            while sleepers.peek().is_some_and(|Reverse(first)| first.due <= now) {
+                if let Some(Reverse(first)) = sleepers.pop() {
+                    first.waker.wake();
+                }
+            }
+            let next = sleepers.peek().map(|Reverse(first)| first.due);
+            drop(sleepers);
+            if let Some(next) = next {
+                self.arm(next);
+            }
+        }
+    }
+
+    fn arm(&self, due: Instant) {
+        if self.0.armed.get().is_some_and(|armed| armed <= due) {
+            return;
+        }
+        self.0.armed.set(Some(due));
+        // Zero would disarm it: an instant that has just passed is a nanosecond away.
+        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let value = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
+        let setting = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        // SAFETY: both pointers are to live values or null; the descriptor is open as long as `self`.
+        unsafe { libc::timerfd_settime(self.0.fd.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleepers_wake_in_the_order_of_their_instants_and_never_early() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let woken = Rc::new(RefCell::new(Vec::new()));
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let timer = Timer::new().unwrap();
+            let driver = timer.clone();
+            tokio::task::spawn_local(async move { driver.drive().await });
+            let start = Instant::now();
+            let tasks: Vec<_> = [30u64, 10, 20, 0]
+                .into_iter()
+                .map(|ms| {
+                    let (timer, woken) = (timer.clone(), woken.clone());
+                    tokio::task::spawn_local(async move {
+                        let due = start + Duration::from_millis(ms);
+                        timer.sleep_until(due).await;
+                        assert!(Instant::now() >= due);
+                        woken.borrow_mut().push(ms);
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        assert_eq!(*woken.borrow(), [0, 10, 20, 30]);
+    }
+}

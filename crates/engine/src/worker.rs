@@ -1,0 +1,338 @@
+//! One worker: a thread with a runtime of its own, its share of every stream's clients, and a recorder.
+//!
+//! Nothing is shared with other workers while load runs. What the clients of one worker share (the recorder, a
+//! stream's counter) is theirs alone, on one thread, behind plain cells.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::draw::{Draw, hash_name};
+use crate::driver::{Context, Driver, ErrorClass};
+use crate::plan::{Pacing, Plan, Stop};
+use crate::recorder::Recorder;
+use crate::schedule::{Due, Share, salt};
+use crate::timer::Timer;
+
+/// How often a worker looks whether its event loop is late and whether it has been told to stop.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A client whose connection was refused waits so long before its next request, or it would do nothing but fail.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// After so many requests without a wait a client lets the others of its thread go on.
+const TURNS: u32 = 64;
+
+/// An operation of a stream, mapped, with the upper end of its range in the mix.
+pub struct Choice<D: Driver> {
+    /// Ready to be executed.
+    pub operation: D::Operation,
+    /// Picked when the draw is below this (and not below the last choice's).
+    pub below: f64,
+    /// Its place in the recorder.
+    pub slot: usize,
+}
+
+/// What all workers of a phase share, read-only.
+pub struct Phase<D: Driver> {
+    /// As it came.
+    pub plan: Plan,
+    /// The protocol.
+    pub driver: D,
+    /// What operations refer to.
+    pub context: Context,
+    /// The choices of each stream.
+    pub choices: Vec<Vec<Choice<D>>>,
+    /// How many requests each stream has, where it has an end.
+    pub limits: Vec<Option<u64>>,
+    /// Set from outside: end now.
+    pub stop: AtomicBool,
+}
+
+/// What a worker leaves behind beside its recordings.
+#[derive(Clone, Debug, Default)]
+pub struct Leftover {
+    /// Requests in flight when the phase ended: their slot, and how long ago they had been scheduled.
+    pub in_flight: Vec<(usize, Duration)>,
+    /// When the worker's last request was done, after the phase's start.
+    pub last_done: Duration,
+}
+
+struct Worker<D: Driver> {
+    phase: Arc<Phase<D>>,
+    start: Instant,
+    timer: Timer,
+    recorder: RefCell<Recorder>,
+    in_flight: Cell<u64>,
+    last_done: Cell<Instant>,
+    /// One place for each client: what it waits for.
+    waiting: RefCell<Vec<Option<(usize, Instant)>>>,
+}
+
+/// This worker's part of a stream.
+struct Stream {
+    index: usize,
+    key: u64,
+    share: Share,
+    issued: Cell<u64>,
+    ends: Option<Instant>,
+}
+
+/// Runs the phase's load on this thread until its streams end or it is told to stop.
+pub fn run<D: Driver>(
+    phase: &Arc<Phase<D>>,
+    share: Share,
+    start: Instant,
+    recorder: Recorder,
+) -> std::io::Result<Leftover> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let worker = Rc::new(Worker {
+            phase: phase.clone(),
+            start,
+            timer: Timer::new()?,
+            recorder: RefCell::new(recorder),
+            in_flight: Cell::new(0),
+            last_done: Cell::new(start),
+            waiting: RefCell::default(),
+        });
+        let mut watch = JoinSet::new();
+        let timer = worker.timer.clone();
+        watch.spawn_local(async move { timer.drive().await });
+        let stopped = Rc::new(Notify::new());
+        let (ticker, tell) = (worker.clone(), stopped.clone());
+        watch.spawn_local(async move { ticker.tick(&tell).await });
+
+        let mut streams = JoinSet::new();
+        for index in 0..phase.plan.streams.len() {
+            streams.spawn_local(worker.clone().stream(index, share));
+        }
+        let all = async { while streams.join_next().await.is_some() {} };
+        tokio::select! {
+            () = all => {}
+            () = stopped.notified() => {}
+        }
+        let now = Instant::now();
+        let in_flight =
+            worker.waiting.borrow().iter().flatten().map(|&(slot, scheduled)| (slot, now - scheduled)).collect();
+        // Whoever still waits is given up, and with them the references to the recorder.
+        streams.shutdown().await;
+        watch.shutdown().await;
+        let last_done = worker.last_done.get() - start;
+        let left = worker.in_flight.get();
+        if let Some(worker) = Rc::into_inner(worker) {
+            worker.recorder.into_inner().finish(now, left);
+        }
+        Ok(Leftover { in_flight, last_done })
+    })
+}
+
+impl<D: Driver> Worker<D> {
+    /// Measures how late the event loop is, turns the seconds, and listens for the order to stop.
+    async fn tick(&self, stopped: &Notify) {
+        let mut due = self.start;
+        loop {
+            self.timer.sleep_until(due).await;
+            let now = Instant::now();
+            self.recorder.borrow_mut().lag(now - due, now, self.in_flight.get());
+            if self.phase.stop.load(Ordering::Relaxed) {
+                stopped.notify_one();
+            }
+            // After a stall the missed ticks are not made up for: one lag says it all.
+            due = (due + TICK).max(now);
+        }
+    }
+
+    async fn stream(self: Rc<Self>, index: usize, share: Share) {
+        let plan = &self.phase.plan.streams[index];
+        let ends = match plan.stop {
+            Stop::Duration(seconds) => {
+                Some(self.start + Duration::from_secs_f64(self.phase.plan.warmup) + Duration::from_secs_f64(seconds))
+            }
+            Stop::Requests(_) | Stop::Exhausted => None,
+        };
+        let key = hash_name(&format!("{}/{}", self.phase.plan.phase, plan.name));
+        let stream = |share| Rc::new(Stream { index, key, share, issued: Cell::new(0), ends });
+        let mut clients = JoinSet::new();
+        match plan.pacing {
+            Pacing::Closed { clients: total, think_time } => {
+                if let Some(own) = share.among(total) {
+                    let stream = stream(own);
+                    let think_time = Duration::from_secs_f64(think_time);
+                    for client in own.own(total) {
+                        clients.spawn_local(self.clone().closed(stream.clone(), client, think_time));
+                    }
+                }
+            }
+            Pacing::Open { rate, arrivals, max_in_flight } => {
+                let due = Due::new(rate, arrivals, share, self.phase.plan.seed, key);
+                let most = share.count(max_in_flight).max(1);
+                self.clone().open(stream(share), due, most, &mut clients).await;
+            }
+        }
+        // Requests in flight at the end are waited for, but not for ever.
+        let give_up = ends.map(|ends| ends + Duration::from_secs_f64(self.phase.plan.drain));
+        let all = async { while clients.join_next().await.is_some() {} };
+        match give_up {
+            None => all.await,
+            Some(give_up) => tokio::select! {
+                () = all => {}
+                () = self.timer.sleep_until(give_up) => {}
+            },
+        }
+    }
+
+    /// A closed loop: the next request is due when the last was answered and the think time is over.
+    async fn closed(self: Rc<Self>, stream: Rc<Stream>, client: u64, think_time: Duration) {
+        let mut connection = self.phase.driver.connection(client);
+        let place = self.place();
+        let mut scheduled = self.start;
+        let mut turns = 0;
+        loop {
+            self.timer.sleep_until(scheduled).await;
+            if stream.ends.is_some_and(|ends| Instant::now() >= ends) {
+                return;
+            }
+            let Some(k) = self.next(&stream) else { return };
+            let (done, refused) = self.request(&stream, &mut connection, place, k, scheduled).await;
+            scheduled = done + if refused { think_time.max(PAUSE) } else { think_time };
+            turns += 1;
+            if turns % TURNS == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// An open loop: hands each request to an idle client at its instant, or drops it if all are in flight.
+    async fn open(self: Rc<Self>, stream: Rc<Stream>, schedule: Due, most: u64, clients: &mut JoinSet<()>) {
+        let idle: Rc<RefCell<Vec<Rc<Desk>>>> = Rc::default();
+        let closing = Rc::new(Cell::new(false));
+        let mut desks: Vec<Rc<Desk>> = Vec::new();
+        let mut turns = 0;
+        for (k, due) in schedule {
+            let scheduled = self.start + due;
+            if stream.ends.is_some_and(|ends| scheduled >= ends)
+                || self.phase.limits[stream.index].is_some_and(|limit| k >= limit)
+            {
+                break;
+            }
+            self.timer.sleep_until(scheduled).await;
+            turns += 1;
+            if turns % TURNS == 0 {
+                // A schedule that has fallen behind must not keep its own clients from the answers.
+                tokio::task::yield_now().await;
+            }
+            let next = idle.borrow_mut().pop();
+            if let Some(desk) = next {
+                desk.hand(k, scheduled);
+            } else if (desks.len() as u64) < most {
+                let desk = Rc::new(Desk::default());
+                desk.hand(k, scheduled);
+                desks.push(desk.clone());
+                let client = stream.share.index + stream.share.of * (desks.len() as u64 - 1);
+                clients.spawn_local(self.clone().serve(stream.clone(), client, desk, idle.clone(), closing.clone()));
+            } else {
+                let (_, slot) = self.pick(&stream, k);
+                self.recorder.borrow_mut().dropped(slot, scheduled, Instant::now(), self.in_flight.get());
+            }
+        }
+        closing.set(true);
+        for desk in desks {
+            desk.bell.notify_one();
+        }
+    }
+
+    /// A client of an open stream: serves what is handed to it.
+    async fn serve(
+        self: Rc<Self>,
+        stream: Rc<Stream>,
+        client: u64,
+        desk: Rc<Desk>,
+        idle: Rc<RefCell<Vec<Rc<Desk>>>>,
+        closing: Rc<Cell<bool>>,
+    ) {
+        let mut connection = self.phase.driver.connection(client);
+        let place = self.place();
+        loop {
+            if let Some((k, scheduled)) = desk.order.take() {
+                self.request(&stream, &mut connection, place, k, scheduled).await;
+                idle.borrow_mut().push(desk.clone());
+            } else if closing.get() {
+                return;
+            } else {
+                desk.bell.notified().await;
+            }
+        }
+    }
+
+    /// One request, from its scheduled instant to its record. Returns when it was done, and whether nobody answered.
+    async fn request(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        place: usize,
+        k: u64,
+        scheduled: Instant,
+    ) -> (Instant, bool) {
+        let started = Instant::now();
+        let (choice, slot) = self.pick(stream, k);
+        let draw = Draw { seed: self.phase.plan.seed, stream: stream.key, k };
+        self.waiting.borrow_mut()[place] = Some((slot, scheduled));
+        self.in_flight.set(self.in_flight.get() + 1);
+        let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, &draw).await;
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.waiting.borrow_mut()[place] = None;
+        let done = reply.done;
+        let refused = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Connect);
+        self.last_done.set(self.last_done.get().max(done));
+        self.recorder.borrow_mut().request(slot, scheduled, started, reply, self.in_flight.get());
+        (done, refused)
+    }
+
+    /// This worker's next request of a closed stream; `None` when the stream has no more.
+    fn next(&self, stream: &Stream) -> Option<u64> {
+        let issued = stream.issued.get();
+        stream.issued.set(issued + 1);
+        let k = stream.share.index + issued * stream.share.of;
+        self.phase.limits[stream.index].is_none_or(|limit| k < limit).then_some(k)
+    }
+
+    #[inline]
+    fn pick(&self, stream: &Stream, k: u64) -> (&Choice<D>, usize) {
+        let choices = &self.phase.choices[stream.index];
+        let choice = match choices.as_slice() {
+            [only] => only,
+            several => {
+                let draw = Draw { seed: self.phase.plan.seed, stream: stream.key, k }.unit(salt::MIX);
+                several.iter().find(|choice| draw < choice.below).unwrap_or(&several[several.len() - 1])
+            }
+        };
+        (choice, choice.slot)
+    }
+
+    fn place(&self) -> usize {
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push(None);
+        waiting.len() - 1
+    }
+}
+
+/// Where an open stream leaves a request for one of its clients.
+#[derive(Default)]
+struct Desk {
+    order: Cell<Option<(u64, Instant)>>,
+    bell: Notify,
+}
+
+impl Desk {
+    fn hand(&self, k: u64, scheduled: Instant) {
+        self.order.set(Some((k, scheduled)));
+        self.bell.notify_one();
+    }
+}
