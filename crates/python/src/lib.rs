@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loadframe_drivers::null::Null;
-use loadframe_engine::driver::{Driver, Exchange, Reply};
+use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{Plan, PlanError};
 use loadframe_engine::run::{Running, check_operations, start};
