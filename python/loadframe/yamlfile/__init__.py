@@ -1,0 +1,26 @@
+"""YAML files that people write: read into plain data with positions, checked by a model, wrong with a line number.
+
+It is not a general YAML reader, and it knows no file format: the formats are models of their owners (see
+`loadframe.workload`, `loadframe.experiment`), made of the field types here.
+"""
+
+from loadframe.yamlfile.compose import Document, read, scalar
+from loadframe.yamlfile.fields import Duration, Model, Name, Rate, Scalar, Size, did_you_mean, shown, wrong
+from loadframe.yamlfile.validate import load, validate
+
+__all__ = [
+    "Document",
+    "Duration",
+    "Model",
+    "Name",
+    "Rate",
+    "Scalar",
+    "Size",
+    "did_you_mean",
+    "load",
+    "read",
+    "scalar",
+    "shown",
+    "validate",
+    "wrong",
+]

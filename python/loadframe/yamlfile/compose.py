@@ -1,0 +1,241 @@
+"""From text to data with positions: YAML as JSON has it, within bounds that no honest file reaches.
+
+Values follow YAML 1.2's core schema: only `true` and `false` are booleans, `1e3` is a number, `no` and dates are
+texts. Tags are refused, keys are texts and unique. Size, nesting and the expansion of aliases are bounded, so that
+no file exhausts the machine.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loadframe.errors import BadInput
+
+MAX_BYTES = 2**20
+MAX_NODES = 50_000
+MAX_DEPTH = 60
+
+#: Keys and indices from the top of the data down to a part of it.
+Place = tuple[str | int, ...]
+#: Line and column, from 1.
+Position = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file's data, and where in the file each part of it stands."""
+
+    path: Path
+    data: Any
+    #: Where the key and the value at a place stand. The parts of an alias stand where the alias does.
+    positions: Mapping[Place, tuple[Position, Position]] = field(repr=False)
+
+    def where(self, place: Place = (), *, key: bool = False) -> str:
+        """Return `file:line:column` of the value at a place (or of its key), or of the nearest thing around it."""
+        while place not in self.positions:
+            place = place[:-1]
+        line, column = self.positions[place][0 if key else 1]
+        return f"{self.path}:{line}:{column}"
+
+    def error(self, place: Place, what: str, remedy: str | None = None, *, key: bool = False) -> BadInput:
+        """Return the error to raise for what stands at a place."""
+        return BadInput(what, where=self.where(place, key=key), remedy=remedy)
+
+
+def read(path: str | Path) -> Document:
+    """Read a file's data; BadInput, with the position, if there is no such file or it is no YAML."""
+    path = Path(path)
+    return _Composer(path, _text(path)).document()
+
+
+def scalar(text: str) -> str | int | float | bool | None:
+    """Return the value of unquoted text; ValueError for numbers that neither JSON nor 64 bits can carry."""
+    if text in ("", "~", "null", "Null", "NULL"):
+        return None
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text.lower() == "true"
+    if re.fullmatch(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", text, re.ASCII):
+        # The length is checked first: Python refuses to read numbers of thousands of digits.
+        number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 100 else 2**64
+        if not -(2**63) <= number < 2**64:
+            raise ValueError("this whole number does not fit into 64 bits")
+        return number
+    if re.fullmatch(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", text, re.ASCII):
+        if math.isinf(float(text)):
+            raise ValueError("this number is too large")
+        return float(text)
+    if re.fullmatch(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", text):
+        raise ValueError("only finite numbers have a meaning here")
+    return text
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise BadInput("this is a folder", where=str(path), remedy="give the path of a YAML file")
+        if not path.is_file():
+            raise BadInput("there is no such file", where=str(path), remedy="check the path")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"larger than {MAX_BYTES // 2**20} MiB", where=str(path), remedy="give a file that people write")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8", errors="replace")
+        raise BadInput("this is no UTF-8 text", where=_after(path, before), remedy="save the file as UTF-8") from None
+
+
+def _after(path: Path, text: str) -> str:
+    """Return the place that follows `text`, the beginning of a file."""
+    return f"{path}:{text.count(chr(10)) + 1}:{len(text) - text.rfind(chr(10))}"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A composed part: its data, how many values it has with its aliases expanded, how deep it nests."""
+
+    data: Any
+    nodes: int
+    height: int
+
+
+class _Composer:
+    """Builds data and positions from the parser's events."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.positions: dict[Place, tuple[Position, Position]] = {}
+        self.anchors: dict[str, _Part] = {}
+        self.nodes = 0
+        self.events = self._parsed()
+
+    def document(self) -> Document:
+        next(self.events)  # the stream's start
+        if isinstance(next(self.events), yaml.StreamEndEvent):
+            raise BadInput("the file is empty", where=str(self.path))
+        data = self._part(next(self.events), (), None).data
+        next(self.events)  # the document's end
+        after = next(self.events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            raise self._error(after, "a second document begins", "put one document in a file")
+        return Document(self.path, data, self.positions)
+
+    def _parsed(self) -> Iterator[Any]:
+        try:
+            yield from yaml.parse(self.text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            raise self._unparsable(error) from None
+        except yaml.reader.ReaderError as error:
+            character = ord(self.text[error.position])
+            where = _after(self.path, self.text[: error.position])
+            raise BadInput(f"the character U+{character:04X} is not allowed", where=where) from None
+        except (ValueError, OverflowError) as error:  # escapes and directives with impossible numbers
+            raise BadInput(f"this is no YAML: {error}", where=str(self.path)) from None
+
+    def _unparsable(self, error: yaml.MarkedYAMLError) -> BadInput:
+        mark = error.problem_mark or error.context_mark
+        if mark is None:
+            return BadInput(f"this is no YAML: {error}", where=str(self.path))
+        line = self.text.split("\n")[mark.line : mark.line + 1]
+        remedy = None
+        if line and "\t" in line[0]:
+            remedy = "indent with spaces: YAML takes no tabs"
+        elif line and "${" in line[0]:
+            remedy = 'within { } and [ ], put "${...}" in quotes'
+        where = f"{self.path}:{mark.line + 1}:{mark.column + 1}"
+        return BadInput(f"this is no YAML: {error.problem or error.context}", where=where, remedy=remedy)
+
+    def _error(self, event: Any, what: str, remedy: str | None = None) -> BadInput:
+        line, column = _position(event)
+        return BadInput(what, where=f"{self.path}:{line}:{column}", remedy=remedy)
+
+    def _part(self, event: Any, place: Place, key: Position | None) -> _Part:
+        """Compose the part that begins with an event; `key` is where its key stands."""
+        position = _position(event)
+        if key is not None and isinstance(event, yaml.ScalarEvent) and event.style is None and not event.value:
+            position = key  # nothing is written: the key is what can be shown
+        self.positions[place] = (key or position, position)
+        first = self.nodes
+        self._count(event, 1, len(place) + 1)
+        if isinstance(event, yaml.AliasEvent):
+            name = str(event.anchor)
+            if name not in self.anchors:
+                raise self._error(event, f"no anchor &{name} is complete before *{name}")
+            part = self.anchors[name]
+            self._count(event, part.nodes, len(place) + part.height)
+            return part
+        self._refuse_tag(event)
+        data: Any
+        if isinstance(event, yaml.MappingStartEvent):
+            data, height = self._mapping(place)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            data, height = self._sequence(place)
+        else:
+            data, height = self._scalar(event), 0
+        part = _Part(data, self.nodes - first, height + 1)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = part
+        return part
+
+    def _count(self, event: Any, nodes: int, depth: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise self._error(event, f"more than {MAX_NODES:,} values, with aliases counted in full")
+        if depth > MAX_DEPTH:
+            raise self._error(event, f"nested deeper than {MAX_DEPTH} levels")
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None:
+            raise self._error(event, f"tags such as {event.tag} are not supported", "remove the tag")
+
+    def _mapping(self, place: Place) -> tuple[dict[str, Any], int]:
+        data: dict[str, Any] = {}
+        height = 0
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._error(event, "a key must be a text")
+            self._refuse_tag(event)
+            key = self._sound(event)
+            if key in data:
+                raise self._error(event, f"the key {key!r} stands here twice", "remove one of them")
+            part = self._part(next(self.events), (*place, key), _position(event))
+            data[key] = part.data
+            height = max(height, part.height)
+        return data, height
+
+    def _sequence(self, place: Place) -> tuple[list[Any], int]:
+        data: list[Any] = []
+        height = 0
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            part = self._part(event, (*place, len(data)), None)
+            data.append(part.data)
+            height = max(height, part.height)
+        return data, height
+
+    def _scalar(self, event: Any) -> Any:
+        text = self._sound(event)
+        if event.style is not None:
+            return text
+        try:
+            return scalar(text)
+        except ValueError as error:
+            raise self._error(event, str(error)) from None
+
+    def _sound(self, event: Any) -> str:
+        """Return a scalar's text, if it can be written out again."""
+        if any("\ud800" <= character <= "\udfff" for character in event.value):
+            raise self._error(event, "half of a surrogate pair is no character")
+        return str(event.value)
+
+
+def _position(event: Any) -> Position:
+    return event.start_mark.line + 1, event.start_mark.column + 1

@@ -1,0 +1,95 @@
+"""What file formats are made of: the base of their models, and fields for quantities, names and single values.
+
+What a validator finds wrong it raises as `wrong(...)`; `loadframe.yamlfile.validate` turns that into a message.
+"""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from loadframe.errors import BadInput
+from loadframe.units import parse_duration, parse_rate, parse_size
+
+
+def wrong(what: str, remedy: str | None = None, key: str | None = None) -> PydanticCustomError:
+    """Return the error that a validator raises; `key` is the key, in the validated mapping, that it points to."""
+    return PydanticCustomError("wrong", "{what}", {"what": what, "remedy": remedy, "key": key})
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the remedy for an unknown word: the nearest valid one, or what there is."""
+    words = sorted(known)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"valid here: {', '.join(words)}" if words else "nothing is valid here"
+
+
+def shown(value: Any) -> str:
+    """Write a value as it would stand in a file, shortened for a message."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Model(BaseModel):
+    """A mapping in a file: frozen, with exact types, and with no key that it does not name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_keys(cls, data: Any) -> Any:
+        """Refuse unknown keys before all else: a key that seems missing is most often a misspelt one."""
+        if isinstance(data, Mapping):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in data:
+                if key not in known:
+                    raise wrong(f"unknown key {key!r}", did_you_mean(str(key), known), key=str(key))
+        return data
+
+
+def _quantity(parse: Callable[[Any], float]) -> BeforeValidator:
+    """Return a validator that reads a number with its unit."""
+
+    def read(value: Any) -> float:
+        try:
+            number = parse(value)
+        except BadInput as error:
+            raise wrong(error.what, error.remedy) from None
+        except OverflowError:
+            number = math.inf
+        if math.isinf(number):
+            raise wrong(f"{shown(value)} is too large")
+        return number
+
+    return BeforeValidator(read, json_schema_input_type=float | str)
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise wrong("expected a single value, not a list or a mapping")
+    return value
+
+
+def _name(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
+        raise wrong(f"{shown(value)} is no name", "use letters, digits, _, - and . (at most 80, no - or . first)")
+    return value
+
+
+#: Seconds, written `10s`, `250ms` or as a number.
+Duration = Annotated[float, _quantity(parse_duration)]
+#: Events per second, written `1000/s` or as a number.
+Rate = Annotated[float, _quantity(parse_rate), Field(gt=0)]
+#: Bytes, written `512m` or as a number.
+Size = Annotated[int, _quantity(parse_size), Field(gt=0)]
+#: One value of JSON that is no list and no mapping.
+Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
+#: A name that can stand in a folder's name, in a table and in a plot.
+Name = Annotated[str, BeforeValidator(_name)]

@@ -1,0 +1,98 @@
+"""From data to a model: each of pydantic's errors becomes a message with the file, the line and a remedy."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from loadframe.errors import BadInput
+from loadframe.yamlfile.compose import Document, Place, read
+from loadframe.yamlfile.fields import Model, did_you_mean, shown
+
+#: So many errors are shown at once; the rest are usually consequences.
+SHOWN = 5
+
+M = TypeVar("M", bound=Model)
+
+#: What was expected, by pydantic's name of the error.
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "a length of at least {min_length}",
+    "too_long": "a length of at most {max_length}",
+}
+
+
+def load(path: str | Path, model: type[M]) -> M:
+    """Read a file into a model; BadInput names the file, the line and the column of whatever is wrong."""
+    return validate(read(path), model)
+
+
+def validate(
+    document: Document, model: type[M], data: Any = None, holes: Mapping[Place, Iterable[str]] | None = None
+) -> M:
+    """Return a document's data as the model has it, or raise BadInput with the first few errors.
+
+    `data` stands in for the document's own: the same structure with parameters filled in, at the places and of the
+    names in `holes`, which messages mention.
+    """
+    data = document.data if data is None else data
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        found = [_error(document, detail, data, holes or {}) for detail in error.errors(include_url=False)]
+    if len(found) == 1:
+        raise found[0]
+    lines = [f"{e.where}: {e.what}" + (f"; {e.remedy}" if e.remedy else "") for e in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"and {len(found) - SHOWN} more")
+    raise BadInput("\n  ".join([f"{len(found)} errors", *lines]), where=str(document.path))
+
+
+def _error(document: Document, detail: ErrorDetails, data: Any, holes: Mapping[Place, Iterable[str]]) -> BadInput:
+    """Turn one of pydantic's errors into the message about its place."""
+    place: Place = ()
+    for step in detail["loc"]:
+        # The path also names branches of unions; only steps that the data has lead to a place.
+        if (isinstance(data, dict) and step in data) or (isinstance(data, list) and step in range(len(data))):
+            data, place = data[step], (*place, step)  # type: ignore[index]
+    key = detail["loc"][-1:] == ("[key]",)
+    points_to = detail.get("ctx", {}).get("key") if detail["type"] == "wrong" else None
+    if points_to is not None:
+        place, key = (*place, points_to), True
+    what, remedy = _message(detail, data)
+    if holes.get(place):
+        what += f" (it comes from {', '.join('${' + name + '}' for name in holes[place])})"
+    return document.error(place, what, remedy, key=key)
+
+
+def _message(detail: ErrorDetails, value: Any) -> tuple[str, str | None]:
+    """Return what is wrong, and the remedy."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "wrong":
+        return context["what"], context["remedy"]
+    if kind == "missing":
+        return f"the key {str(detail['loc'][-1])!r} is missing", None
+    if kind == "string_type":
+        quotable = value is not None and not isinstance(value, dict | list)
+        return f"expected a text, not {shown(value)}", "put it in quotes" if quotable else None
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", context["expected"])
+        return f"{shown(value)} is not valid here", did_you_mean(str(value), words)
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind].format(**context)}, not {shown(value)}", None
+    return detail["msg"], None
