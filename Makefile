@@ -1,0 +1,58 @@
+# Loadframe: `make demo` shows it, `make test` proves it, `make build` leaves .venv/bin/loadframe.
+# Needs git, make, python3 (3.11 or later), a C linker and cargo (1.85 or later); the rest comes from PyPI and crates.io.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(shell command -v uv || echo .tools/bin/uv)
+SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
+export VIRTUAL_ENV := $(CURDIR)/.venv
+
+.PHONY: build demo test lint format bench lock clean
+
+build: .venv/.built
+
+demo: build
+	$(BIN)/loadframe demo
+
+test: build lint
+	cargo test --locked --quiet -p loadframe-engine -p loadframe-drivers
+	$(BIN)/pytest
+
+lint: build
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: not checked"; fi
+	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --locked --quiet --workspace --all-targets -- -D warnings; else echo "clippy is not installed: not checked"; fi
+
+format: build
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	cargo fmt
+
+bench: build
+	$(BIN)/python -m benchmarks
+
+lock: $(UV)
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv .tools target
+
+# uv, from PyPI where the machine has none. `--target` works on systems whose Python is managed by the distribution.
+.tools/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Loadframe needs Python 3.11 or later (make PYTHON=...)"; exit 2; }
+	@if $(PYTHON) -m pip --version >/dev/null 2>&1; then $(PYTHON) -m pip install --quiet --upgrade --target .tools uv; \
+	elif $(PYTHON) -m venv .tools/venv >/dev/null 2>&1; then .tools/venv/bin/pip install --quiet uv && mkdir -p .tools/bin && ln -sf ../venv/bin/uv .tools/bin/uv; \
+	else rm -rf .tools; echo "$(PYTHON) has neither pip nor venv, so uv cannot be fetched: install one of them, or uv itself"; exit 2; fi
+
+.venv/.installed: requirements.lock | $(UV)
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
+	$(UV) pip sync --quiet --require-hashes requirements.lock
+	@touch $@
+
+.venv/.built: .venv/.installed $(SOURCES)
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or later"; exit 2; }
+	PATH="$(dir $(abspath $(UV))):$$PATH" $(BIN)/maturin develop --release --uv --quiet
+	@touch $@
