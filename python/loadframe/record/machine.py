@@ -1,0 +1,98 @@
+"""What this machine and its software are, for the manifest. It reads, and measures nothing."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import loadframe
+
+_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+_CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+
+def hardware() -> dict[str, Any]:
+    """Return the manifest's `hardware`: processor, memory, clock, control groups, load now. Unknown is None."""
+    cpu = _colon_table(Path("/proc/cpuinfo"))
+    return {
+        "hostname": platform.node(),
+        "architecture": platform.machine(),
+        "cpu": cpu.get("model name") or cpu.get("Model") or platform.processor() or platform.machine(),
+        "virtual": "hypervisor" in cpu.get("flags", "").split(),
+        "cores": psutil.cpu_count(logical=False),
+        "threads": os.cpu_count() or 1,
+        "usable": len(os.sched_getaffinity(0)),
+        "memory": psutil.virtual_memory().total,
+        "swap": psutil.swap_memory().total,
+        "clock": _line(_CLOCK) or "unknown",
+        "governor": _line(_GOVERNOR),
+        "cgroup": cgroup_kind(Path("/proc/mounts").read_text()),
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def versions() -> dict[str, Any]:
+    """Return the manifest's `versions`: loadframe with its commit if it runs from a checkout, Python and system."""
+    commit, modified = _checkout(Path(loadframe.__file__).parent)
+    return {
+        "loadframe": loadframe.__version__,
+        "commit": commit,
+        "modified": modified,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "kernel": f"{platform.system()} {platform.release()} {platform.version()}",
+        "system": _distribution(),
+    }
+
+
+def cgroup_kind(mounts: str) -> str:
+    """Return `v1`, `v2`, `hybrid` or `none` from the text of /proc/mounts."""
+    kinds = {fields[2] for line in mounts.splitlines() if len(fields := line.split()) > 2}
+    match ("cgroup" in kinds, "cgroup2" in kinds):
+        case (True, True):
+            return "hybrid"
+        case (True, False):
+            return "v1"
+        case (False, True):
+            return "v2"
+    return "none"
+
+
+def _checkout(package: Path) -> tuple[str | None, bool | None]:
+    """Return the commit that holds the package and whether the tree was changed since; (None, None) if none does."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        # A package installed into an environment inside somebody else's checkout is not of that checkout.
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
+    except OSError:
+        return "unknown"
+
+
+def _line(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _colon_table(path: Path) -> dict[str, str]:
+    """Return the `key : value` lines of a file, the first of each key."""
+    table: dict[str, str] = {}
+    for line in (_line(path) or "").splitlines():
+        key, _, value = line.partition(":")
+        table.setdefault(key.strip(), value.strip())
+    return table

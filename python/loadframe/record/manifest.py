@@ -1,0 +1,67 @@
+"""The manifest: all that is needed to repeat a run. Secrets are taken out when it is written, not here."""
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.record import machine
+from loadframe.record.schema import FORMAT
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The parts of manifest.json; what each holds is documented in the schema.
+
+    `started` has a time zone. `versions` and `hardware` are those of this machine unless they are given, and are
+    read when the manifest is made: make it when the run begins, so that the load averages are those before the load.
+    """
+
+    run: str
+    started: datetime
+    treatment: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    store: Mapping[str, Any]
+    seed: int
+    generator: Mapping[str, int]
+    block: int | None = None
+    repetition: int | None = None
+    files: Sequence[Mapping[str, Any]] = ()
+    command: Sequence[str] = field(default_factory=lambda: tuple(sys.argv))
+    versions: Mapping[str, Any] = field(default_factory=machine.versions)
+    hardware: Mapping[str, Any] = field(default_factory=machine.hardware)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the manifest as it is handed to `RunWriter.finish`."""
+        return {
+            "format": FORMAT,
+            "run": self.run,
+            "started": self.started.isoformat(timespec="milliseconds"),
+            "command": list(self.command),
+            "treatment": dict(self.treatment),
+            "block": self.block,
+            "repetition": self.repetition,
+            "seed": self.seed,
+            "workload": dict(self.workload),
+            "store": dict(self.store),
+            "generator": dict(self.generator),
+            "files": [dict(file) for file in self.files],
+            "versions": dict(self.versions),
+            "hardware": dict(self.hardware),
+        }
+
+
+def file_record(path: Path) -> dict[str, Any]:
+    """Return a file's entry for `Manifest.files`: name, bytes, sha256. BadInput if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+            return {"name": str(path), "bytes": file.tell(), "sha256": digest.hexdigest()}
+    except OSError as error:
+        raise BadInput(
+            f"cannot read the file: {error.strerror}", where=str(path), remedy="check its name and permissions"
+        ) from error

@@ -1,0 +1,125 @@
+"""Joins what the engine recorded in each phase into the members of a run folder.
+
+Everything is streamed: memory does not grow with the length of a run. Percentiles are taken over as they are, since
+a second belongs to one phase; what spans seconds is computed from the histograms, by whoever needs it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from loadframe.errors import LoadframeError
+from loadframe.record.columns import SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
+from loadframe.record.schema import GENERATOR
+
+_GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: pa.float64() for field in GENERATOR}
+_NODES_TYPES = {"operation": pa.string(), "node": pa.int64(), "second": pa.int64(), "requests": pa.int64()}
+
+_LOG_VERSION = "#[Histogram log format version 1.3]"
+_LOG_LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
+
+
+@dataclass(frozen=True)
+class PhaseRecording:
+    """Where the engine recorded a phase, when that began (s since the run began), and the hosts it talked to."""
+
+    name: str
+    start: float
+    hosts: Sequence[str]
+    folder: Path
+
+
+def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
+    """Write series.parquet from each phase's series.csv."""
+    with pq.ParquetWriter(target, SERIES_SCHEMA, compression="zstd") as writer:
+        for phase in phases:
+            for batch in _batches(phase.folder / "series.csv", SERIES_TYPES):
+                columns = {name: batch.column(name) for name in batch.schema.names}
+                columns["phase"] = pa.array([phase.name] * batch.num_rows, pa.string())
+                columns["time"] = pc.add(pc.cast(columns["second"], pa.float64()), phase.start)
+                writer.write_batch(pa.record_batch([columns[name] for name in SERIES_SCHEMA.names], SERIES_SCHEMA))
+
+
+def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`."""
+    for batch in _batches(phase.folder / "generator.csv", _GENERATOR_TYPES):
+        worker = pc.cast(batch.column("worker"), pa.string())
+        source = pc.binary_join_element_wise("generator", worker, ":")
+        for field in GENERATOR:
+            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name))
+
+
+def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of telemetry that a phase's nodes.csv makes: source `target:HOST`, metric `requests`."""
+    rows = pa.Table.from_batches(
+        _batches(phase.folder / "nodes.csv", _NODES_TYPES), pa.schema(list(_NODES_TYPES.items()))
+    )
+    # An operation has a row in each stream and segment; a host serves their sum.
+    sums = rows.group_by(["node", "second"], use_threads=False).aggregate([("requests", "sum")])
+    for batch in sums.to_batches():
+        source = pa.array([f"target:{_host(phase, node)}" for node in batch.column("node").to_pylist()], pa.string())
+        requests = pc.cast(batch.column("requests_sum"), pa.float64())
+        yield _telemetry(phase, batch.column("second"), source, "requests", requests)
+
+
+def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: datetime) -> None:
+    """Write histograms.hlog: the interval lines of all phases under one header whose base is the run's start."""
+    with target.open("w") as log:
+        log.write("#[Values are microseconds; Interval_Max is milliseconds; timestamps are s since the run began]\n")
+        log.write(f"{_LOG_VERSION}\n")
+        log.write(f"#[StartTime: {started.timestamp():.3f} (seconds since epoch), {started.isoformat()}]\n")
+        log.write(f"#[BaseTime: {started.timestamp():.3f} (seconds since epoch)]\n")
+        log.write(f"{_LOG_LEGEND}\n")
+        for phase in phases:
+            _copy_intervals(phase.folder / "histograms.hlog", log)
+
+
+def _copy_intervals(source: Path, log: TextIO) -> None:
+    if not source.exists():
+        return
+    with source.open() as lines:
+        if not any(line.strip() == _LOG_VERSION for line in _head(lines)):
+            raise LoadframeError("the histograms are in no known log format", where=str(source))
+        lines.seek(0)
+        for line in lines:
+            if not line.endswith("\n"):
+                raise LoadframeError("the histograms end in the middle of a line", where=str(source))
+            if not line.startswith(("#", '"')):
+                log.write(line)
+
+
+def _head(lines: TextIO) -> Iterator[str]:
+    for line in lines:
+        if not line.startswith(("#", '"')):
+            return
+        yield line
+
+
+def _batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    """Yield a CSV file in pieces; nothing when the phase ended before it was made."""
+    if not path.exists():
+        return
+    convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+    try:
+        with pa.csv.open_csv(path, convert_options=convert, read_options=pa.csv.ReadOptions(use_threads=False)) as rows:
+            yield from rows
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise LoadframeError(f"the engine's recording cannot be read: {error}", where=str(path)) from error
+
+
+def _telemetry(
+    phase: PhaseRecording, second: pa.Array, source: pa.Array, metric: str, value: pa.Array
+) -> pa.RecordBatch:
+    time = pc.add(pc.cast(second, pa.float64()), phase.start)
+    return pa.record_batch([time, source, pa.array([metric] * len(second), pa.string()), value], TELEMETRY_SCHEMA)
+
+
+def _host(phase: PhaseRecording, node: int) -> str:
+    return phase.hosts[node] if node < len(phase.hosts) else str(node)

@@ -1,0 +1,104 @@
+"""Reads a run folder. Whatever it lacks, or holds in a broken state, is one message that names the file."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loadframe.errors import BadInput
+from loadframe.record import schema
+from loadframe.record.columns import SERIES_SCHEMA, TELEMETRY_SCHEMA
+
+if TYPE_CHECKING:
+    from loadframe._engine import HistogramLog
+
+_BROKEN = "the run was damaged after it was written: copy it again from where it was made, or repeat it"
+
+
+class Run:
+    """A run that was recorded. Opening it checks that it is one; each member is read when it is asked for, once.
+
+    BadInput for a folder that is no run, for a member that is missing or broken, and for a run of a newer loadframe.
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        if not (self.path / schema.MANIFEST_FILE).is_file():
+            what = "this is no run folder" if self.path.is_dir() else "there is no such run folder"
+            raise BadInput(what, where=str(path), remedy=f"name a folder that holds a {schema.MANIFEST_FILE}")
+        for member in schema.MEMBERS:
+            if not (self.path / member).is_file():
+                raise BadInput(f"the run has lost its {member}", where=str(path), remedy=_BROKEN)
+        if self.manifest.get("format") not in range(1, schema.FORMAT + 1):
+            raise BadInput(
+                f"the run has format {self.manifest.get('format')!r}, and this loadframe reads up to {schema.FORMAT}",
+                where=str(self.path / schema.MANIFEST_FILE),
+                remedy="read it with the loadframe that made it, or with a newer one",
+            )
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """All that is needed to repeat the run."""
+        return self._json(schema.MANIFEST_FILE)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What came of it, with the verdict."""
+        return self._json(schema.SUMMARY_FILE)
+
+    @cached_property
+    def series(self) -> pa.Table:
+        """One row per phase, stream, operation, segment and second; see `schema.SERIES`."""
+        return self._parquet(schema.SERIES_FILE, SERIES_SCHEMA)
+
+    @cached_property
+    def telemetry(self) -> pa.Table:
+        """One row per sample, in no order; see `schema.TELEMETRY`."""
+        return self._parquet(schema.TELEMETRY_FILE, TELEMETRY_SCHEMA)
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """What was done to the cluster, and what else happened, in the order of its writing."""
+        path = self.path / schema.EVENTS_FILE
+        events = []
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+            try:
+                events.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise BadInput(
+                    f"no JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
+                ) from error
+        return events
+
+    @cached_property
+    def histograms(self) -> "HistogramLog":
+        """Response and service times per operation and second, as histograms that add up."""
+        from loadframe._engine import HistogramLog
+
+        return HistogramLog(str(self.path / schema.HISTOGRAMS_FILE))
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        except json.JSONDecodeError as error:
+            raise BadInput(
+                f"no JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
+            ) from error
+        if not isinstance(value, dict):
+            raise BadInput("the file holds no JSON object", where=str(path), remedy=_BROKEN)
+        return value
+
+    def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
+        path = self.path / name
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
+        missing = [column for column in expected.names if column not in table.column_names]
+        if missing:
+            raise BadInput(f"the table lacks the column {missing[0]}", where=str(path), remedy=_BROKEN)
+        return table.select(expected.names).cast(expected)

@@ -1,0 +1,42 @@
+"""What a run folder holds: every column and key once, with its unit.
+
+These tables are the documentation: `python -m loadframe.record.schema` prints them as docs/run-folder.md, the
+writer takes its columns from them, and `undocumented` finds keys that they lack.
+"""
+
+from loadframe.record.schema.documents import EVENTS, FORMAT, MANIFEST, SUMMARY
+from loadframe.record.schema.field import Field, undocumented
+from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_RECORDED
+from loadframe.record.schema.telemetry import GENERATOR, HOST, METRICS, NODES, TELEMETRY
+
+MANIFEST_FILE = "manifest.json"
+SUMMARY_FILE = "summary.json"
+SERIES_FILE = "series.parquet"
+TELEMETRY_FILE = "telemetry.parquet"
+EVENTS_FILE = "events.jsonl"
+HISTOGRAMS_FILE = "histograms.hlog"
+MEMBERS = (MANIFEST_FILE, SUMMARY_FILE, SERIES_FILE, TELEMETRY_FILE, EVENTS_FILE, HISTOGRAMS_FILE)
+
+__all__ = [
+    "ERROR_CLASSES",
+    "EVENTS",
+    "EVENTS_FILE",
+    "FORMAT",
+    "GENERATOR",
+    "HISTOGRAMS_FILE",
+    "HOST",
+    "MANIFEST",
+    "MANIFEST_FILE",
+    "MEMBERS",
+    "METRICS",
+    "NODES",
+    "SERIES",
+    "SERIES_FILE",
+    "SERIES_RECORDED",
+    "SUMMARY",
+    "SUMMARY_FILE",
+    "TELEMETRY",
+    "TELEMETRY_FILE",
+    "Field",
+    "undocumented",
+]

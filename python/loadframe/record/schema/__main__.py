@@ -1,0 +1,84 @@
+"""Prints the documentation of run folders as a page: `python -m loadframe.record.schema > docs/run-folder.md`."""
+
+import sys
+from collections.abc import Iterable
+
+from loadframe.record import schema
+from loadframe.record.schema.field import Field
+
+_HEAD = f"""\
+# The run folder
+
+<!-- Written by `python -m loadframe.record.schema`; change python/loadframe/record/schema instead. -->
+
+Everything after the load works from run folders alone. A folder holds the members below, and appears whole or not at
+all: while a run is recorded it grows in a hidden folder beside its place. Copy it, archive it, read it with anything
+that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` reads it in Python.
+
+| member | holds |
+|---|---|
+| `{schema.MANIFEST_FILE}` | all that is needed to repeat the run |
+| `{schema.SUMMARY_FILE}` | what came of it, per phase and operation, with the verdict |
+| `{schema.SERIES_FILE}` | counts and percentiles per phase, stream, operation, segment and second |
+| `{schema.HISTOGRAMS_FILE}` | histograms of response and service times per operation and second |
+| `{schema.TELEMETRY_FILE}` | what was watched beside: nodes, this machine, the generator, the store's statistics |
+| `{schema.EVENTS_FILE}` | what happened, one JSON object a line |
+
+Times are seconds since the run began, by the monotonic clock, unless a unit says otherwise. Sizes are bytes. In a
+path, a key in capitals stands for any name, `[]` for each element of a list, and `**` for whatever lies below.
+"""
+
+_MANIFEST = """\
+Secrets never get into it: the value of a key such as `password`, `api_key`, `token` or `secret` reads `***`.
+"""
+
+_HISTOGRAMS = """\
+The HdrHistogram log format 1.3, as its tools in many languages read it. Values are microseconds, from 1 us to 1 h at
+three significant digits; `Interval_Max` is in milliseconds. Start timestamps are seconds since the run began, on top of
+the header's base time. Equal layouts add exactly: a percentile over a window is that of the sum of its histograms.
+
+| tag | holds |
+|---|---|
+| `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
+| `PHASE/OPERATION/service` | done - sent of the same requests |
+| `PHASE/OPERATION/response/warmup`, `PHASE/OPERATION/service/warmup` | the same of the warm-up |
+| `generator/lateness` | how late clients turned to requests that were due |
+| `generator/lag` | how late the event loops' timers fired |
+"""
+
+_TELEMETRY = """\
+One sample a row, in no order. A `level` is what was found at that instant; a `rate` covers the time since the sample
+before, or in the generator's rows the second that begins at `time`. A counter that starts anew (a node that was
+restarted) gives no rate across the restart. What a store reports of its nodes stands under `node:NODE` and `cluster`
+with the names that the store's page explains. A sample that could not be taken leaves no row, and an event `gap` says
+when that began and why.
+"""
+
+
+def page() -> str:
+    """Return the page, in Markdown."""
+    parts = [
+        _HEAD,
+        _section("manifest.json", schema.MANIFEST, "key", _MANIFEST),
+        _section("summary.json", schema.SUMMARY, "key"),
+        _section("series.parquet", schema.SERIES, "column"),
+        f"## {schema.HISTOGRAMS_FILE}\n\n{_HISTOGRAMS}",
+        _section("telemetry.parquet", schema.TELEMETRY, "column", _TELEMETRY),
+        *(f"### Metrics of `{source}`\n\n{_table(metrics, 'metric')}" for source, metrics in schema.METRICS.items()),
+        _section("events.jsonl", schema.EVENTS, "key"),
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, fields: Iterable[Field], heading: str, text: str = "") -> str:
+    return f"## {title}\n\n" + (f"{text}\n" if text else "") + _table(fields, heading)
+
+
+def _table(fields: Iterable[Field], heading: str) -> str:
+    rows = [f"| {heading} | type | unit | says |", "|---|---|---|---|"]
+    rows += [f"| `{field.name}` | {field.type} | {field.unit} | {field.says} |" for field in fields]
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,97 @@
+"""The keys of manifest.json, summary.json and of each line of events.jsonl."""
+
+from loadframe.record.schema.field import Field
+
+#: The number in a manifest's `format`. It grows when a reader of the older shape would misread the newer one.
+FORMAT = 1
+
+EVENTS = (
+    Field("time", "number", "s", "since the run began"),
+    Field("wall", "string", "ISO 8601, UTC", "the same instant on the wall clock"),
+    Field("kind", "string", "", "what happened, such as `phase started`, `gap`"),
+    Field("**", "any", "", "what belongs to the kind"),
+)
+
+MANIFEST = (
+    Field("format", "int", "", f"version of this layout: {FORMAT}"),
+    Field("run", "string", "", "the run's name, which is its folder's name"),
+    Field("started", "string", "ISO 8601, UTC", "when the run began"),
+    Field("command", "list", "", "the command line that made the run"),
+    Field("treatment.FACTOR", "any", "", "the level of each factor"),
+    Field("block", "int or null", "", "the block in which the run was randomised"),
+    Field("repetition", "int or null", "", "which repetition of the treatment this is"),
+    Field("seed", "int", "", "with it the same requests are made again"),
+    Field("workload.**", "any", "", "the workload as it was run, parameters filled in"),
+    Field("store.**", "any", "", "the cluster as it was asked for: kind, version, nodes, limits, settings"),
+    Field("generator.ranks", "int", "processes", "load-generator processes"),
+    Field("generator.threads", "int", "threads", "worker threads of each"),
+    Field("files[].name", "string", "", "a file that went into the run"),
+    Field("files[].bytes", "int", "B", "its size"),
+    Field("files[].sha256", "string", "hexadecimal", "its hash"),
+    Field("versions.loadframe", "string", "", "the package's version"),
+    Field("versions.commit", "string or null", "", "its Git commit when it runs from a checkout"),
+    Field("versions.modified", "bool or null", "", "whether that checkout had changes on top of the commit"),
+    Field("versions.python", "string", "", "interpreter and version"),
+    Field("versions.kernel", "string", "", "system, release and build"),
+    Field("versions.system", "string", "", "distribution"),
+    Field("hardware.hostname", "string", "", "this machine's name"),
+    Field("hardware.architecture", "string", "", "instruction set"),
+    Field("hardware.cpu", "string", "", "CPU model"),
+    Field("hardware.virtual", "bool", "", "whether a hypervisor is announced"),
+    Field("hardware.cores", "int or null", "cores", "physical"),
+    Field("hardware.threads", "int", "threads", "logical CPUs"),
+    Field("hardware.usable", "int", "threads", "logical CPUs that this process may run on"),
+    Field("hardware.memory", "int", "B", "physical memory"),
+    Field("hardware.swap", "int", "B", "swap space"),
+    Field("hardware.clock", "string", "", "the kernel's clock source"),
+    Field("hardware.governor", "string or null", "", "CPU frequency governor, where it can be read"),
+    Field("hardware.cgroup", "string", "", "control groups: `v1`, `v2`, `hybrid` or `none`"),
+    Field("hardware.load", "list", "tasks", "load averages of 1, 5 and 15 minutes when the run began"),
+)
+
+_LATENCY = (
+    ("count", "int", "requests", "in the histogram"),
+    ("mean", "number or null", "s", "mean; null when the histogram is empty, as are the others"),
+    ("p50", "number or null", "s", "median"),
+    ("p90", "number or null", "s", "90th percentile"),
+    ("p99", "number or null", "s", "99th percentile"),
+    ("p999", "number or null", "s", "99.9th percentile"),
+    ("max", "number or null", "s", "greatest"),
+)
+
+SUMMARY = (
+    Field("status", "string", "", "`done`, `failed` or `interrupted`"),
+    Field("failure", "string", "", "what failed, when the status is `failed`"),
+    Field("phases[].name", "string", "", "the phase's name"),
+    Field("phases[].prepares", "bool", "", "whether the phase only prepares the measured ones, as loading data does"),
+    Field("phases[].start", "number", "s", "since the run began"),
+    Field("phases[].warmup", "number", "s", "load before the measured window"),
+    Field("phases[].duration", "number", "s", "the measured window"),
+    Field("phases[].streams[].name", "string", "", "the stream's name"),
+    Field("phases[].streams[].pacing.**", "any", "", "closed (clients, think time) or open (rate, arrivals)"),
+    *(
+        Field(f"phases[].operations.OPERATION.{name}", kind, unit, says)
+        for name, kind, unit, says in (
+            ("requests", "int", "requests", "done in the measured window"),
+            ("successes", "int", "requests", "of these, judged good"),
+            ("documents", "int", "documents", "that the store took or returned"),
+            ("errors.CLASS", "int", "requests", "failed, by error class"),
+            ("dropped", "int", "requests", "never sent, since too many were in flight"),
+            ("in_flight_at_end", "int", "requests", "sent and not answered when the phase was over"),
+            ("throughput", "number", "1/s", "successes per second of the measured window"),
+            ("documents_per_second", "number", "1/s", "documents per second of the measured window"),
+            *((f"response.{name}", kind, unit, f"done - scheduled: {says}") for name, kind, unit, says in _LATENCY),
+            *((f"service.{name}", kind, unit, f"done - sent: {says}") for name, kind, unit, says in _LATENCY),
+        )
+    ),
+    Field("generator.threads", "int", "threads", "workers"),
+    Field("generator.cpu_share", "number", "share", "greatest mean CPU share of a worker in the measured window; 0..1"),
+    Field("generator.cpu_share_peak", "number", "share", "greatest CPU share of a worker in one second"),
+    Field("generator.lateness_p99", "number", "s", "99th percentile of sent - scheduled"),
+    Field("generator.lag_p99", "number", "s", "99th percentile of the event loop's lag"),
+    Field("generator.achieved", "number or null", "share", "achieved over offered rate; null for closed pacing"),
+    Field("verdict.valid", "bool", "", "whether the run may be believed"),
+    Field("verdict.reasons[].code", "string", "", "which doubt it is"),
+    Field("verdict.reasons[].cause", "string", "", "what was seen, with its figures"),
+    Field("verdict.reasons[].remedy", "string", "", "what to do about it"),
+)

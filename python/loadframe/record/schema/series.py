@@ -1,0 +1,39 @@
+"""The columns of series.parquet: one row per phase, stream, operation, segment and second."""
+
+from loadframe.record.schema.field import Field
+
+ERROR_CLASSES = (
+    Field("connect", "int64", "requests", "no connection, or it broke"),
+    Field("timeout", "int64", "requests", "no answer in time, or an answer that says that it ran out of time"),
+    Field("rejected", "int64", "requests", "the store pushed back: 429, overloaded"),
+    Field("client", "int64", "requests", "the request was wrong: 4xx"),
+    Field("server", "int64", "requests", "the store failed: 5xx, failed shards"),
+    Field("item", "int64", "requests", "the request succeeded, some of its items did not"),
+    Field("assertion", "int64", "requests", "the answer is not what the workload asserts"),
+)
+
+_PHASE = Field("phase", "string", "", "the phase's name")
+_TIME = Field("time", "double", "s", "start of the second, since the run began")
+
+#: The columns of the engine's `series.csv`, in its order.
+SERIES_RECORDED = (
+    Field("stream", "string", "", "the stream's name"),
+    Field("operation", "string", "", "the operation's name"),
+    Field("segment", "string", "", "`warmup` or `measure`, by the instant for which the request was scheduled"),
+    Field("second", "int64", "s", "since the phase began; a request belongs to the second in which it was done"),
+    Field("requests", "int64", "requests", "done in this second, with any outcome"),
+    Field("successes", "int64", "requests", "of these, judged good"),
+    Field("documents", "int64", "documents", "that the store took or returned"),
+    Field("bytes_sent", "int64", "B", "written, heads included"),
+    Field("bytes_received", "int64", "B", "read, heads included"),
+    Field("dropped", "int64", "requests", "due and never sent, since too many were in flight (open pacing)"),
+    *(Field(f"error_{error.name}", error.type, error.unit, error.says) for error in ERROR_CLASSES),
+    Field("response_p50", "double", "s", "median of done - scheduled of the successes; null when there was none"),
+    Field("response_p99", "double", "s", "99th percentile of the same"),
+    Field("response_max", "double", "s", "greatest of the same"),
+    Field("service_p50", "double", "s", "median of done - sent of the successes; null when there was none"),
+    Field("service_p99", "double", "s", "99th percentile of the same"),
+    Field("service_max", "double", "s", "greatest of the same"),
+)
+
+SERIES = (_PHASE, *SERIES_RECORDED[:3], _TIME, *SERIES_RECORDED[3:])

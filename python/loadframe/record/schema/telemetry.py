@@ -1,0 +1,63 @@
+"""The columns of telemetry.parquet, and the metrics of each source.
+
+A `level` is what was found at the sample's instant; a `rate` covers the time since the sample before, or the
+second that the row is about. A store's own statistics are not here: each store documents them.
+"""
+
+from loadframe.record.schema.field import Field
+
+TELEMETRY = (
+    Field("time", "double", "s", "since the run began; a rate covers the time since the sample before"),
+    Field("source", "string", "", "what was watched, such as `node:0`, `generator:0`, `target:HOST`, `host`"),
+    Field("metric", "string", "", "see the metrics of that source"),
+    Field("value", "double", "see metric", "the sample"),
+)
+
+#: The columns of the engine's `generator.csv` after `second` and `worker`.
+GENERATOR = (
+    Field("cpu_seconds", "rate", "s", "CPU time that the worker thread used in this second of the phase"),
+    Field("wall_seconds", "rate", "s", "how long that second was for the worker; shorter when the phase ended in it"),
+    Field("lateness_p99", "level", "s", "99th percentile of how late clients turned to requests that were due"),
+    Field("lateness_max", "level", "s", "greatest of the same"),
+    Field("lag_p99", "level", "s", "99th percentile of the event loop's lag: how late its timers fire"),
+    Field("lag_max", "level", "s", "greatest of the same"),
+    Field("in_flight", "level", "requests", "sent and not yet answered, at the second's end"),
+)
+
+#: What watching a node's process and control group gives.
+NODES = (
+    Field("process.cpu", "rate", "cores", "CPU time per second; 1 is one core, busy throughout"),
+    Field("process.resident", "level", "B", "resident memory"),
+    Field("process.threads", "level", "threads", "threads of the process"),
+    Field("process.read", "rate", "B/s", "read from storage; absent without permission to see it"),
+    Field("process.written", "rate", "B/s", "written to storage; absent without permission to see it"),
+    Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which the CPU quota was used up"),
+    Field("cgroup.throttled_time", "rate", "s/s", "time that threads stood still for the quota, summed over CPUs"),
+    Field("cgroup.memory", "level", "B", "memory charged to the control group, page cache included"),
+)
+
+#: What watching this machine gives.
+HOST = (
+    Field("cpu.busy", "level", "share", "of all cores, not idle and not waiting for storage; 0..1"),
+    Field("load.1m", "level", "tasks", "load average of one minute"),
+    Field("memory.available", "level", "B", "memory that can be given out without swapping"),
+    Field("pressure.cpu.some", "rate", "s/s", "share of time in which some task waited for a CPU"),
+    Field("pressure.memory.some", "rate", "s/s", "share of time in which some task waited for memory"),
+    Field("pressure.memory.full", "rate", "s/s", "share of time in which all tasks waited for memory"),
+    Field("pressure.io.some", "rate", "s/s", "share of time in which some task waited for storage"),
+    Field("pressure.io.full", "rate", "s/s", "share of time in which all tasks waited for storage"),
+    Field("loopback.bytes", "rate", "B/s", "over the loopback interface, each byte once"),
+    Field("network.received", "rate", "B/s", "over all other interfaces; a bridge and its members count each"),
+    Field("network.sent", "rate", "B/s", "over all other interfaces; a bridge and its members count each"),
+    Field("disk.read", "rate", "B/s", "from all disks"),
+    Field("disk.written", "rate", "B/s", "to all disks"),
+)
+
+#: Metrics by source.
+METRICS: dict[str, tuple[Field, ...]] = {
+    "generator:WORKER": GENERATOR,
+    "target:HOST": (Field("requests", "rate", "requests", "that this host of the store served in this second"),),
+    "node:NODE": NODES,
+    "host": HOST,
+    "observer": (Field("cpu", "rate", "cores", "what the sampling thread itself costs"),),
+}

@@ -1,0 +1,182 @@
+"""Writes a run folder. It grows in a hidden folder beside its place and appears there whole, or not at all."""
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.record import schema
+from loadframe.record.columns import TELEMETRY_SCHEMA
+from loadframe.record.merge import (
+    PhaseRecording,
+    generator_telemetry,
+    merge_histograms,
+    merge_series,
+    node_telemetry,
+)
+from loadframe.record.partial import partial_name, remove_stale
+from loadframe.record.redact import plain
+
+#: Samples kept in memory before they are written as a row group: about 2 MB, some minutes of a small cluster.
+_BUFFERED = 16_384
+
+
+class RunWriter:
+    """The run `parent/run_id` while it is recorded; a context manager, safe to use from several threads.
+
+    Entering it starts the run's clock, and removes what runs left in `parent` whose process died. Leaving it without
+    `finish` (an exception, as a rule) leaves nothing. An interrupted run is kept by finishing it. BadInput when the
+    run exists already or cannot be written there; LoadframeError when writing fails later, as on a full disk.
+    """
+
+    def __init__(self, parent: Path, run_id: str):
+        if not run_id or run_id.startswith(".") or "/" in run_id or "\0" in run_id:
+            raise BadInput(f"{run_id!r} cannot name a run", remedy="choose a name that a folder can have")
+        self.run_id = run_id
+        self.path = parent / run_id
+        self._partial = parent / partial_name(run_id)
+        self._lock = threading.Lock()
+        self._phases: list[PhaseRecording] = []
+        self._rows: list[tuple[float, str, str, float]] = []
+        self._finished = False
+
+    def __enter__(self) -> Self:
+        if self.path.exists():
+            raise BadInput("the run exists already", where=str(self.path), remedy="choose another name, or remove it")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            remove_stale(self.path.parent)
+            self._partial.mkdir()
+            self.scratch.mkdir()
+            self._events = (self._partial / schema.EVENTS_FILE).open("w", encoding="utf-8")
+            self._telemetry = pq.ParquetWriter(
+                self._partial / schema.TELEMETRY_FILE, TELEMETRY_SCHEMA, compression="zstd"
+            )
+        except OSError as error:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            raise BadInput(
+                f"runs cannot be written there: {error.strerror or error}",
+                where=str(self.path.parent),
+                remedy="choose a folder that you may write to",
+            ) from error
+        self._began = monotonic()
+        self.started = datetime.now(UTC)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._events.close()
+            if not self._finished:
+                self._telemetry.close()
+                shutil.rmtree(self._partial, ignore_errors=True)
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for what is not part of the run when it is finished."""
+        return self._partial / "scratch"
+
+    def elapsed(self) -> float:
+        """Return s since the run began, by the monotonic clock: the run's time axis."""
+        return monotonic() - self._began
+
+    def phase(self, name: str, start: float, hosts: Sequence[str] = ()) -> Path:
+        """Return a new folder for the engine's recordings of a phase, which `finish` joins into the run.
+
+        `start` is s since the run began, and `hosts` are the target's, in the order in which the engine numbers them.
+        """
+        folder = self.scratch / f"phase-{len(self._phases)}"
+        with self._writing():
+            folder.mkdir()
+            self._phases.append(PhaseRecording(name, start, tuple(hosts), folder))
+        return folder
+
+    def event(self, kind: str, time: float | None = None, **fields: object) -> None:
+        """Write down that something happened, `time` s since the run began; now, if none is given."""
+        time = self.elapsed() if time is None else time
+        wall = (self.started + timedelta(seconds=time)).isoformat(timespec="milliseconds")
+        line = json.dumps(plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields}), allow_nan=False)
+        with self._writing():
+            self._events.write(f"{line}\n")
+            self._events.flush()
+
+    def telemetry(self, time: float, source: str, metric: str, value: float) -> None:
+        """Write down a sample; `time` is s since the run began. It reaches the disk with many others."""
+        with self._writing():
+            self._rows.append((time, source, metric, float(value)))
+            if len(self._rows) >= _BUFFERED:
+                self._flush()
+
+    def finish(self, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Path:
+        """Join the phases' recordings, write everything to the disk and give the folder its name; return its path.
+
+        Secrets in the manifest and the summary are blanked. Nothing can be written afterwards.
+        """
+        with self._writing():
+            self._flush()
+            self._write_json(schema.MANIFEST_FILE, manifest)
+            self._write_json(schema.SUMMARY_FILE, summary)
+            merge_series(self._phases, self._partial / schema.SERIES_FILE)
+            merge_histograms(self._phases, self._partial / schema.HISTOGRAMS_FILE, self.started)
+            for phase in self._phases:
+                for batch in (*generator_telemetry(phase), *node_telemetry(phase)):
+                    self._telemetry.write_batch(batch)
+            self._telemetry.close()
+            self._events.close()
+            shutil.rmtree(self.scratch)
+            for member in schema.MEMBERS:
+                _sync(self._partial / member)
+            _sync(self._partial)
+            if self.path.exists():
+                raise LoadframeError("another process has written this run meanwhile", where=str(self.path))
+            self._partial.rename(self.path)
+            _sync(self.path.parent)
+            self._finished = True
+        return self.path
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = [
+                pa.array(column, kind)
+                for column, kind in zip(zip(*self._rows, strict=True), TELEMETRY_SCHEMA.types, strict=True)
+            ]
+            self._telemetry.write_batch(pa.record_batch(columns, TELEMETRY_SCHEMA))
+            self._rows.clear()
+
+    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+        (self._partial / name).write_text(f"{text}\n", encoding="utf-8")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the lock, and say of a failing disk where it failed."""
+        with self._lock:
+            try:
+                yield
+            except OSError as error:
+                raise LoadframeError(
+                    f"the run cannot be recorded: {error.strerror or error}",
+                    where=str(self.path.parent),
+                    remedy="see that the disk has room and may be written to",
+                ) from error
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, has reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

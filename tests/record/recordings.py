@@ -1,0 +1,93 @@
+"""Recordings of a phase as the engine writes them, in small."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hdrh.histogram import HdrHistogram
+
+from loadframe.record import Manifest
+from loadframe.record.schema import GENERATOR, SERIES_RECORDED
+
+SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
+GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENERATOR)])
+
+
+def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int = 0) -> None:
+    """Write what the engine leaves in `folder` for a phase with one stream, one operation and one worker."""
+    counts = "10,9,90,1000,20000,0,0,0,1,0,0,0,0"
+    rows = [
+        f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000" for s in range(seconds)
+    ]
+    (folder / "series.csv").write_text("\n".join([SERIES_HEADER, *rows]) + "\n")
+    watched = [f"{s},0,0.250000,1.000000,0.000010,0.000020,0.000030,0.000040,4" for s in range(seconds)]
+    (folder / "generator.csv").write_text("\n".join([GENERATOR_HEADER, *watched]) + "\n")
+    served = [f"range,{node},{s},{requests}" for s in range(seconds) for node, requests in ((0, 6), (1, 4))]
+    (folder / "nodes.csv").write_text("\n".join(["operation,node,second,requests", *served]) + "\n")
+    intervals = [
+        f"Tag={phase}/range/response,{offset + s}.000,1.000,3.000,{encoded(1000, 2000)}" for s in range(seconds)
+    ]
+    head = ["#[Histogram log format version 1.3]", "#[StartTime: 1.000 (seconds since epoch)]"]
+    (folder / "histograms.hlog").write_text("\n".join([*head, *intervals]) + "\n")
+
+
+def encoded(*microseconds: int) -> str:
+    """Return a histogram of these values in the engine's layout, compressed and in base64."""
+    histogram = HdrHistogram(1, 3_600_000_000, 3)
+    for value in microseconds:
+        histogram.record_value(value)
+    return histogram.encode().decode()
+
+
+def manifest(**parts: Any) -> Manifest:
+    """Return a manifest with every part; `parts` replace some."""
+    whole = {
+        "run": "r1",
+        "started": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "treatment": {"nodes": 2, "clients": 8},
+        "workload": {"workload": "nyc_taxis", "parameters": {"documents": 1000}},
+        "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 2},
+        "seed": 42,
+        "generator": {"ranks": 1, "threads": 2},
+    }
+    return Manifest(**(whole | parts))
+
+
+def latency() -> dict[str, float]:
+    """Return a summary's percentiles."""
+    return {"count": 9, "mean": 0.001, "p50": 0.001, "p90": 0.002, "p99": 0.002, "p999": 0.003, "max": 0.003}
+
+
+def summary(**parts: Any) -> dict[str, Any]:
+    """Return a summary with every key; `parts` replace some."""
+    operation = {
+        "requests": 10,
+        "successes": 9,
+        "documents": 90,
+        "errors": {"rejected": 1},
+        "dropped": 0,
+        "in_flight_at_end": 1,
+        "throughput": 9.0,
+        "documents_per_second": 90.0,
+        "response": latency(),
+        "service": latency(),
+    }
+    phase = {
+        "name": "range",
+        "prepares": False,
+        "start": 0.5,
+        "warmup": 0.0,
+        "duration": 3.0,
+        "streams": [{"name": "main", "pacing": {"closed": {"clients": 8, "think_time": 0.0}}}],
+        "operations": {"range": operation},
+    }
+    generator = {
+        "threads": 2,
+        "cpu_share": 0.25,
+        "cpu_share_peak": 0.3,
+        "lateness_p99": 1e-5,
+        "lag_p99": 3e-5,
+        "achieved": None,
+    }
+    verdict = {"valid": False, "reasons": [{"code": "cpu", "cause": "the generator was busy", "remedy": "use more"}]}
+    return {"status": "done", "phases": [phase], "generator": generator, "verdict": verdict} | parts

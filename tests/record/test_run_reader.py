@@ -1,0 +1,90 @@
+"""A run folder that is none, lacks something or is broken is one message that names the file."""
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+from recordings import manifest, summary, write_phase
+
+from loadframe.errors import BadInput
+from loadframe.record import Run, RunWriter
+from loadframe.record.schema import MEMBERS
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        write_phase(writer.phase("range", 0.5), 3)
+        writer.event("started")
+        return writer.finish(manifest().as_dict(), summary())
+
+
+def test_a_run_can_be_read_where_it_was_moved_to(folder, tmp_path):
+    run = Run(shutil.move(folder, tmp_path / "elsewhere"))
+    assert run.manifest["treatment"] == {"nodes": 2, "clients": 8}
+    assert run.summary == summary()
+    assert run.series.num_rows == 3
+    assert run.events[0]["kind"] == "started"
+
+
+def test_a_folder_that_is_no_run_is_bad_input(tmp_path):
+    with pytest.raises(BadInput, match="this is no run folder"):
+        Run(tmp_path)
+
+
+def test_a_missing_folder_is_bad_input(tmp_path):
+    with pytest.raises(BadInput, match="there is no such run folder"):
+        Run(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("member", MEMBERS[1:])
+def test_a_missing_member_is_named(folder, member):
+    (folder / member).unlink()
+    with pytest.raises(BadInput, match=f"lost its {member}"):
+        Run(folder)
+
+
+@pytest.mark.parametrize("name", ["series", "telemetry"])
+@pytest.mark.parametrize("keep", [0, 3, 0.5, 0.99])
+def test_a_truncated_table_is_bad_input(folder, name, keep):
+    path = folder / f"{name}.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: keep if isinstance(keep, int) else int(len(whole) * keep)])
+    with pytest.raises(BadInput, match=rf"{name}\.parquet: the table cannot be read"):
+        getattr(Run(folder), name)
+
+
+def test_a_table_that_lacks_a_column_is_bad_input(folder):
+    path = folder / "series.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["dropped"]), path)
+    with pytest.raises(BadInput, match="lacks the column dropped"):
+        _ = Run(folder).series
+
+
+def test_truncated_json_says_where(folder):
+    path = folder / "summary.json"
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(BadInput, match=r"summary\.json:\d+:\d+: no JSON"):
+        _ = Run(folder).summary
+
+
+def test_json_that_is_no_object_is_bad_input(folder):
+    (folder / "manifest.json").write_text("[]")
+    with pytest.raises(BadInput, match="no JSON object"):
+        Run(folder)
+
+
+def test_a_broken_event_says_in_which_line(folder):
+    with (folder / "events.jsonl").open("a") as events:
+        events.write('{"time": 1.0,\n')
+    with pytest.raises(BadInput, match=r"events\.jsonl:2:\d+: no JSON"):
+        _ = Run(folder).events
+
+
+@pytest.mark.parametrize("number", [2, 0, None, "1"])
+def test_an_unknown_format_is_bad_input(folder, number):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": number}))
+    with pytest.raises(BadInput, match="this loadframe reads up to 1"):
+        Run(folder)
