@@ -1,0 +1,70 @@
+"""Runs one phase on the engine. It draws no progress itself and decides nothing about the run."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe import _engine
+from loadframe.errors import BadInput, LoadframeError
+
+#: How often progress is told, s. Between two tellings the interpreter is free, and an interrupt is heard at once.
+_TELL = 0.2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Figures for a person who waits: totals of the phase so far, rates of its last second, times in s."""
+
+    seconds: int
+    requests: int
+    errors: int
+    documents: int
+    throughput: int
+    documents_throughput: int
+    response_p50: float
+    response_p99: float
+
+
+#: What the engine says of a phase when it has ended: the content of `outcome.json`.
+Outcome = dict[str, Any]
+
+
+def run_phase(plan: Mapping[str, Any], folder: Path, tell: Callable[[Progress], None]) -> Outcome:
+    """Run a phase that records into `folder`; return its outcome.
+
+    An interrupt (Ctrl-C) ends the phase within a second: the outcome then has `interrupted` set, and the caller
+    decides what becomes of the run. BadInput if the engine refuses the plan, before anything was sent;
+    LoadframeError when the generator itself fails.
+    """
+    try:
+        handle = _engine.start(json.dumps(plan), folder)
+    except _engine.PlanRefused as error:
+        raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+    try:
+        while not handle.wait(_TELL):
+            tell(Progress(**handle.progress()))
+    except BaseException as error:
+        handle.stop()
+        outcome = _outcome(handle)
+        if isinstance(error, KeyboardInterrupt):
+            return outcome
+        raise
+    return _outcome(handle)
+
+
+def _outcome(handle: _engine.Handle) -> Outcome:
+    try:
+        outcome: Outcome = json.loads(handle.outcome())
+    except RuntimeError as error:
+        raise LoadframeError(f"the generator failed: {error}", remedy="see whether the disk is full") from None
+    return outcome
+
+
+def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Send each operation of a plan once; return request, answer and judgement of each, in the plan's order."""
+    try:
+        return _engine.check(json.dumps(plan))
+    except _engine.PlanRefused as error:
+        raise BadInput(str(error), where=f"phase {plan['phase']}") from None

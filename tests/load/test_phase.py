@@ -1,0 +1,80 @@
+"""Phases on the real engine, with the driver that answers at once."""
+
+import _thread
+import json
+import threading
+import time
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from loadframe._engine import HistogramLog
+from loadframe.errors import BadInput
+from loadframe.load import check_operations, run_phase
+
+
+def plan(**stream):
+    stream = {"name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 2}}, "stop": {"requests": 5000}} | stream
+    return {"seed": 1, "phase": "p", "target": {"driver": "null"}, "operations": {"a": {}}, "streams": [stream]}
+
+
+def test_a_phase_returns_the_outcome_that_it_writes(tmp_path):
+    outcome = run_phase(plan(), tmp_path, lambda progress: None)
+    assert outcome["operations"][0]["successes"] == 5000
+    assert outcome == json.loads((tmp_path / "outcome.json").read_text())
+    assert not outcome["interrupted"]
+
+
+def test_progress_is_told_while_the_phase_runs(tmp_path):
+    told = []
+    run_phase(plan(pacing={"open": {"rate": 1000}}, stop={"duration": 2.5}), tmp_path, told.append)
+    assert 1 <= told[-1].seconds <= 2
+    assert told[-1].throughput == 1000
+
+
+def test_an_interrupt_ends_the_phase_within_a_second_and_keeps_what_was_measured(tmp_path):
+    threading.Timer(1.2, _thread.interrupt_main).start()
+    started = time.monotonic()
+    outcome = run_phase(plan(pacing={"open": {"rate": 1000}}, stop={"duration": 60}), tmp_path, lambda progress: None)
+    assert time.monotonic() - started < 2.4
+    assert outcome["interrupted"]
+    assert outcome["operations"][0]["successes"] >= 1000
+
+
+def test_python_goes_on_while_load_runs(tmp_path):
+    counted = 0
+
+    def count():
+        nonlocal counted
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    run_phase(plan(stop={"duration": 0.6}), tmp_path, lambda progress: None)
+    thread.join()
+    assert counted > 1000
+
+
+def test_a_refused_plan_is_bad_input_that_names_the_phase(tmp_path):
+    with pytest.raises(BadInput, match="rate of 0") as caught:
+        run_phase(plan(pacing={"open": {"rate": 0}}), tmp_path, lambda progress: None)
+    assert "phase p" in str(caught.value)
+    with pytest.raises(BadInput, match="no driver"):
+        check_operations(plan() | {"target": {"driver": "nul"}})
+
+
+def test_an_independent_reader_finds_the_same_histograms(tmp_path):
+    run_phase(plan(), tmp_path, lambda progress: None)
+    path = str(tmp_path / "histograms.hlog")
+    ours = HistogramLog(path).total("p/a/service")
+    theirs = HdrHistogram(1, 3_600_000_000, 3)
+    reader = HistogramLogReader(path, theirs)
+    while (interval := reader.get_next_interval_histogram()) is not None:
+        if interval.get_tag() == "p/a/service":
+            theirs.add(interval)
+    assert ours.count == theirs.get_total_count() == 5000
+    for q in (0.5, 0.9, 0.99, 0.999, 1.0):
+        assert round(ours.quantile(q) * 1e6) == theirs.get_value_at_percentile(100 * q)
