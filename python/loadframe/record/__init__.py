@@ -4,7 +4,7 @@ It knows how results are kept, not how they are made or judged.
 """
 
 from loadframe.record.manifest import Manifest, file_record
-from loadframe.record.reader import Run
+from loadframe.record.reader import Recordings, Run
 from loadframe.record.writer import RunWriter
 
-__all__ = ["Manifest", "Run", "RunWriter", "file_record"]
+__all__ = ["Manifest", "Recordings", "Run", "RunWriter", "file_record"]

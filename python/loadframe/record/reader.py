@@ -18,36 +18,11 @@ if TYPE_CHECKING:
 _BROKEN = "the run was damaged after it was written: copy it again from where it was made, or repeat it"
 
 
-class Run:
-    """A run that was recorded. Opening it checks that it is one; each member is read when it is asked for, once.
-
-    BadInput for a folder that is no run, for a member that is missing or broken, and for a run of a newer loadframe.
-    """
+class Recordings:
+    """What was recorded, without what was made of it; each member is read when it is asked for, once."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        if not (self.path / schema.MANIFEST_FILE).is_file():
-            what = "this is no run folder" if self.path.is_dir() else "there is no such run folder"
-            raise BadInput(what, where=str(path), remedy=f"name a folder that holds a {schema.MANIFEST_FILE}")
-        for member in schema.MEMBERS:
-            if not (self.path / member).is_file():
-                raise BadInput(f"the run has lost its {member}", where=str(path), remedy=_BROKEN)
-        if self.manifest.get("format") not in range(1, schema.FORMAT + 1):
-            raise BadInput(
-                f"the run has format {self.manifest.get('format')!r}, and this loadframe reads up to {schema.FORMAT}",
-                where=str(self.path / schema.MANIFEST_FILE),
-                remedy="read it with the loadframe that made it, or with a newer one",
-            )
-
-    @cached_property
-    def manifest(self) -> dict[str, Any]:
-        """All that is needed to repeat the run."""
-        return self._json(schema.MANIFEST_FILE)
-
-    @cached_property
-    def summary(self) -> dict[str, Any]:
-        """What came of it, with the verdict."""
-        return self._json(schema.SUMMARY_FILE)
 
     @cached_property
     def series(self) -> pa.Table:
@@ -78,7 +53,54 @@ class Run:
         """Response and service times per operation and second, as histograms that add up."""
         from loadframe._engine import HistogramLog
 
-        return HistogramLog(str(self.path / schema.HISTOGRAMS_FILE))
+        path = self.path / schema.HISTOGRAMS_FILE
+        try:
+            return HistogramLog(path)
+        except OSError as error:
+            raise BadInput(f"the histograms cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
+
+    def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
+        path = self.path / name
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
+        missing = [column for column in expected.names if column not in table.column_names]
+        if missing:
+            raise BadInput(f"the table lacks the column {missing[0]}", where=str(path), remedy=_BROKEN)
+        return table.select(expected.names).cast(expected)
+
+
+class Run(Recordings):
+    """A run that was recorded. Opening it checks that it is one; each member is read when it is asked for, once.
+
+    BadInput for a folder that is no run, for a member that is missing or broken, and for a run of a newer loadframe.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        if not (self.path / schema.MANIFEST_FILE).is_file():
+            what = "this is no run folder" if self.path.is_dir() else "there is no such run folder"
+            raise BadInput(what, where=str(path), remedy=f"name a folder that holds a {schema.MANIFEST_FILE}")
+        for member in schema.MEMBERS:
+            if not (self.path / member).is_file():
+                raise BadInput(f"the run has lost its {member}", where=str(path), remedy=_BROKEN)
+        if self.manifest.get("format") not in range(1, schema.FORMAT + 1):
+            raise BadInput(
+                f"the run has format {self.manifest.get('format')!r}, and this loadframe reads up to {schema.FORMAT}",
+                where=str(self.path / schema.MANIFEST_FILE),
+                remedy="read it with the loadframe that made it, or with a newer one",
+            )
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """All that is needed to repeat the run."""
+        return self._json(schema.MANIFEST_FILE)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What came of it, with the verdict."""
+        return self._json(schema.SUMMARY_FILE)
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
@@ -91,14 +113,3 @@ class Run:
         if not isinstance(value, dict):
             raise BadInput("the file holds no JSON object", where=str(path), remedy=_BROKEN)
         return value
-
-    def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
-        path = self.path / name
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
-        missing = [column for column in expected.names if column not in table.column_names]
-        if missing:
-            raise BadInput(f"the table lacks the column {missing[0]}", where=str(path), remedy=_BROKEN)
-        return table.select(expected.names).cast(expected)

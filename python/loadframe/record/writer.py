@@ -26,6 +26,7 @@ from loadframe.record.merge import (
     node_telemetry,
 )
 from loadframe.record.partial import partial_name, remove_stale
+from loadframe.record.reader import Recordings
 from loadframe.record.redact import plain
 
 #: Samples kept in memory before they are written as a row group: about 2 MB, some minutes of a small cluster.
@@ -49,6 +50,7 @@ class RunWriter:
         self._lock = threading.Lock()
         self._phases: list[PhaseRecording] = []
         self._rows: list[tuple[float, str, str, float]] = []
+        self._joined = False
         self._finished = False
 
     def __enter__(self) -> Self:
@@ -119,23 +121,31 @@ class RunWriter:
             if len(self._rows) >= _BUFFERED:
                 self._flush()
 
+    def join(self) -> Recordings:
+        """Join the phases' recordings, and return them for a summary. No phase or sample can be added afterwards."""
+        with self._writing():
+            if not self._joined:
+                self._joined = True
+                self._flush()
+                merge_series(self._phases, self._partial / schema.SERIES_FILE)
+                merge_histograms(self._phases, self._partial / schema.HISTOGRAMS_FILE, self.started)
+                for phase in self._phases:
+                    for batch in (*generator_telemetry(phase), *node_telemetry(phase)):
+                        self._telemetry.write_batch(batch)
+                self._telemetry.close()
+                shutil.rmtree(self.scratch)
+        return Recordings(self._partial)
+
     def finish(self, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Path:
-        """Join the phases' recordings, write everything to the disk and give the folder its name; return its path.
+        """Write everything to the disk and give the folder its name; return its path.
 
         Secrets in the manifest and the summary are blanked. Nothing can be written afterwards.
         """
+        self.join()
         with self._writing():
-            self._flush()
             self._write_json(schema.MANIFEST_FILE, manifest)
             self._write_json(schema.SUMMARY_FILE, summary)
-            merge_series(self._phases, self._partial / schema.SERIES_FILE)
-            merge_histograms(self._phases, self._partial / schema.HISTOGRAMS_FILE, self.started)
-            for phase in self._phases:
-                for batch in (*generator_telemetry(phase), *node_telemetry(phase)):
-                    self._telemetry.write_batch(batch)
-            self._telemetry.close()
             self._events.close()
-            shutil.rmtree(self.scratch)
             for member in schema.MEMBERS:
                 _sync(self._partial / member)
             _sync(self._partial)

@@ -38,7 +38,8 @@ NODES = (
 
 #: What watching this machine gives.
 HOST = (
-    Field("cpu.busy", "level", "share", "of all cores, not idle and not waiting for storage; 0..1"),
+    Field("cpu.busy", "level", "share", "of all cores, at work: not idle, waiting for storage, or stolen; 0..1"),
+    Field("cpu.stolen", "level", "share", "of all cores, taken by the hypervisor; 0..1"),
     Field("load.1m", "level", "tasks", "load average of one minute"),
     Field("memory.available", "level", "B", "memory that can be given out without swapping"),
     Field("pressure.cpu.some", "rate", "s/s", "share of time in which some task waited for a CPU"),
@@ -59,5 +60,5 @@ METRICS: dict[str, tuple[Field, ...]] = {
     "target:HOST": (Field("requests", "rate", "requests", "that this host of the store served in this second"),),
     "node:NODE": NODES,
     "host": HOST,
-    "observer": (Field("cpu", "rate", "cores", "what the sampling thread itself costs"),),
+    "observer:THREAD": (Field("cpu", "rate", "cores", "what the thread that looks at all this costs itself"),),
 }
