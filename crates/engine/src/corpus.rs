@@ -1,12 +1,47 @@
 //! Corpora: documents by number, generated or read from NDJSON files.
+//!
+//! A corpus is read-only and shared by all clients; whoever knows a document's number can have it, so generators
+//! that stride one schedule split a corpus without talk and without files of their own.
+
+mod files;
+mod nyc_taxi_trip;
+mod quantiles;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::corpus::files::Files;
 use crate::nearest::unknown;
 use crate::plan::PlanError;
+
+/// Makes documents: number i is a pure function of the seed and i.
+trait Generate: Debug + Send + Sync {
+    /// Appends document `number` as one line of JSON, without the line's end.
+    fn append(&self, number: u64, out: &mut Vec<u8>);
+}
+
+/// What a generator is made from: its seed.
+type New = fn(u64) -> Box<dyn Generate>;
+
+const GENERATORS: [(&str, New); 1] = [("nyc_taxi_trip", |seed| Box::new(nyc_taxi_trip::NycTaxiTrip::new(seed)))];
+
+/// The names that `{"generate": NAME}` knows.
+pub fn generators() -> &'static [&'static str] {
+    const NAMES: [&str; GENERATORS.len()] = {
+        let mut names = [""; GENERATORS.len()];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = GENERATORS[i].0;
+            i += 1;
+        }
+        names
+    };
+    &NAMES
+}
 
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
@@ -16,24 +51,27 @@ pub struct Corpora {
 
 /// A numbered sequence of documents.
 #[derive(Debug)]
-pub struct Corpus {
-    documents: u64,
+pub struct Corpus(Source);
+
+#[derive(Debug)]
+enum Source {
+    Generated { generator: Box<dyn Generate>, documents: u64 },
+    Files(Files),
 }
 
 impl Corpora {
-    /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or `{"trips": {"files": [...]}}`.
-    pub fn open(forms: &BTreeMap<String, Value>, _seed: u64) -> Result<Self, PlanError> {
-        let mut corpora = BTreeMap::new();
-        for (name, form) in forms {
-            let documents = form.get("documents").and_then(Value::as_u64);
-            let documents =
-                documents.ok_or_else(|| PlanError(format!("corpus \"{name}\": \"documents\" is missing")))?;
-            corpora.insert(name.clone(), Arc::new(Corpus { documents }));
-        }
-        Ok(Self { corpora })
+    /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
+    /// `{"trips": {"files": ["a.json", "b.json"], "documents": 1000}}`. Files are checked line by line, up to the
+    /// number of documents if one is given.
+    pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
+        let open = |(name, form): (&String, &Value)| {
+            let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
+            Ok((name.clone(), Arc::new(corpus)))
+        };
+        Ok(Self { corpora: forms.iter().map(open).collect::<Result<_, _>>()? })
     }
 
-    /// The corpus of that name.
+    /// The corpus of that name; the error tells the nearest.
     pub fn get(&self, name: &str) -> Result<Arc<Corpus>, PlanError> {
         let known = self.corpora.keys().map(String::as_str);
         self.corpora.get(name).cloned().ok_or_else(|| PlanError(unknown("corpus", name, known)))
@@ -41,8 +79,135 @@ impl Corpora {
 }
 
 impl Corpus {
+    fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
+        let wrong = |what: &str| PlanError(format!("{what}: {form}"));
+        let mapping =
+            form.as_object().ok_or_else(|| wrong("a corpus is a mapping with generate or files, not this"))?;
+        if let Some(key) = mapping.keys().find(|key| !["generate", "files", "documents"].contains(&key.as_str())) {
+            return Err(PlanError(unknown("key", key, ["generate", "files", "documents"])));
+        }
+        let documents = match mapping.get("documents") {
+            None | Some(Value::Null) => None,
+            Some(documents) => {
+                let positive = documents.as_u64().filter(|documents| *documents > 0);
+                Some(positive.ok_or_else(|| wrong("\"documents\" wants a number above 0"))?)
+            }
+        };
+        match (mapping.get("generate"), mapping.get("files")) {
+            (Some(generate), None) => {
+                let name = generate.as_str().ok_or_else(|| wrong("\"generate\" wants the name of a generator"))?;
+                let known = GENERATORS.iter().find(|(known, _)| *known == name);
+                let (_, new) =
+                    known.ok_or_else(|| PlanError(unknown("generator", name, generators().iter().copied())))?;
+                let documents =
+                    documents.ok_or_else(|| wrong("\"documents\" says how many to generate; it is missing"))?;
+                Ok(Self(Source::Generated { generator: new(seed), documents }))
+            }
+            (None, Some(files)) => {
+                let wrong = || wrong("\"files\" wants a list of paths");
+                let files = files.as_array().filter(|files| !files.is_empty()).ok_or_else(wrong)?;
+                let path = |file: &Value| file.as_str().map(PathBuf::from).ok_or_else(wrong);
+                let paths = files.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+                Ok(Self(Source::Files(Files::open(&paths, documents)?)))
+            }
+            _ => Err(wrong("a corpus wants either \"generate\" or \"files\"")),
+        }
+    }
+
     /// How many documents there are.
     pub fn documents(&self) -> u64 {
-        self.documents
+        match &self.0 {
+            Source::Generated { documents, .. } => *documents,
+            Source::Files(files) => files.documents(),
+        }
+    }
+
+    /// Appends `count` documents from number `first` on, as many of them as there are, each as `prefix`, the
+    /// document, and a line's end. Returns how many that were.
+    pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) -> u64 {
+        let count = count.min(self.documents().saturating_sub(first));
+        match &self.0 {
+            Source::Generated { generator, .. } => {
+                for number in first..first + count {
+                    out.extend_from_slice(prefix);
+                    generator.append(number, out);
+                    out.push(b'\n');
+                }
+            }
+            Source::Files(files) => {
+                for document in files.documents_from(first).take(count as usize) {
+                    out.extend_from_slice(prefix);
+                    out.extend_from_slice(document);
+                    out.push(b'\n');
+                }
+            }
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn open(form: Value) -> Result<Arc<Corpus>, PlanError> {
+        Corpora::open(&BTreeMap::from([("trips".to_owned(), form)]), 42)?.get("trips")
+    }
+
+    fn text(corpus: &Corpus, first: u64, count: u64) -> (u64, String) {
+        let mut out = Vec::new();
+        let appended = corpus.append(first, count, b"{\"index\":{}}\n", &mut out);
+        (appended, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_batch_is_the_same_however_the_corpus_is_cut() {
+        let corpus = open(json!({"generate": "nyc_taxi_trip", "documents": 100})).unwrap();
+        let (appended, whole) = text(&corpus, 0, 100);
+        assert_eq!((appended, whole.lines().count()), (100, 200));
+        let parts: String = [(0, 1), (1, 49), (50, 50)].map(|(first, count)| text(&corpus, first, count).1).concat();
+        assert_eq!(parts, whole);
+    }
+
+    #[test]
+    fn a_batch_ends_with_the_corpus() {
+        let corpus = open(json!({"generate": "nyc_taxi_trip", "documents": 10})).unwrap();
+        assert_eq!(text(&corpus, 8, 5).0, 2);
+        assert_eq!(text(&corpus, 10, 5), (0, String::new()));
+        assert_eq!(text(&corpus, u64::MAX, 5), (0, String::new()));
+    }
+
+    #[test]
+    fn a_bad_corpus_is_refused_with_its_name_and_the_reason() {
+        let error = |form: Value| open(form).unwrap_err().0;
+        assert_eq!(
+            error(json!({"generate": "nyc_taxi_trips", "documents": 1})),
+            "corpus \"trips\": unknown generator \"nyc_taxi_trips\"; did you mean \"nyc_taxi_trip\"?"
+        );
+        assert_eq!(
+            error(json!({"generate": "nyc_taxi_trip", "document": 1})),
+            "corpus \"trips\": unknown key \"document\"; did you mean \"documents\"?"
+        );
+        for form in [
+            json!({"generate": "nyc_taxi_trip"}),
+            json!({"generate": "nyc_taxi_trip", "documents": 0}),
+            json!({"generate": "nyc_taxi_trip", "documents": -1}),
+            json!({"generate": "nyc_taxi_trip", "files": ["a"], "documents": 1}),
+            json!({"documents": 1}),
+            json!({"files": []}),
+            json!({"files": "a.json"}),
+            json!("nyc_taxi_trip"),
+        ] {
+            assert!(error(form.clone()).starts_with("corpus \"trips\": "), "{form} is no corpus");
+        }
+    }
+
+    #[test]
+    fn an_unknown_corpus_gets_its_nearest_neighbour() {
+        let forms = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 1}))]);
+        let error = Corpora::open(&forms, 1).unwrap().get("trip").unwrap_err();
+        assert_eq!(error.0, "unknown corpus \"trip\"; did you mean \"trips\"?");
     }
 }
