@@ -293,7 +293,7 @@ fn push_degrees(out: &mut Vec<u8>, degrees: f64) {
     let steps = (degrees * f64::from(1 << 18)) as u64;
     push_u64(out, steps >> 18);
     // 10^14 / 2^18 = 5^14 / 2^4; the product stays below 2^51.
-    let mut decimals = (steps & ((1 << 18) - 1)) * 5u64.pow(14) >> 4;
+    let mut decimals = ((steps & ((1 << 18) - 1)) * 5u64.pow(14)) >> 4;
     let mut places = [0u8; 14];
     for place in (0..7).rev() {
         places[place * 2..place * 2 + 2].copy_from_slice(pair(decimals % 100));
