@@ -1,0 +1,22 @@
+"""Samplers of what lies beside the load: nodes' processes and control groups, this machine, the store's statistics.
+
+They look once a second and write into the run's telemetry. They know process ids, folders and functions, not clusters.
+"""
+
+from loadframe.observe.cgroup import CgroupSampler
+from loadframe.observe.machine import HostSampler
+from loadframe.observe.observer import Observer
+from loadframe.observe.process import ProcessSampler
+from loadframe.observe.sampler import Gap, Sample, Sampler
+from loadframe.observe.statistics import StoreSampler
+
+__all__ = [
+    "CgroupSampler",
+    "Gap",
+    "HostSampler",
+    "Observer",
+    "ProcessSampler",
+    "Sample",
+    "Sampler",
+    "StoreSampler",
+]

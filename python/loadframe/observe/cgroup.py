@@ -1,0 +1,53 @@
+"""Watches the control groups of nodes, of both versions: throttling by the CPU quota, memory."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from loadframe.observe.sampler import Gap, Rates, Sample
+
+
+class CgroupSampler:
+    """Looks at each node's control groups.
+
+    `folders` is asked every time: node -> controller (`cpu`, `memory`) -> folder, which is one and the same in version
+    2. A node without limits has none, and is left out. The files are those of the kernel's documentation (cgroup-v2;
+    cgroup-v1/memory, sched-bwc).
+    """
+
+    name = "cgroup"
+    waits = False
+
+    def __init__(self, folders: Callable[[], Mapping[str, Mapping[str, Path]]]):
+        self._folders = folders
+        self._rates = Rates()
+
+    def sample(self, now: float) -> Iterator[Sample | Gap]:
+        """Yield the figures of each node's groups, or a gap for groups that are gone."""
+        for node, controllers in self._folders().items():
+            source = f"node:{node}"
+            try:
+                if "memory" in controllers:
+                    yield Sample(source, "cgroup.memory", _memory(controllers["memory"]))
+                if "cpu" in controllers:
+                    yield from self._rates.of(source, now, _throttling(controllers["cpu"]))
+            except OSError as error:
+                yield Gap(source, f"the control group cannot be read: {error.strerror} ({error.filename})")
+
+
+def _throttling(folder: Path) -> dict[str, float]:
+    """Return the totals since the group was made; empty when it has no CPU controller."""
+    stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+    if "nr_throttled" not in stat:
+        return {}
+    # Version 2 counts microseconds, version 1 nanoseconds.
+    microseconds = stat.get("throttled_usec")
+    seconds = int(microseconds) / 1e6 if microseconds is not None else int(stat["throttled_time"]) / 1e9
+    return {"cgroup.throttled": int(stat["nr_throttled"]), "cgroup.throttled_time": seconds}
+
+
+def _memory(folder: Path) -> float:
+    """Return bytes charged to the group."""
+    try:
+        return int((folder / "memory.current").read_text())
+    except FileNotFoundError:
+        return int((folder / "memory.usage_in_bytes").read_text())

@@ -1,0 +1,76 @@
+"""Watches this machine: processors, load, memory, pressure, networks, disks."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from loadframe.observe.sampler import Gap, Rates, Sample
+
+_LOOPBACK = "lo"
+_SOURCE = "host"
+
+
+class HostSampler:
+    """Looks at the machine that this process runs on. `proc` is where its proc(5) is mounted."""
+
+    name = "host"
+    waits = False
+
+    def __init__(self, proc: Path = Path("/proc")):
+        self._pressure = proc / "pressure"
+        self._rates = Rates()
+        self._cpu: tuple[float, float, float] | None = None
+
+    def sample(self, now: float) -> Iterator[Sample | Gap]:
+        """Yield the machine's figures; what this kernel does not count is left out."""
+        yield from self._processors()
+        yield Sample(_SOURCE, "load.1m", os.getloadavg()[0])
+        yield Sample(_SOURCE, "memory.available", psutil.virtual_memory().available)
+        yield from self._rates.of(_SOURCE, now, self._stalls() | _networks() | _disks())
+
+    def _processors(self) -> Iterator[Sample]:
+        times = psutil.cpu_times()
+        # Linux counts guests' time as user time too.
+        total = sum(times) - times.guest - times.guest_nice
+        idle = times.idle + times.iowait
+        before, self._cpu = self._cpu, (total, idle, times.steal)
+        if before is not None and total > before[0]:
+            elapsed, unused, stolen = (new - old for new, old in zip(self._cpu, before, strict=True))
+            yield Sample(_SOURCE, "cpu.busy", min(max(1 - (unused + stolen) / elapsed, 0.0), 1.0))
+            yield Sample(_SOURCE, "cpu.stolen", min(max(stolen / elapsed, 0.0), 1.0))
+
+    def _stalls(self) -> dict[str, float]:
+        """Return pressure stall totals in seconds (the kernel's documentation, accounting/psi)."""
+        stalls = {}
+        for resource, kinds in {"cpu": ("some",), "memory": ("some", "full"), "io": ("some", "full")}.items():
+            try:
+                lines = (self._pressure / resource).read_text().splitlines()
+            except OSError:
+                # Not every kernel keeps them.
+                continue
+            for line in lines:
+                kind, *figures = line.split()
+                if kind in kinds:
+                    microseconds = dict(figure.split("=") for figure in figures)["total"]
+                    stalls[f"pressure.{resource}.{kind}"] = int(microseconds) / 1e6
+        return stalls
+
+
+def _networks() -> dict[str, float]:
+    interfaces = psutil.net_io_counters(pernic=True)
+    totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
+    for name, counters in interfaces.items():
+        if name == _LOOPBACK:
+            # What is sent there is received there.
+            totals["loopback.bytes"] = counters.bytes_sent
+        else:
+            totals["network.received"] += counters.bytes_recv
+            totals["network.sent"] += counters.bytes_sent
+    return totals
+
+
+def _disks() -> dict[str, float]:
+    counters = psutil.disk_io_counters()
+    return {"disk.read": counters.read_bytes, "disk.written": counters.write_bytes} if counters else {}

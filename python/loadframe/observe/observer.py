@@ -1,0 +1,94 @@
+"""Looks at everything once a second while a run goes on, and writes down what it sees.
+
+Samplers that only read files share one thread. One that has to wait for somebody's answer has its own, so that a slow
+answer delays nobody else. A look that takes longer than a second skips the seconds that it missed.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from loadframe.errors import LoadframeError
+from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
+from loadframe.record import RunWriter
+
+#: How long leaving waits for a look that is under way before it goes on without it.
+_PATIENCE = 2.0
+
+
+class Observer:
+    """Runs samplers while it is entered. `clock` gives s since the run began: the time axis of what is written.
+
+    Looks at once and then at every whole second. When a source cannot be seen any more an event `gap` says so, and
+    `gap over` when it can. Leaving raises LoadframeError when what was seen could not be written.
+    """
+
+    def __init__(self, samplers: Sequence[Sampler], writer: RunWriter, clock: Callable[[], float]):
+        self._writer = writer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._leaving = threading.Event()
+        self._left = False
+        self._failure: LoadframeError | None = None
+        groups = [[sampler] for sampler in samplers if sampler.waits]
+        quick = [sampler for sampler in samplers if not sampler.waits]
+        self._threads = [
+            threading.Thread(target=self._run, args=(group,), name=f"observe-{_title(group)}", daemon=True)
+            for group in (*groups, quick)
+            if group
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leaving.set()
+        until = time.monotonic() + _PATIENCE
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0.0))
+        with self._lock:
+            # A thread that still waits for an answer must not write into a run that is finished.
+            self._left = True
+        if self._failure is not None and kind is None:
+            raise self._failure
+
+    def _run(self, samplers: Sequence[Sampler]) -> None:
+        gaps: dict[str, set[str]] = {sampler.name: set() for sampler in samplers}
+        cost, source = Rates(), f"observer:{_title(samplers)}"
+        try:
+            while not self._leaving.is_set():
+                for sampler in samplers:
+                    now = self._clock()
+                    gaps[sampler.name] = self._write(sampler.name, now, list(sampler.sample(now)), gaps[sampler.name])
+                now = self._clock()
+                self._write(source, now, list(cost.of(source, now, {"cpu": time.thread_time()})), set())
+                # A hair behind the whole second: a timer that rings early must not make two looks of one.
+                self._leaving.wait(math.floor(now) + 1.001 - now)
+        except LoadframeError as error:
+            self._failure = error
+
+    def _write(self, name: str, now: float, seen: Sequence[Sample | Gap], gaps: set[str]) -> set[str]:
+        """Write what a sampler saw at `now`; return the sources that it could not see, `gaps` being those of before."""
+        causes = {look.source: look.cause for look in seen if isinstance(look, Gap)}
+        with self._lock:
+            if self._left:
+                return gaps
+            for look in seen:
+                if isinstance(look, Sample):
+                    self._writer.telemetry(now, look.source, look.metric, look.value)
+            for source in sorted(causes.keys() - gaps):
+                self._writer.event("gap", now, sampler=name, source=source, cause=causes[source])
+            for source in sorted(gaps - causes.keys()):
+                self._writer.event("gap over", now, sampler=name, source=source)
+        return set(causes)
+
+
+def _title(samplers: Sequence[Sampler]) -> str:
+    return samplers[0].name if samplers[0].waits else "system"

@@ -1,0 +1,61 @@
+"""Watches the processes of nodes: CPU, memory, threads, storage."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import psutil
+
+from loadframe.observe.sampler import Gap, Rates, Sample
+
+#: Kernels without task accounting have no /proc/PID/io, and psutil then no method for it.
+_HAS_IO = hasattr(psutil.Process, "io_counters")
+
+
+class ProcessSampler:
+    """Looks at one process per node. `pids` is asked every time, since nodes come and go: node -> process id."""
+
+    name = "process"
+    waits = False
+
+    def __init__(self, pids: Callable[[], Mapping[str, int]]):
+        self._pids = pids
+        self._processes: dict[str, psutil.Process] = {}
+        self._rates = Rates()
+
+    def sample(self, now: float) -> Iterator[Sample | Gap]:
+        """Yield the figures of each node's process, or a gap for one that is gone."""
+        for node, pid in self._pids().items():
+            source = f"node:{node}"
+            try:
+                yield from self._look(source, self._process(source, pid), now)
+            except psutil.Error:
+                yield Gap(source, f"process {pid} is gone")
+
+    def _process(self, source: str, pid: int) -> psutil.Process:
+        known = self._processes.get(source)
+        # A process that was restarted, even under the number of the old one, counts from zero again.
+        if known is None or known.pid != pid or not known.is_running():
+            self._rates.forget(source)
+            known = self._processes[source] = psutil.Process(pid)
+        return known
+
+    def _look(self, source: str, process: psutil.Process, now: float) -> Iterator[Sample]:
+        with process.oneshot():
+            if process.status() == psutil.STATUS_ZOMBIE:
+                raise psutil.ZombieProcess(process.pid)
+            cpu = process.cpu_times()
+            totals = {"process.cpu": cpu.user + cpu.system}
+            yield Sample(source, "process.resident", process.memory_info().rss)
+            yield Sample(source, "process.threads", process.num_threads())
+            totals |= _storage(process)
+        yield from self._rates.of(source, now, totals)
+
+
+def _storage(process: psutil.Process) -> dict[str, float]:
+    if not _HAS_IO:
+        return {}
+    try:
+        counters = process.io_counters()
+    except psutil.AccessDenied:
+        # Another user's process shows everything but this.
+        return {}
+    return {"process.read": counters.read_bytes, "process.written": counters.write_bytes}

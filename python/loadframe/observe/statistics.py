@@ -1,0 +1,34 @@
+"""Asks a store for its own statistics."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from loadframe.errors import LoadframeError
+from loadframe.observe.sampler import Gap, Sample
+
+
+class StoreSampler:
+    """Asks `statistics` (node -> metric -> value, as a store gives it) in a thread of its own.
+
+    The figures are written down as the store gives them, totals as totals: the store's page says what they are. An
+    answer that does not come, or that is not what the store's module expects, is a gap and no failure of the run.
+    """
+
+    name = "store"
+    waits = True
+
+    def __init__(self, statistics: Callable[[], Mapping[str, Mapping[str, float]]]):
+        self._statistics = statistics
+
+    def sample(self, now: float) -> Iterator[Sample | Gap]:
+        """Yield each node's figures, or one gap."""
+        try:
+            nodes = self._statistics()
+        except LoadframeError as error:
+            yield Gap("store", error.what)
+            return
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            yield Gap("store", f"the answer makes no sense: {type(error).__name__}: {error}")
+            return
+        for node, figures in nodes.items():
+            for metric, value in figures.items():
+                yield Sample(f"node:{node}", metric, value)

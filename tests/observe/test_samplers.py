@@ -1,0 +1,256 @@
+"""What each sampler sees of real processes, control groups and this machine."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, Sample
+from loadframe.observe.sampler import Rates
+from loadframe.record.schema import HOST, NODES
+
+
+def figures(looks, source="node:n1"):
+    return {look.metric: look.value for look in looks if isinstance(look, Sample) and look.source == source}
+
+
+def gaps(looks):
+    return {look.source: look.cause for look in looks if isinstance(look, Gap)}
+
+
+def cpu_seconds(pid):
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def test_a_rate_is_the_growth_between_two_looks():
+    rates = Rates()
+    assert list(rates.of("s", 1.0, {"m": 10.0})) == []
+    assert list(rates.of("s", 3.0, {"m": 14.0})) == [Sample("s", "m", 2.0)]
+
+
+def test_a_counter_that_starts_anew_gives_no_rate_across_it():
+    rates = Rates()
+    list(rates.of("s", 1.0, {"m": 10.0}))
+    assert list(rates.of("s", 2.0, {"m": 3.0})) == []
+    assert list(rates.of("s", 3.0, {"m": 4.0})) == [Sample("s", "m", 1.0)]
+
+
+def test_a_busy_process_uses_a_core_and_an_idle_one_none(spawn):
+    pids = {
+        "busy": spawn("import time\nwhile time.process_time() < 20: pass").pid,
+        "idle": spawn("import time; time.sleep(60)").pid,
+    }
+    sampler = ProcessSampler(lambda: pids)
+    list(sampler.sample(time.monotonic()))
+    used, start = cpu_seconds(pids["busy"]), time.monotonic()
+    time.sleep(0.6)
+    looks = list(sampler.sample(time.monotonic()))
+    expected = (cpu_seconds(pids["busy"]) - used) / (time.monotonic() - start)
+    assert figures(looks, "node:busy")["process.cpu"] == pytest.approx(expected, abs=0.1)
+    assert figures(looks, "node:busy")["process.cpu"] > 0.1
+    assert figures(looks, "node:idle")["process.cpu"] < 0.05
+
+
+def test_memory_and_threads_are_levels(spawn):
+    script = (
+        "import threading, time\nblock = b'x' * 50_000_000\n"
+        "threads = [threading.Thread(target=time.sleep, args=(60,), daemon=True) for _ in range(3)]\n"
+        "for thread in threads: thread.start()\nprint(flush=True)\ntime.sleep(60)"
+    )
+    child = spawn(script)
+    child.stdout.readline()
+    seen = figures(ProcessSampler(lambda: {"n1": child.pid}).sample(0.0))
+    assert 50e6 < seen["process.resident"] < 150e6
+    assert seen["process.threads"] == 4
+
+
+def test_what_a_process_writes_to_storage_is_a_rate_in_bytes(spawn, tmp_path):
+    file = tmp_path / "out"
+    child = spawn(
+        f"import os, sys, time\ntime.sleep(0.3)\nwith open({str(file)!r}, 'wb') as f:\n"
+        "    f.write(b'x' * 4_000_000); f.flush(); os.fsync(f.fileno())\nprint(flush=True)\ntime.sleep(60)"
+    )
+    sampler = ProcessSampler(lambda: {"n1": child.pid})
+    list(sampler.sample(10.0))
+    child.stdout.readline()
+    assert figures(sampler.sample(12.0))["process.written"] == pytest.approx(2e6, rel=0.05)
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_a_process_that_ended_is_a_gap_and_the_others_are_seen(spawn, reaped):
+    ended, alive = spawn("import time; time.sleep(60)"), spawn("import time; time.sleep(60)")
+    sampler = ProcessSampler(lambda: {"n1": ended.pid, "n2": alive.pid})
+    list(sampler.sample(0.0))
+    ended.kill()
+    if reaped:
+        ended.wait()
+    else:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    looks = list(sampler.sample(1.0))
+    assert gaps(looks) == {"node:n1": f"process {ended.pid} is gone"}
+    assert "process.cpu" in figures(looks, "node:n2")
+
+
+def test_a_node_that_was_restarted_counts_from_zero(spawn):
+    pids = {"n1": spawn("import time\nwhile time.process_time() < 0.3: pass\ntime.sleep(60)").pid}
+    sampler = ProcessSampler(lambda: dict(pids))
+    list(sampler.sample(0.0))
+    pids["n1"] = spawn("import time\nwhile time.process_time() < 20: pass").pid
+    assert "process.cpu" not in figures(sampler.sample(1.0)), "there is no rate across a restart"
+    time.sleep(0.3)
+    assert figures(sampler.sample(2.0))["process.cpu"] > 0
+
+
+def test_nodes_that_join_are_seen_from_the_next_look_on(spawn):
+    pids: dict[str, int] = {}
+    sampler = ProcessSampler(lambda: dict(pids))
+    assert list(sampler.sample(0.0)) == []
+    pids["n1"] = spawn("import time; time.sleep(60)").pid
+    assert figures(sampler.sample(1.0))["process.threads"] == 1
+
+
+@pytest.fixture(params=["v1", "v2"])
+def group(request, tmp_path):
+    """Files as the kernel writes them: a function that sets throttled periods and seconds, and the memory."""
+
+    def write(periods: int, seconds: float, memory: int) -> dict[str, Path]:
+        if request.param == "v2":
+            stat = f"usage_usec 5\nnr_periods 9\nnr_throttled {periods}\nthrottled_usec {int(seconds * 1e6)}\n"
+            (tmp_path / "cpu.stat").write_text(stat)
+            (tmp_path / "memory.current").write_text(f"{memory}\n")
+            return {"cpu": tmp_path, "memory": tmp_path}
+        for controller in ("cpu", "memory"):
+            (tmp_path / controller).mkdir(exist_ok=True)
+        stat = f"nr_periods 9\nnr_throttled {periods}\nthrottled_time {int(seconds * 1e9)}\n"
+        (tmp_path / "cpu" / "cpu.stat").write_text(stat)
+        (tmp_path / "memory" / "memory.usage_in_bytes").write_text(f"{memory}\n")
+        return {"cpu": tmp_path / "cpu", "memory": tmp_path / "memory"}
+
+    return write
+
+
+def test_throttling_is_a_rate_and_memory_a_level_in_both_versions(group):
+    sampler = CgroupSampler(lambda: {"n1": folders})
+    folders = group(10, 1.5, 1000)
+    assert figures(sampler.sample(1.0)) == {"cgroup.memory": 1000}
+    group(16, 2.5, 2000)
+    assert figures(sampler.sample(3.0)) == {
+        "cgroup.memory": 2000,
+        "cgroup.throttled": 3.0,
+        "cgroup.throttled_time": pytest.approx(0.5),
+    }
+
+
+def test_a_node_without_limits_has_no_control_groups(tmp_path):
+    assert list(CgroupSampler(lambda: {"n1": {}}).sample(0.0)) == []
+
+
+def test_a_group_that_is_gone_is_a_gap(tmp_path):
+    looks = list(CgroupSampler(lambda: {"n1": {"cpu": tmp_path / "gone"}}).sample(0.0))
+    assert "No such file" in gaps(looks)["node:n1"]
+
+
+def test_a_real_group_under_a_quota_is_seen_to_be_throttled(spawn):
+    folder = Path("/sys/fs/cgroup/cpu") / f"loadframe-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+        (folder / "cpu.cfs_quota_us").write_text("20000")
+    except OSError:
+        pytest.skip("needs permission to make a control group of version 1")
+    try:
+        child = spawn("import time\nwhile time.process_time() < 20: pass")
+        (folder / "cgroup.procs").write_text(str(child.pid))
+        sampler = CgroupSampler(lambda: {"n1": {"cpu": folder}})
+        list(sampler.sample(time.monotonic()))
+        time.sleep(0.6)
+        seen = figures(sampler.sample(time.monotonic()))
+        assert 2 < seen["cgroup.throttled"] <= 11, "one period is 100 ms"
+        assert seen["cgroup.throttled_time"] > 0.2
+        child.kill()
+        child.wait()
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for pid in (folder / "cgroup.procs").read_text().split():
+        subprocess.run(["kill", "-9", pid], check=False)
+    for _ in range(100):
+        try:
+            folder.rmdir()
+            return
+        except OSError:
+            time.sleep(0.02)
+
+
+def test_the_machines_processors_are_seen_at_work(spawn):
+    sampler = HostSampler()
+    list(sampler.sample(0.0))
+    spawn("import time\nwhile time.process_time() < 20: pass")
+    time.sleep(0.5)
+    seen = figures(sampler.sample(0.5), "host")
+    assert 0.3 / (os.cpu_count() or 1) < seen["cpu.busy"] <= 1
+    assert 0 <= seen["cpu.stolen"] < 1
+    assert 0 < seen["memory.available"] < psutil.virtual_memory().total
+
+
+def test_loopback_bytes_count_once():
+    import socket
+
+    sampler = HostSampler()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        peer, _ = server.accept()
+        with peer:
+            list(sampler.sample(0.0))
+            received = 0
+            for _ in range(200):
+                client.sendall(b"x" * 50_000)
+                while received < 50_000:
+                    received += len(peer.recv(65_536))
+                received = 0
+            seen = figures(sampler.sample(1.0), "host")
+    assert 10e6 < seen["loopback.bytes"] < 18e6, "10 MB, with headers and what else went over it"
+
+
+def test_a_kernel_without_pressure_stalls_leaves_them_out(tmp_path):
+    sampler = HostSampler(proc=tmp_path)
+    list(sampler.sample(0.0))
+    seen = figures(sampler.sample(1.0), "host")
+    assert not [metric for metric in seen if metric.startswith("pressure.")]
+
+
+def test_pressure_is_the_share_of_time_in_which_tasks_waited(tmp_path):
+    def write(total: int) -> None:
+        line = f"avg10=0.00 avg60=0.00 avg300=0.00 total={total}"
+        (tmp_path / "pressure").mkdir(exist_ok=True)
+        for resource in ("cpu", "memory", "io"):
+            (tmp_path / "pressure" / resource).write_text(f"some {line}\nfull {line}\n")
+
+    sampler = HostSampler(proc=tmp_path)
+    write(1_000_000)
+    list(sampler.sample(1.0))
+    write(1_500_000)
+    seen = figures(sampler.sample(2.0), "host")
+    pressure = {metric: value for metric, value in seen.items() if metric.startswith("pressure.")}
+    assert pressure == dict.fromkeys([field.name for field in HOST if field.name.startswith("pressure.")], 0.5)
+
+
+def test_every_metric_is_documented(spawn, group):
+    folders = group(1, 0.0, 1)
+    documented = {field.name for field in (*NODES, *HOST)}
+    for sampler in (
+        ProcessSampler(lambda: {"n1": os.getpid()}),
+        CgroupSampler(lambda: {"n1": folders}),
+        HostSampler(),
+    ):
+        list(sampler.sample(0.0))
+        time.sleep(0.05)
+        looks = [look for look in sampler.sample(1.0) if isinstance(look, Sample)]
+        assert {look.metric for look in looks} <= documented
+        documented -= {look.metric for look in looks}
+    optional = {"process.read", "process.written"} | {m for m in documented if m.startswith(("pressure.", "disk."))}
+    assert documented <= optional, "a metric is documented that no sampler gives"
