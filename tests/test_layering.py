@@ -1,0 +1,144 @@
+"""The directions between the parts: each imports only what stands below it, also inside functions.
+
+Python's from every import statement there is, Rust's from the manifests of the crates and the words of the engine.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "python" / "loadframe"
+
+#: What everybody may use: it knows no part.
+COMMON = {"errors", "units", "loadframe"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "units": {"errors"},
+    "yamlfile": {"errors", "units"},
+    "store": COMMON,
+    "host": COMMON,
+    # The file format is its own, and the engine checks what a workload asks of it.
+    "workload": COMMON | {"yamlfile"},
+    # A run folder's histograms are read by the engine.
+    "record": COMMON | {"_engine"},
+    "cluster": COMMON | {"store", "host"},
+    "observe": COMMON | {"store", "record"},
+    "load": COMMON | {"workload", "record", "_engine"},
+    "analyze": COMMON | {"record"},
+    "report": COMMON | {"analyze", "record"},
+    "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "workload", "record"},
+}
+#: The top: imports everything, and nothing imports it.
+TOP = "cli"
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(module: Path) -> str:
+    """Return the part that a module belongs to: its package below loadframe, or itself."""
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_parts(module: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and part for each import of the house, wherever in the module it stands."""
+    package = ["loadframe", *module.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(module.read_text(), str(module))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            origin = ".".join([*base, *filter(None, [node.module])])
+            # `from loadframe import record` names a part as much as `from loadframe.record import Run` does.
+            names = [f"{origin}.{alias.name}" for alias in node.names] if origin == "loadframe" else [origin]
+        elif isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
+            names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        else:
+            continue
+        for name in names:
+            match name.split("."):
+                case ["loadframe", part, *_] if (PACKAGE / part).exists() or list(PACKAGE.glob(f"{part}.*")):
+                    yield node.lineno, part
+                case ["loadframe", *_]:
+                    yield node.lineno, "loadframe"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_stands_below_its_part(module):
+    part = part_of(module)
+    if part in {TOP, "__init__"}:
+        return
+    assert part in MAY_IMPORT, f"{part} is a new part: say here what it may import"
+    wrong = [
+        f"{module}:{line}: {part} imports {other}"
+        for line, other in imported_parts(module)
+        if other != part and other not in MAY_IMPORT[part]
+    ]
+    assert not wrong
+
+
+def test_the_package_itself_imports_nothing_of_the_house():
+    assert list(imported_parts(PACKAGE / "__init__.py")) == []
+
+
+def test_the_directions_have_no_circle():
+    order: list[str] = []
+    rest = {part: others & MAY_IMPORT.keys() for part, others in MAY_IMPORT.items()}
+    while rest:
+        free = [part for part, others in rest.items() if others <= set(order)]
+        assert free, f"a circle among {sorted(rest)}"
+        order += free
+        rest = {part: others for part, others in rest.items() if part not in free}
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("import loadframe.cli.app", {"cli"}),
+        ("from loadframe.cluster import up", {"cluster"}),
+        ("from loadframe import cluster, errors", {"cluster", "errors"}),
+        ("from loadframe import __version__", {"loadframe"}),
+        ("from ..load import run", {"load"}),
+        ("from .. import load", {"load"}),
+        ("from . import reader", {"record"}),
+        ("def f():\n    from loadframe import _engine", {"_engine"}),
+        ("import importlib\nimportlib.import_module('loadframe.report.html')", {"report"}),
+        ("import os, numpy", set()),
+    ],
+)
+def test_every_way_to_import_is_seen(tmp_path, monkeypatch, source, parts):
+    package = tmp_path / "loadframe"
+    for part in [*MAY_IMPORT, TOP]:
+        (package / part).mkdir(parents=True)
+    (package / "_engine.abi3.so").touch()
+    module = package / "record" / "writer.py"
+    module.write_text(source)
+    monkeypatch.setattr(f"{__name__}.PACKAGE", package)
+    assert {part for _, part in imported_parts(module)} == parts
+
+
+def dependencies(crate: str) -> set[str]:
+    manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+    tables = ("dependencies", "dev-dependencies", "build-dependencies")
+    return {name for table in tables for name in manifest.get(table, {})}
+
+
+def test_the_engine_depends_on_no_driver_and_drivers_not_on_python():
+    assert not {name for name in dependencies("engine") if name.startswith(("loadframe", "pyo3"))}
+    assert {name for name in dependencies("drivers") if name.startswith(("loadframe", "pyo3"))} == {"loadframe-engine"}
+
+
+def test_the_engine_names_no_store():
+    stores = re.compile(r"opensearch|elastic|mongo|cassandra|couchbase|redis|\bcql\b", re.IGNORECASE)
+    sources = sorted((ROOT / "crates" / "engine").rglob("*.rs"))
+    assert sources
+    assert not [
+        f"{path}:{number}: {line.strip()}"
+        for path in sources
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if stores.search(line)
+    ]
