@@ -1,4 +1,4 @@
-"""The kinds of store that loadframe knows: each module here that has a `STORE` is one, and is registered nowhere else."""
+"""The kinds of store that loadframe knows: each module here that has a `STORE` is one, registered nowhere else."""
 
 import difflib
 import importlib

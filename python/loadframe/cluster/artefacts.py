@@ -1,0 +1,157 @@
+"""Installs a store's distribution into the cache: fetches what is missing, verifies it, puts it in its place.
+
+Resumes where an earlier attempt stopped, file by file. Two loadframes at once take turns. A file that is not what the
+list says never gets into its place; one that was changed there later is fetched again.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from loadframe.cluster import folders
+from loadframe.cluster.progress import Download
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.distribution import Distribution, Jar
+
+_THREADS = 6
+_ATTEMPTS = 3
+_STAMP = "installed.json"
+
+
+def home(distribution: Distribution) -> Path:
+    """Return where the distribution is, or will be."""
+    return folders.cache() / "stores" / f"{distribution.store}-{distribution.version}"
+
+
+def installed(distribution: Distribution) -> bool:
+    """Whether every file is in its place, unchanged since it was verified (by size and time of change)."""
+    target = home(distribution)
+    return not _unverified(distribution, target) and all(
+        _reads(target / path, text) for path, text in distribution.texts
+    )
+
+
+def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
+    """Return the folder of the complete distribution; BadInput without network or room, with nothing half-written."""
+    target = home(distribution)
+    if installed(distribution):
+        return target
+    folders.make(target)
+    name = f"{distribution.store} {distribution.version}"
+    lock = target.with_name(f"{target.name}.lock")
+    with _explained(target), folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")):
+        missing = [jar for jar in _unverified(distribution, target) if not _good(target / jar.path, jar)]
+        if missing:
+            folders.require_room(target, sum(jar.size for jar in missing), f"fetching {name}")
+            _fetch(missing, target, f"Fetching {name}", report)
+        for path, content in distribution.texts:
+            _place_text(target / path, content)
+        _write_stamp(distribution, target)
+    return target
+
+
+def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
+    """Return the jars that are not there as the stamp says they were when their checksum was right."""
+    try:
+        stamp = json.loads((target / _STAMP).read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        stamp = {}
+    return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_signs(target / jar.path)]]
+
+
+def _reads(path: Path, content: str) -> bool:
+    return path.exists() and path.read_text() == content
+
+
+def _signs(path: Path) -> list[int]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _good(path: Path, jar: Jar) -> bool:
+    if not path.exists() or path.stat().st_size != jar.size:
+        return False
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest() == jar.sha256
+
+
+def _write_stamp(distribution: Distribution, target: Path) -> None:
+    stamp = {jar.path: [jar.sha256, *_signs(target / jar.path)] for jar in distribution.jars}
+    _place_text(target / _STAMP, json.dumps(stamp))
+
+
+def _place_text(path: Path, content: str) -> None:
+    folders.make(path.parent)
+    draft = path.with_name(f"{path.name}.part")
+    draft.write_text(content)
+    draft.chmod(0o644)
+    draft.replace(path)
+
+
+def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], None]) -> None:
+    staging = target.with_name(f"{target.name}.part")
+    # Half files of an attempt that was killed: whole ones were moved to their place at once.
+    shutil.rmtree(staging, ignore_errors=True)
+    stop = threading.Event()
+    with Download(what, sum(jar.size for jar in jars), report) as progress:
+        pool = ThreadPoolExecutor(_THREADS)
+        try:
+            # The large ones first, so that none of them is left for the end, alone.
+            futures = [
+                pool.submit(_fetch_one, jar, target, staging, progress, stop)
+                for jar in sorted(jars, key=lambda jar: -jar.size)
+            ]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
+    # The registry's client takes a third of a second to import, which only a first start should cost.
+    from loadframe.cluster.registry import RegistryError, download
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            # By place, since two modules may have a jar of the same name.
+            path = download(jar, staging / jar.place, progress.advance, stop)
+        except RegistryError:
+            if attempt == _ATTEMPTS or stop.wait(attempt):
+                raise
+            continue
+        if _good(path, jar):
+            folders.make((target / jar.path).parent)
+            path.chmod(0o644)
+            path.replace(target / jar.path)
+            return
+        progress.advance(-jar.size)
+        path.unlink(missing_ok=True)
+    raise LoadframeError(
+        f"{jar.coordinates} arrived with another checksum than listed, {_ATTEMPTS} times",
+        remedy="a proxy or mirror on the way may have changed it; try another network",
+    )
+
+
+@contextlib.contextmanager
+def _explained(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise BadInput(
+            "no room on the disk for the store's files" if full else f"the cache cannot be written: {error.strerror}",
+            where=str(error.filename or target),
+            remedy=f"{'free some space' if full else 'make it writable'}, or set LOADFRAME_CACHE to another folder",
+        ) from error

@@ -1,0 +1,92 @@
+"""Where loadframe keeps things between commands: the cache of downloads and the clusters' folders; locks and room."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from loadframe.errors import BadInput
+from loadframe.units import format_size
+
+
+def cache() -> Path:
+    """Return the folder of downloads: LOADFRAME_CACHE, else ~/.cache/loadframe, else as root /var/cache/loadframe.
+
+    Root's servers run as another user, who cannot look into root's home.
+    """
+    return _folder("LOADFRAME_CACHE", "XDG_CACHE_HOME", ".cache", "/var/cache")
+
+
+def state() -> Path:
+    """Return the folder of clusters, LOADFRAME_STATE, else ~/.local/state/loadframe, or as root /var/lib/loadframe."""
+    return _folder("LOADFRAME_STATE", "XDG_STATE_HOME", ".local/state", "/var/lib")
+
+
+def _folder(ours: str, standard: str, in_home: str, as_root: str) -> Path:
+    if os.environ.get(ours):
+        return Path(os.environ[ours]).absolute()
+    if os.geteuid() == 0:
+        return Path(as_root) / "loadframe"
+    base = os.environ.get(standard)
+    return (Path(base) if base else Path.home() / in_home) / "loadframe"
+
+
+def make(folder: Path) -> Path:
+    """Make a folder with its parents, each open to everybody; BadInput when that is not possible."""
+    try:
+        for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
+            missing.mkdir(exist_ok=True)
+            # Whatever root's umask is, root's servers run as another user.
+            missing.chmod(0o755)
+    except OSError as error:
+        raise BadInput(
+            f"the folder cannot be made: {error.strerror}",
+            where=str(folder),
+            remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to folders that can be written",
+        ) from error
+    return folder
+
+
+def require_reachable(folder: Path, user: int | None) -> None:
+    """BadInput if another user, that servers are to run as, cannot enter the folder."""
+    if user is None or reachable(folder, user):
+        return
+    raise BadInput(
+        f"user {user}, whom root's servers run as, cannot enter this folder",
+        where=str(folder),
+        remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to folders that everybody may enter, or do not run as root",
+    )
+
+
+def reachable(path: Path, user: int) -> bool:
+    """Whether a user in no special group may enter the folder and all above it."""
+    for folder in (path, *path.parents):
+        status = folder.stat()
+        if not status.st_mode & (0o100 if status.st_uid == user else 0o001):
+            return False
+    return True
+
+
+def require_room(folder: Path, size: int, purpose: str) -> None:
+    """BadInput unless the folder's file system has that many bytes left, and a little more."""
+    free = shutil.disk_usage(folder).free
+    if free < size * 1.05:
+        raise BadInput(
+            f"no room on the disk: {purpose} needs {format_size(size)}, and {format_size(free)} are free",
+            where=str(folder),
+            remedy="free some space, or choose another disk by LOADFRAME_CACHE and LOADFRAME_STATE",
+        )
+
+
+@contextlib.contextmanager
+def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold an exclusive lock on a file; `waiting` is called once if another process holds it now."""
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

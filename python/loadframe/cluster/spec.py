@@ -1,0 +1,50 @@
+"""What a cluster is to be like. Says nothing of what it is; see Cluster.deviations."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.host.limits import Limits
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A cluster to start on this machine."""
+
+    store: str = "opensearch"
+    version: str | None = None  #: None is the newest embedded one
+    nodes: int = 1
+    limits: Limits = field(default_factory=Limits)  #: of each node
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None  #: with a name its data stays after it was stopped, and it can outlive the command
+    port: int | None = None  #: of the first node, the others count on; None takes any that are free
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise BadInput(f"a cluster of {self.nodes} nodes", remedy="give it 1 node or more")
+        if self.name is not None and not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", self.name):
+            raise BadInput(
+                f"{self.name!r} is no name for a cluster",
+                remedy="use up to 41 small letters, digits, - and _, beginning with a letter or digit",
+            )
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what `from_record` reads back."""
+        return {
+            "store": self.store,
+            "version": self.version,
+            "nodes": self.nodes,
+            "cpus": self.limits.cpus,
+            "memory": self.limits.memory,
+            "settings": dict(self.settings),
+            "name": self.name,
+            "port": self.port,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
+        """Read a record."""
+        rest = {key: value for key, value in record.items() if key not in ("cpus", "memory")}
+        return cls(limits=Limits(record["cpus"], record["memory"]), **rest)

@@ -1,0 +1,73 @@
+"""The face of a host: it finds addresses, and runs a command under limits until it is told to stop."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from loadframe.host.limits import Limits
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. Its folder must exist; `scratch` is deleted with everything in it once the process is over."""
+
+    name: str  #: names the control group too, so it is unique on the host
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]  #: all of it; nothing is inherited
+    folder: Path  #: the working directory
+    log: Path  #: standard output and standard error are appended here
+    user: int | None = None  #: the numeric user and group to run as, when not our own
+    scratch: tuple[Path, ...] = ()
+
+
+class Process(Protocol):
+    """A running command."""
+
+    @property
+    def pid(self) -> int:
+        """The process id on its host."""
+
+    @property
+    def control_groups(self) -> Mapping[str, Path]:
+        """The folder of each controller (`cpu`, `memory`) that holds the process; empty when there is no limit."""
+
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+
+    def exit_status(self) -> int | None:
+        """What it left with (128 + signal when killed), or None while it runs or when nobody knows."""
+
+    def throttle(self, on: bool) -> None:
+        """Apply the CPU quota that was asked for, or lift it."""
+
+    def keep(self) -> dict[str, Any]:
+        """Let the process outlive this one, and return what `Host.find` needs to get hold of it again."""
+
+    def request_stop(self) -> None:
+        """Ask it to stop without waiting, so that several nodes stop at the same time."""
+
+    def stop(self) -> None:
+        """Ask it to stop, kill it if it does not, and return when it is gone with its control groups."""
+
+
+class Host(Protocol):
+    """A place for processes."""
+
+    name: str
+    address: str  #: the IP address that processes are to bind
+
+    def free_ports(self, count: int, first: int | None = None) -> list[int]:
+        """Return ports that nobody listens on: `first` and those after it, or any; BadInput if one is in use."""
+
+    def limited_by(self, limits: Limits) -> tuple[str, str | None]:
+        """Return how limits are enforced here (`cgroup v1`, ..., `none`), and why not if they cannot be."""
+
+    def server_user(self) -> int | None:
+        """Return the numeric user for servers that refuse root, or None when we are not root ourselves."""
+
+    def start(self, command: Command, limits: Limits) -> Process:
+        """Start a command, with its memory limit in force and its CPU quota not yet."""
+
+    def find(self, record: Mapping[str, Any]) -> Process | None:
+        """Return a kept process by its record, or None if it is gone."""

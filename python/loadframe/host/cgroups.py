@@ -1,0 +1,155 @@
+"""Control groups of both versions, as files: make one, write its limits, remove it. Decides nothing.
+
+The files and their units are those of the kernel's documentation (cgroup-v1/memory, sched-bwc and cgroup-v2).
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True)
+class V1:
+    """One hierarchy per controller, such as /sys/fs/cgroup/cpu. `mounts` overrides where they are."""
+
+    mounts: Mapping[str, Path] | None = None
+    name: str = "cgroup v1"
+
+    def make(self, name: str) -> dict[str, Path]:
+        """Make a group in the cpu and the memory hierarchy; OSError when that is not possible."""
+        mounts = self.mounts if self.mounts is not None else _v1_mounts()
+        folders = {}
+        for controller in ("cpu", "memory"):
+            if controller not in mounts:
+                raise OSError(errno.ENOENT, f"there is no {controller} hierarchy")
+            folders[controller] = mounts[controller] / name
+            try:
+                folders[controller].mkdir()
+            except OSError:
+                del folders[controller]
+                remove(folders)
+                raise
+        return folders
+
+    def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
+        """Write microseconds of CPU time per period; -1 is no quota."""
+        _write(folders["cpu"] / "cpu.cfs_period_us", round(period * 1e6))
+        _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else _microseconds(cpus, period))
+
+    def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
+        """Write the limit in bytes. A node that swaps measures the disk, so it is told not to."""
+        _write(folders["memory"] / "memory.limit_in_bytes", limit)
+        _write(folders["memory"] / "memory.swappiness", 0)
+
+
+@dataclass(frozen=True)
+class V2:
+    """One hierarchy for all controllers. `mount` overrides where it is."""
+
+    mount: Path | None = None
+    name: str = "cgroup v2"
+
+    def make(self, name: str) -> dict[str, Path]:
+        """Make a group below `loadframe`, with both controllers enabled; OSError when that is not possible."""
+        mount = self.mount or _v2_mount()
+        available = (mount / "cgroup.controllers").read_text().split()
+        missing = {"cpu", "memory"} - set(available)
+        if missing:
+            raise OSError(errno.ENOENT, f"the hierarchy has no {' and no '.join(sorted(missing))} controller")
+        # Limits live in a child's files only if its parent passes the controllers on; the parent holds no process.
+        _enable(mount)
+        parent = mount / "loadframe"
+        parent.mkdir(exist_ok=True)
+        _enable(parent)
+        folder = parent / name
+        folder.mkdir()
+        return {"cpu": folder, "memory": folder}
+
+    def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
+        """Write microseconds of CPU time and the period; `max` is no quota."""
+        quota = "max" if cpus is None else _microseconds(cpus, period)
+        _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
+
+    def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
+        """Write the limit in bytes, and forbid swapping where there is swap."""
+        _write(folders["memory"] / "memory.max", limit)
+        with contextlib.suppress(FileNotFoundError):
+            _write(folders["memory"] / "memory.swap.max", 0)
+
+
+def remove(folders: Mapping[str, Path]) -> None:
+    """Remove groups that hold no process any more. The kernel may take a moment to see that they are empty."""
+    for folder in set(folders.values()):
+        for _ in range(100):
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                break
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    break
+                time.sleep(0.02)
+            else:
+                break
+
+
+def folder_of(pid: int) -> Path | None:
+    """Return the version 2 group of a process, or None."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                return _v2_mount() / line[3:].lstrip("/")
+    return None
+
+
+def _microseconds(cpus: float, period: float) -> int:
+    # The kernel refuses quotas under 1 ms.
+    return max(round(cpus * period * 1e6), 1000)
+
+
+def _write(path: Path, value: int | str) -> None:
+    # Not write_text: it would create a file where the kernel offers none.
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, str(value).encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(descriptor)
+
+
+def _enable(folder: Path) -> None:
+    control = folder / "cgroup.subtree_control"
+    if not {"cpu", "memory"} <= set(control.read_text().split()):
+        _write(control, "+cpu +memory")
+
+
+def _v1_mounts() -> dict[str, Path]:
+    mounts: dict[str, Path] = {}
+    for kind, point, options in _mounted():
+        if kind == "cgroup":
+            mounts |= {option: point for option in options if option in ("cpu", "memory")}
+    return mounts
+
+
+def _v2_mount() -> Path:
+    for kind, point, _ in _mounted():
+        if kind == "cgroup2":
+            return point
+    raise OSError(errno.ENOENT, "no version 2 hierarchy is mounted")
+
+
+def _mounted() -> list[tuple[str, Path, list[str]]]:
+    """Return type, mount point and superblock options of each mount (see proc(5), mountinfo)."""
+    mounts = []
+    for line in _MOUNTS.read_text().splitlines():
+        front, _, back = line.partition(" - ")
+        kind, _, options = back.split(" ", 2)
+        mounts.append((kind, Path(front.split(" ")[4]), options.split(",")))
+    return mounts

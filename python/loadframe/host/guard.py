@@ -1,0 +1,176 @@
+"""The guard: a small process between loadframe and one node, which lets the node not outlive whoever started it.
+
+It is the node's parent. Its standard input is the lifeline: when that breaks, because loadframe was killed, crashed or
+lost its terminal, the guard stops the node, removes the node's control groups and its scratch folders, and leaves.
+The node in turn is killed by the kernel should the guard be killed. Being the parent, the guard never signals a process
+id that has gone to somebody else.
+
+Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
+
+    {"argv", "environment", "folder", "log", "user": uid or null, "groups": [folder], "scratch": [folder], "grace": s}
+
+and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
+lifeline no more and serves on as the node's parent until SIGTERM or until the node is gone.
+"""
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Start the node and wait: for its end, for the lifeline's, or for SIGTERM."""
+    # Neither Ctrl-C nor a closed terminal is for us: what they end is loadframe, and we see that by the lifeline.
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(ignored, signal.SIG_IGN)
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake_write)
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    order = json.loads(_read_line())
+    pid = _start(order)
+    if pid is None:
+        _clean(order)
+        return
+    status = None
+    lifeline = True
+    while not asked:
+        if status is None:
+            status = _reap(pid)
+            if status is not None:
+                _say({"exit": status})
+        if status is not None and not lifeline:
+            break
+        # When the node has ended by itself, its folder stays until loadframe has read the log and lets go.
+        ready, _, _ = select.select([wake_read, *([0] if lifeline else [])], [], [])
+        if wake_read in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake_read, 512)
+        if 0 in ready:
+            if os.read(0, 64).strip() != b"keep":
+                break
+            lifeline = False
+    if status is None:
+        _stop(pid, order["grace"])
+    _clean(order)
+
+
+def _read_line() -> bytes:
+    """Read up to a line's end byte by byte: a buffer would swallow what is for the lifeline."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            break
+        line += byte
+    return bytes(line)
+
+
+def _start(order: dict[str, Any]) -> int | None:
+    """Fork, enter the control groups, change the user and execute; None when that failed, and it was said."""
+    trouble_read, trouble_write = os.pipe2(os.O_CLOEXEC)
+    guard = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            for group in order["groups"]:
+                descriptor = os.open(Path(group) / "cgroup.procs", os.O_WRONLY)
+                os.write(descriptor, str(os.getpid()).encode())
+                os.close(descriptor)
+            log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            if order["user"] is not None:
+                os.setgroups([])
+                os.setgid(order["user"])
+                os.setuid(order["user"])
+            # After setuid, which clears it. The guard has one thread, whose death is the guard's.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != guard:
+                os._exit(1)
+            for restored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
+                signal.signal(restored, signal.SIG_DFL)
+            os.chdir(order["folder"])
+            os.dup2(nothing, 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.execve(order["argv"][0], order["argv"], order["environment"])
+        except OSError as error:
+            os.write(trouble_write, f"{error.strerror}: {error.filename or order['argv'][0]}".encode())
+        finally:
+            os._exit(127)
+    os.close(trouble_write)
+    trouble = os.read(trouble_read, 4096)
+    os.close(trouble_read)
+    if trouble:
+        os.waitpid(pid, 0)
+        _say({"error": trouble.decode()})
+        return None
+    _say({"pid": pid})
+    return pid
+
+
+def _reap(pid: int) -> int | None:
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if not done:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _stop(pid: int, grace: float) -> None:
+    """Ask the node to stop, and after the grace kill it with all that it started. It is a session of its own."""
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + grace
+    status = _reap(pid)
+    while status is None and time.monotonic() < end:
+        time.sleep(0.02)
+        status = _reap(pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if status is None:
+        _, raw = os.waitpid(pid, 0)
+        status = 128 + os.WTERMSIG(raw) if os.WIFSIGNALED(raw) else os.WEXITSTATUS(raw)
+    _say({"exit": status})
+
+
+def _clean(order: dict[str, Any]) -> None:
+    for group in order["groups"]:
+        for _ in range(100):
+            try:
+                Path(group).rmdir()
+            except OSError as error:
+                # The kernel takes a moment to see that a group is empty.
+                if error.errno == errno.EBUSY:
+                    time.sleep(0.02)
+                    continue
+            break
+    for folder in order["scratch"]:
+        shutil.rmtree(folder, ignore_errors=True)
+        # The folder that it shared with its peers goes with the last of them.
+        with contextlib.suppress(OSError):
+            Path(folder).parent.rmdir()
+
+
+def _say(message: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

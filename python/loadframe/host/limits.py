@@ -1,0 +1,234 @@
+"""CPU and memory limits of a node: what can be asked for, and the ways in which machines enforce it, best first."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from loadframe.errors import BadInput
+from loadframe.host import cgroups
+
+#: Seconds. The quota is enforced in slices of this length. The choice shows in latency (a node that has used its share
+#: waits for the next slice), so it is the same everywhere and goes into the manifest.
+PERIOD = 0.1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one node may use; None is no limit."""
+
+    cpus: float | None = None  #: cores, such as 0.5
+    memory: int | None = None  #: bytes
+
+    def __post_init__(self) -> None:
+        if self.cpus is not None and not 0.01 <= self.cpus <= 4096:
+            raise BadInput(f"{self.cpus} CPUs for a node", remedy="give a number of cores of 0.01 or more, such as 0.5")
+        if self.memory is not None and self.memory < 64 * 2**20:
+            raise BadInput(f"{self.memory} bytes of memory for a node", remedy="give at least 64m, such as 1g")
+
+    def __bool__(self) -> bool:
+        return self.cpus is not None or self.memory is not None
+
+
+class Group(Protocol):
+    """The limits of one process."""
+
+    @property
+    def folders(self) -> Mapping[str, Path]:
+        """Controller -> folder; the process's id is written to `cgroup.procs` in each before it runs."""
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """What to put before the command line, for limits that a program applies."""
+
+    @property
+    def limiter(self) -> str:
+        """The name of the limiter that it belongs to."""
+
+    def located(self, pid: int) -> Mapping[str, Path]:
+        """Controller -> folder once the process runs."""
+
+    def throttle(self, cpus: float | None) -> None:
+        """Set the CPU quota, or lift it."""
+
+
+class Limiter(Protocol):
+    """One way to enforce limits on this machine."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in manifests and messages."""
+
+    def obstacle(self) -> str | None:
+        """Return why it cannot be used here, or None when it can: it is tried out, not guessed."""
+
+    def group(self, name: str, limits: Limits) -> Group:
+        """Make the limits for a process that is about to start: memory in force, CPU quota not yet."""
+
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> Group:
+        """Return the limits that a process was started with earlier."""
+
+
+def limiters() -> tuple[Limiter, ...]:
+    """Return the ways to enforce limits, in the order of preference."""
+    return (CgroupLimiter(cgroups.V1()), CgroupLimiter(cgroups.V2()), SystemdLimiter())
+
+
+def choose() -> tuple[Limiter | None, str | None]:
+    """Return the first limiter that works here, or None and the reasons against each."""
+    reasons = []
+    for limiter in limiters():
+        reason = limiter.obstacle()
+        if reason is None:
+            return limiter, None
+        reasons.append(f"{limiter.name}: {reason}")
+    return None, "; ".join(reasons)
+
+
+@dataclass(frozen=True)
+class NoGroup:
+    """No limit at all."""
+
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    limiter: str = "none"
+
+    def located(self, pid: int) -> Mapping[str, Path]:
+        """Nowhere."""
+        return {}
+
+    def throttle(self, cpus: float | None) -> None:
+        """Nothing to throttle."""
+
+
+@dataclass(frozen=True)
+class CgroupGroup:
+    """A control group of our own making."""
+
+    version: cgroups.V1 | cgroups.V2
+    folders: Mapping[str, Path]
+    prefix: tuple[str, ...] = ()
+
+    @property
+    def limiter(self) -> str:
+        """`cgroup v1` or `cgroup v2`."""
+        return self.version.name
+
+    def located(self, pid: int) -> Mapping[str, Path]:
+        """Return the folders that were made."""
+        return self.folders
+
+    def throttle(self, cpus: float | None) -> None:
+        """Write the quota."""
+        self.version.set_quota(self.folders, cpus, PERIOD)
+
+
+@dataclass(frozen=True)
+class CgroupLimiter:
+    """Limits by control groups that we make ourselves; needs root, or a delegated hierarchy."""
+
+    version: cgroups.V1 | cgroups.V2
+
+    @property
+    def name(self) -> str:
+        """`cgroup v1` or `cgroup v2`."""
+        return self.version.name
+
+    def obstacle(self) -> str | None:
+        """Make a group with both limits, and remove it."""
+        try:
+            folders = self.version.make(f"loadframe-probe-{os.getpid()}")
+        except OSError as error:
+            return f"{error.strerror} ({error.filename})" if error.filename else str(error)
+        try:
+            self.version.set_memory(folders, 64 * 2**20)
+            self.version.set_quota(folders, 0.5, PERIOD)
+            self.version.set_quota(folders, None, PERIOD)
+        except OSError as error:
+            return f"{error.strerror} ({error.filename})"
+        finally:
+            cgroups.remove(folders)
+        return None
+
+    def group(self, name: str, limits: Limits) -> Group:
+        """Make the group and write its memory limit."""
+        folders = self.version.make(name)
+        if limits.memory is not None:
+            self.version.set_memory(folders, limits.memory)
+        return CgroupGroup(self.version, folders)
+
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> Group:
+        """Return the group in these folders."""
+        return CgroupGroup(self.version, folders)
+
+
+@dataclass(frozen=True)
+class SystemdGroup:
+    """A transient scope in the user's own systemd."""
+
+    unit: str
+    memory: int | None
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    limiter: str = "systemd-run"
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """`systemd-run --scope` replaces itself by the command, so the process id stays the same."""
+        return (*_SCOPE, f"--unit={self.unit}", *_memory_property(self.memory), "--")
+
+    def located(self, pid: int) -> Mapping[str, Path]:
+        """Return where systemd put the process."""
+        folder = cgroups.folder_of(pid)
+        return {"cpu": folder, "memory": folder} if folder else {}
+
+    def throttle(self, cpus: float | None) -> None:
+        """Change the scope's quota; an empty value lifts it."""
+        quota = "" if cpus is None else f"{cpus * 100:g}%"
+        subprocess.run(
+            ["systemctl", "--user", "set-property", "--runtime", f"{self.unit}.scope", f"CPUQuota={quota}"],
+            check=True,
+            capture_output=True,
+            timeout=20,
+        )
+
+
+_SCOPE = (
+    "systemd-run", "--user", "--scope", "--quiet", "--collect", f"--property=CPUQuotaPeriodSec={PERIOD * 1000:.0f}ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SystemdLimiter:
+    """Limits for a user without rights of his own, as far as systemd delegates the controllers to him."""
+
+    name: str = "systemd-run"
+
+    def obstacle(self) -> str | None:
+        """Run a command in a limited scope and look whether its control group has the quota."""
+        show = "cat /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/cpu.max"
+        command = [*_SCOPE, "--property=CPUQuota=50%", *_memory_property(2**30), "--", "sh", "-c", show]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        except FileNotFoundError:
+            return "there is no systemd-run"
+        except subprocess.TimeoutExpired:
+            return "systemd-run does not answer"
+        if done.returncode:
+            return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
+        return None if done.stdout.startswith("50000 ") else "the cpu controller is not delegated to the user"
+
+    def group(self, name: str, limits: Limits) -> Group:
+        """Name the scope; it comes into being with the process and goes with it."""
+        return SystemdGroup(name, limits.memory)
+
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> Group:
+        """Return the scope of that name."""
+        return SystemdGroup(name, limits.memory)
+
+
+def _memory_property(memory: int | None) -> Iterator[str]:
+    if memory is not None:
+        yield f"--property=MemoryMax={memory}"
+        yield "--property=MemorySwapMax=0"

@@ -1,0 +1,114 @@
+"""The face of a store: what its nodes need in order to start, and how to talk to the cluster they make.
+
+A store knows files, commands and requests. It starts nothing and knows no host: the cluster joins the two.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadframe.store.distribution import Distribution
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node as the cluster wants it; the store turns it into files and a command line."""
+
+    cluster: str
+    name: str
+    address: str  #: the IP address that the node binds, and no other
+    port: int  #: for clients
+    peer_port: int  #: for the other nodes
+    folder: Path  #: the node's own folder; everything it writes is in there
+    peers: tuple[str, ...]  #: `address:peer_port` of the nodes to look for, itself among them
+    founders: tuple[str, ...]  #: names of the nodes that form a new cluster; ignored by one that was formed before
+    memory: int | None = None  #: bytes that the node may use in all, if limited
+    cpus: float | None = None  #: cores that the node may use, if limited
+    settings: Mapping[str, Any] = field(default_factory=dict)  #: the user's, over the store's own
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Where a store's software is on the node's host."""
+
+    home: Path
+    java: Path | None = None  #: the Java home, for stores that need one
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What makes a node: written into its folder and run there."""
+
+    files: Mapping[str, str]  #: path inside the node's folder -> content
+    folders: tuple[str, ...]  #: to be there, and to be the server's, before it starts
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    facts: Mapping[str, Any]  #: what was decided on the way (heap, JVM options), for the manifest
+
+
+@dataclass(frozen=True)
+class Health:
+    """A cluster's state in the words that all stores share. Counts are of pieces of data (shards, ranges, vnodes)."""
+
+    ready: bool  #: every copy of every piece of data is in service
+    status: str  #: in the store's own words, such as `green`
+    nodes: int
+    moving: int  #: pieces on their way to another node
+    missing: int  #: copies that no node serves, or not yet
+
+    @property
+    def balanced(self) -> bool:
+        """Whether all data is where it should be and nothing moves."""
+        return self.ready and self.moving == 0
+
+
+class Store(ABC):
+    """One kind of data store. `addresses` are `host:port` for clients; the first that answers is asked."""
+
+    kind: str
+    family: str  #: stores that understand the same operations; the key of operation forms in workload files
+    driver: str  #: the engine's driver that speaks its protocol
+    refuses_root: bool = False  #: the server will not run as root
+    versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first
+
+    @abstractmethod
+    def distribution(self, version: str) -> Distribution:
+        """Return what to fetch for a version; BadInput when that version cannot be had from the registries."""
+
+    @abstractmethod
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raise BadInput for a setting that loadframe itself must decide, such as a port or a data folder."""
+
+    @abstractmethod
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Return the node's files, command line and environment."""
+
+    @abstractmethod
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version that the cluster runs; Unreachable when no address answers."""
+
+    @abstractmethod
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the cluster's state; Unreachable when no address answers."""
+
+    @abstractmethod
+    def settled(self, addresses: Sequence[str]) -> bool:
+        """Whether background work (merges, compactions) has come to rest on every node."""
+
+    @abstractmethod
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create a collection and return when it can be written and read; `nodes` is the cluster's size."""
+
+    @abstractmethod
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Drop a collection with its data; one that is not there is as good as dropped."""
+
+    @abstractmethod
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Return the number of documents in a collection, those written a moment ago included."""
+
+    @abstractmethod
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return each node's figures by node name; cheap enough for once a second."""

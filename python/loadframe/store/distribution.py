@@ -1,0 +1,63 @@
+"""What a store's software consists of: files of a package registry, their checksums and places. Fetches nothing."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One file of the Maven repository, and the folder of the installation that it belongs in."""
+
+    coordinates: str  #: group:artifact:version
+    place: str
+    size: int  #: bytes
+    sha256: str
+
+    @property
+    def filename(self) -> str:
+        """The file's name in the repository and in its place."""
+        _, artifact, version = self.coordinates.split(":")
+        return f"{artifact}-{version}.jar"
+
+    @property
+    def path(self) -> str:
+        """Where the file goes, relative to the installation."""
+        return f"{self.place}/{self.filename}"
+
+
+@dataclass(frozen=True)
+class Module:
+    """A part of a store that is loaded from a folder of its own."""
+
+    name: str
+    plugin_class: str
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """All files of one version of a store. `java` is the least Java version that runs it."""
+
+    store: str
+    version: str
+    java: int
+    jars: tuple[Jar, ...]
+    modules: tuple[Module, ...]
+    texts: tuple[tuple[str, str], ...] = ()  #: small files that the installation needs besides: path, content
+
+    @property
+    def size(self) -> int:
+        """Bytes to fetch in all."""
+        return sum(jar.size for jar in self.jars)
+
+
+def read(path: Path) -> Distribution:
+    """Read the list that `loadframe.cluster.resolve` wrote."""
+    content = json.loads(path.read_text())
+    return Distribution(
+        store=content["store"],
+        version=content["version"],
+        java=content["java"],
+        jars=tuple(Jar(**entry) for entry in content["jars"]),
+        modules=tuple(Module(entry["name"], entry["class"]) for entry in content["modules"]),
+    )

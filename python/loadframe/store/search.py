@@ -1,0 +1,194 @@
+"""The HTTP protocol that Elasticsearch and OpenSearch share, as far as administration goes. The load uses the engine's
+driver instead; nothing here is on a request's path."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from loadframe.errors import LoadframeError
+from loadframe.store.base import Health, Store
+
+#: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
+_TIMEOUT = httpx.Timeout(90.0, connect=5.0)
+
+
+class Unreachable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+    """No address of a cluster answered."""
+
+
+class SearchStore(Store):
+    """What all stores of the family have in common once they run."""
+
+    family = "elasticsearch"
+    driver = "search"
+
+    def __init__(self) -> None:
+        """Keep connections between requests, since statistics are asked for every second."""
+        # The environment's proxies are for the way out; clusters are asked directly.
+        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False)
+
+    def request(
+        self,
+        addresses: Sequence[str],
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Ask the first address that answers and return its JSON; LoadframeError for a status of 400 or more."""
+        failure: Exception | None = None
+        for address in addresses:
+            limit = httpx.Timeout(timeout) if timeout else _TIMEOUT
+            try:
+                answer = self._client.request(method, f"http://{address}{path}", json=body, timeout=limit)
+            except httpx.TransportError as error:
+                failure = error
+                continue
+            if answer.status_code >= 400:
+                raise LoadframeError(
+                    f"{method} {path} was answered with {answer.status_code}: {_reason(answer)}",
+                    where=address,
+                    remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
+                )
+            return answer.json()
+        raise Unreachable(
+            f"the cluster does not answer ({failure})",
+            where=", ".join(addresses),
+            remedy="check that it runs and that the addresses are those of its HTTP interface",
+        )
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, with the distribution's name when it is not the default one of this kind."""
+        answer = self.request(addresses, "GET", "/")["version"]
+        number, distribution = str(answer["number"]), str(answer.get("distribution", "elasticsearch"))
+        return number if distribution == self.kind else f"{distribution} {number}"
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Ready is green: every primary and every replica in service."""
+        answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
+        return Health(
+            ready=answer["status"] == "green",
+            status=answer["status"],
+            nodes=answer["number_of_nodes"],
+            moving=answer["relocating_shards"],
+            missing=answer["unassigned_shards"] + answer["initializing_shards"],
+        )
+
+    def settled(self, addresses: Sequence[str]) -> bool:
+        """Whether no node merges segments."""
+        nodes = self.request(addresses, "GET", "/_nodes/stats/indices/merge?filter_path=nodes.*.indices.merges.current")
+        return all(node["indices"]["merges"]["current"] == 0 for node in nodes.get("nodes", {}).values())
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.
+
+        Replicas that the cluster has no node for stay away: the primaries suffice to go on.
+        """
+        body = json.loads(json.dumps(definition))
+        settings = body.setdefault("settings", {})
+        if not _number_of_shards(settings):
+            settings["number_of_shards"] = nodes
+        self.request(addresses, "PUT", f"/{name}", body)
+        self.request(
+            addresses,
+            "GET",
+            f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
+        )
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Delete the index, if it is there."""
+        self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Refresh the index and count."""
+        self.request(addresses, "POST", f"/{name}/_refresh")
+        answer = self.request(addresses, "GET", f"/{name}/_count")
+        if answer["_shards"]["failed"]:
+            raise LoadframeError(
+                f"{answer['_shards']['failed']} of {answer['_shards']['total']} shards of {name} could not be counted",
+                remedy="wait until the cluster is green",
+            )
+        return int(answer["count"])
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the figures of docs/stores/opensearch.md for each node. Totals count from the node's start."""
+        path = f"/_nodes/stats/process,jvm,thread_pool,indices,breaker,indexing_pressure?filter_path={_FILTER}"
+        nodes = self.request(addresses, "GET", path, timeout=5.0)
+        return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        error = answer.json()["error"]
+        return str(error["reason"]) if isinstance(error, dict) else str(error)
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:300]
+
+
+def _number_of_shards(settings: Mapping[str, Any]) -> Any:
+    nested = settings.get("index", {})
+    return (
+        settings.get("number_of_shards")
+        or settings.get("index.number_of_shards")
+        or (nested.get("number_of_shards") if isinstance(nested, dict) else None)
+    )
+
+
+#: Our metric -> where `_nodes/stats` has it.
+_METRICS = {
+    "cpu_percent": "process.cpu.percent",
+    "open_files": "process.open_file_descriptors",
+    "heap_used_bytes": "jvm.mem.heap_used_in_bytes",
+    "heap_percent": "jvm.mem.heap_used_percent",
+    "gc_young_count": "jvm.gc.collectors.young.collection_count",
+    "gc_young_ms": "jvm.gc.collectors.young.collection_time_in_millis",
+    "gc_old_count": "jvm.gc.collectors.old.collection_count",
+    "gc_old_ms": "jvm.gc.collectors.old.collection_time_in_millis",
+    **{
+        f"{pool}_{figure}": f"thread_pool.{pool}.{figure}"
+        for pool in ("search", "write", "get")
+        for figure in ("active", "queue", "rejected", "completed")
+    },
+    "search_query_total": "indices.search.query_total",
+    "search_query_ms": "indices.search.query_time_in_millis",
+    "search_fetch_total": "indices.search.fetch_total",
+    "search_fetch_ms": "indices.search.fetch_time_in_millis",
+    "search_open_scrolls": "indices.search.scroll_current",
+    "indexing_total": "indices.indexing.index_total",
+    "indexing_ms": "indices.indexing.index_time_in_millis",
+    "indexing_throttle_ms": "indices.indexing.throttle_time_in_millis",
+    "merges_current": "indices.merges.current",
+    "merges_total": "indices.merges.total",
+    "merges_ms": "indices.merges.total_time_in_millis",
+    "merges_throttle_ms": "indices.merges.total_throttled_time_in_millis",
+    "refresh_total": "indices.refresh.total",
+    "refresh_ms": "indices.refresh.total_time_in_millis",
+    "flush_total": "indices.flush.total",
+    "flush_ms": "indices.flush.total_time_in_millis",
+    "segments": "indices.segments.count",
+    "documents": "indices.docs.count",
+    "store_bytes": "indices.store.size_in_bytes",
+    "translog_bytes": "indices.translog.uncommitted_size_in_bytes",
+    "request_cache_hits": "indices.request_cache.hit_count",
+    "request_cache_misses": "indices.request_cache.miss_count",
+    "query_cache_hits": "indices.query_cache.hit_count",
+    "query_cache_misses": "indices.query_cache.miss_count",
+    "breaker_bytes": "breakers.parent.estimated_size_in_bytes",
+    "breaker_tripped": "breakers.parent.tripped",
+    "indexing_pressure_bytes": "indexing_pressure.memory.current.all_in_bytes",
+    "indexing_pressure_rejected": "indexing_pressure.memory.total.coordinating_rejections",
+}
+_FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in _METRICS.values())])
+
+
+def _figures(node: Mapping[str, Any]) -> dict[str, float]:
+    figures = {}
+    for metric, path in _METRICS.items():
+        value: Any = node
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int | float):
+            figures[metric] = float(value)
+    return figures
