@@ -5,6 +5,7 @@ texts. Tags are refused, keys are texts and unique. Size, nesting and the expans
 no file exhausts the machine.
 """
 
+import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,8 @@ class Document:
     data: Any
     #: Where the key and the value at a place stand. The parts of an alias stand where the alias does.
     positions: Mapping[Place, tuple[Position, Position]] = field(repr=False)
+    #: Of the file's bytes, in hexadecimal digits.
+    sha256: str
 
     def where(self, place: Place = (), *, key: bool = False) -> str:
         """Return `file:line:column` of the value at a place (or of its key), or of the nearest thing around it."""
@@ -50,7 +53,8 @@ class Document:
 def read(path: str | Path) -> Document:
     """Read a file's data; BadInput, with the position, if there is no such file or it is no YAML."""
     path = Path(path)
-    return _Composer(path, _text(path)).document()
+    content = _content(path)
+    return _Composer(path, _text(path, content), hashlib.sha256(content).hexdigest()).document()
 
 
 def scalar(text: str) -> str | int | float | bool | None:
@@ -74,7 +78,7 @@ def scalar(text: str) -> str | int | float | bool | None:
     return text
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise BadInput("this is a folder", where=str(path), remedy="give the path of a YAML file")
@@ -86,6 +90,10 @@ def _text(path: Path) -> str:
         raise BadInput(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     if len(content) > MAX_BYTES:
         raise BadInput(f"larger than {MAX_BYTES // 2**20} MiB", where=str(path), remedy="give a file that people write")
+    return content
+
+
+def _text(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -110,9 +118,10 @@ class _Part:
 class _Composer:
     """Builds data and positions from the parser's events."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, sha256: str) -> None:
         self.path = path
         self.text = text
+        self.sha256 = sha256
         self.positions: dict[Place, tuple[Position, Position]] = {}
         self.anchors: dict[str, _Part] = {}
         self.nodes = 0
@@ -127,7 +136,7 @@ class _Composer:
         after = next(self.events)
         if not isinstance(after, yaml.StreamEndEvent):
             raise self._error(after, "a second document begins", "put one document in a file")
-        return Document(self.path, data, self.positions)
+        return Document(self.path, data, self.positions, self.sha256)
 
     def _parsed(self) -> Iterator[Any]:
         try:

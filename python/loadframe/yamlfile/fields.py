@@ -54,8 +54,8 @@ class Model(BaseModel):
         return data
 
 
-def _quantity(parse: Callable[[Any], float]) -> BeforeValidator:
-    """Return a validator that reads a number with its unit."""
+def _quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
+    """Return a validator that reads a number with its unit, below a limit that only slips of the pen exceed."""
 
     def read(value: Any) -> float:
         try:
@@ -64,7 +64,7 @@ def _quantity(parse: Callable[[Any], float]) -> BeforeValidator:
             raise wrong(error.what, error.remedy) from None
         except OverflowError:
             number = math.inf
-        if math.isinf(number):
+        if number >= limit:
             raise wrong(f"{shown(value)} is too large")
         return number
 
@@ -84,11 +84,11 @@ def _name(value: Any) -> Any:
 
 
 #: Seconds, written `10s`, `250ms` or as a number.
-Duration = Annotated[float, _quantity(parse_duration)]
+Duration = Annotated[float, _quantity(parse_duration, 1e9)]
 #: Events per second, written `1000/s` or as a number.
-Rate = Annotated[float, _quantity(parse_rate), Field(gt=0)]
+Rate = Annotated[float, _quantity(parse_rate, 1e9), Field(gt=0)]
 #: Bytes, written `512m` or as a number.
-Size = Annotated[int, _quantity(parse_size), Field(gt=0)]
+Size = Annotated[int, _quantity(parse_size, 2**63), Field(gt=0)]
 #: One value of JSON that is no list and no mapping.
 Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
 #: A name that can stand in a folder's name, in a table and in a plot.

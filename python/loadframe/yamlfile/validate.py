@@ -1,7 +1,7 @@
 """From data to a model: each of pydantic's errors becomes a message with the file, the line and a remedy."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,19 +42,21 @@ def load(path: str | Path, model: type[M]) -> M:
     return validate(read(path), model)
 
 
-def validate(
-    document: Document, model: type[M], data: Any = None, holes: Mapping[Place, Iterable[str]] | None = None
-) -> M:
+def validate(document: Document, model: type[M], data: Any = None, given: Mapping[Place, str] | None = None) -> M:
     """Return a document's data as the model has it, or raise BadInput with the first few errors.
 
-    `data` stands in for the document's own: the same structure with parameters filled in, at the places and of the
-    names in `holes`, which messages mention.
+    `data` stands in for the document's own: the same structure with parameters filled in. `given` tells where the
+    values at some places were really given, and what is wrong with such a value is reported there.
     """
     data = document.data if data is None else data
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        found = [_error(document, detail, data, holes or {}) for detail in error.errors(include_url=False)]
+        found = [_error(document, detail, data, given or {}) for detail in error.errors(include_url=False)]
+    if given:
+        # A value that is given once and used in many places is wrong once.
+        once = {e.where if e.where in given.values() else f"{e.where} {e.what}": e for e in reversed(found)}
+        found = list(reversed(once.values()))
     if len(found) == 1:
         raise found[0]
     lines = [f"{e.where}: {e.what}" + (f"; {e.remedy}" if e.remedy else "") for e in found[:SHOWN]]
@@ -63,7 +65,7 @@ def validate(
     raise BadInput("\n  ".join([f"{len(found)} errors", *lines]), where=str(document.path))
 
 
-def _error(document: Document, detail: ErrorDetails, data: Any, holes: Mapping[Place, Iterable[str]]) -> BadInput:
+def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[Place, str]) -> BadInput:
     """Turn one of pydantic's errors into the message about its place."""
     place: Place = ()
     for step in detail["loc"]:
@@ -75,8 +77,8 @@ def _error(document: Document, detail: ErrorDetails, data: Any, holes: Mapping[P
     if points_to is not None:
         place, key = (*place, points_to), True
     what, remedy = _message(detail, data)
-    if holes.get(place):
-        what += f" (it comes from {', '.join('${' + name + '}' for name in holes[place])})"
+    if place in given:
+        return BadInput(f"{what} (used at {document.where(place)})", where=given[place], remedy=remedy)
     return document.error(place, what, remedy, key=key)
 
 

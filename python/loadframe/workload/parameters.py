@@ -1,0 +1,147 @@
+"""Parameters: named values of a workload that can be set from outside, typed like their defaults.
+
+A default may refer to other parameters, and to `nodes`, the number of the cluster's nodes, which is always there.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.workload.holes import Filler, Value, is_name
+from loadframe.yamlfile import Document, did_you_mean, scalar, shown
+
+#: What the cluster gives and nobody sets.
+BUILT_IN = "nodes"
+
+
+def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
+    """Return the file's parameters section, once it is one; BadInput at whatever is wrong."""
+    if not isinstance(defaults, dict):
+        raise document.error(("parameters",), f"expected a mapping of names to values, not {shown(defaults)}")
+    for name, value in defaults.items():
+        place = ("parameters", name)
+        if not is_name(name):
+            raise document.error(place, f"{shown(name)} is no name", "use letters, digits and _", key=True)
+        if name == BUILT_IN:
+            what = f"{name!r} is built in: the number of the cluster's nodes"
+            raise document.error(place, what, "choose another name", key=True)
+        if name in variables:
+            raise document.error(place, f"{name!r} is a variable, too", "rename one of them", key=True)
+        if isinstance(value, dict | list):
+            raise document.error(place, "expected a single value, not a list or a mapping")
+    return defaults
+
+
+class Parameters:
+    """The values of a workload's parameters, for a cluster of so many nodes."""
+
+    def __init__(
+        self, document: Document, defaults: Mapping[str, Value], settings: Mapping[str, "Setting"], nodes: int
+    ) -> None:
+        self._document = document
+        self._defaults = defaults
+        self._settings = settings
+        self._nodes = nodes
+        self._under_way: list[str] = []
+        #: The parameters that each one's value is made of.
+        self.made_of: dict[str, set[str]] = {name: set() for name in defaults}
+
+    def value(self, name: str) -> Value:
+        """Return a parameter's value; KeyError if there is none of that name, BadInput if it is wrong."""
+        if name == BUILT_IN:
+            return self._nodes
+        default = self._default(name)
+        setting = self._settings.get(name)
+        return default if setting is None else setting.like(name, default)
+
+    def values(self) -> dict[str, Value]:
+        """Return all values, by name."""
+        return {name: self.value(name) for name in self._defaults}
+
+    def _default(self, name: str) -> Value:
+        default = self._defaults[name]
+        if name in self._under_way:
+            chain = " -> ".join([*self._under_way[self._under_way.index(name) :], name])
+            raise self._document.error(("parameters", name), f"the parameter refers to itself: {chain}")
+        self._under_way.append(name)
+        filler = Filler(self._document, self.value, [*self._defaults, BUILT_IN], ())
+        value: Value = filler.fill(default, ("parameters", name), per_request=False)
+        self._under_way.pop()
+        if name not in self._settings:
+            self.made_of[name].update(*filler.filled.values())
+        return value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value that a parameter is given."""
+
+    value: Value
+    #: Where it was given, for messages.
+    where: str
+    #: Where the value begins if it turns out to be a relative path.
+    folder: Path
+
+    def like(self, name: str, default: Value) -> Value:
+        """Return the value in the type of the parameter's default; BadInput if it does not have it.
+
+        Text, as the command line has it, is read as the type wants; a default without a type takes any single value.
+        """
+        value = self.value
+        if isinstance(default, str):
+            return value
+        if isinstance(value, str):
+            try:
+                value = scalar(value)
+            except ValueError as error:
+                raise BadInput(f"the parameter {name!r}: {error}", where=self.where) from None
+        if default is None:
+            return value
+        kind, expected = _KINDS[type(default)]
+        fitting = kind(value)
+        if fitting is None:
+            what = f"the parameter {name!r} is {expected}, not {shown(self.value)}"
+            raise BadInput(what, where=self.where, remedy=f"its default is {shown(default)}")
+        return fitting
+
+
+def check_names(settings: Mapping[str, Setting], defaults: Collection[str]) -> None:
+    """Refuse settings of parameters that do not exist; BadInput with the nearest one."""
+    for name, setting in settings.items():
+        if name == BUILT_IN:
+            what = f"{name!r} is the number of the cluster's nodes and no parameter"
+            raise BadInput(what, where=setting.where, remedy="set the cluster's nodes instead")
+        if name not in defaults:
+            what = f"the workload has no parameter {name!r}"
+            raise BadInput(what, where=setting.where, remedy=did_you_mean(name, defaults))
+
+
+def origins(parameters: Iterable[str], made_of: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the parameters, then those that they are made of, and so on; each once."""
+    found = [name for name in parameters if name in made_of]
+    for name in found:  # it grows while it is walked
+        found += [other for other in sorted(made_of[name]) if other in made_of and other not in found]
+    return found
+
+
+def _boolean(value: Value) -> Value:
+    return value if isinstance(value, bool) else None
+
+
+def _whole(value: Value) -> Value:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e6 is a good way to write a million
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: Value) -> Value:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+_KINDS: dict[type, tuple[Callable[[Value], Value], str]] = {
+    bool: (_boolean, "true or false"),
+    int: (_whole, "a whole number"),
+    float: (_number, "a number"),
+}

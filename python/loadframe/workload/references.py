@@ -1,0 +1,60 @@
+"""What the parts of a workload say of each other: whether each name that is used exists, and can be used so."""
+
+from collections.abc import Collection
+from typing import Any
+
+from loadframe.workload.forms import Form, every_form
+from loadframe.workload.holes import Place
+from loadframe.workload.model import WorkloadFile
+from loadframe.workload.phases import Phase
+from loadframe.yamlfile import Document, did_you_mean
+
+
+def check(document: Document, file: WorkloadFile) -> None:
+    """Refuse a workload that refers to what it does not have; BadInput at the reference, with the nearest name."""
+    for name, operation in file.operations.items():
+        for family, form in every_form(operation).items():
+            place: Place = ("operations", name, *([family] if family else []), form.kind)
+            _check_form(document, file, form, place)
+    seen: set[str] = set()
+    for index, phase in enumerate(file.phases):
+        if phase.name in seen:
+            raise document.error(
+                ("phases", index, "name"), f"two phases are named {phase.name!r}", "rename one of them"
+            )
+        seen.add(phase.name)
+        _check_phase(document, file, phase, ("phases", index))
+
+
+def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
+    content: Any = form.content
+    collection = getattr(content, "collection", None)
+    # A name that is made per request can only be judged by the store.
+    if collection is not None and "${" not in collection:
+        _known(document, (*place, "collection"), "collection", collection, file.collections)
+    if form.bulk is not None:
+        _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
+    if form.request is not None and not form.request.path.startswith("/"):
+        raise document.error((*place, "path"), "a path begins with /", f"write /{form.request.path}")
+
+
+def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place) -> None:
+    for index, stream in enumerate(phase.named_streams):
+        within: Place = place if phase.streams is None else (*place, "streams", index)
+        for name in stream.weights:
+            key = ("operation",) if stream.mix is None else ("mix", name)
+            _known(document, (*within, *key), "operation", name, file.operations, key=stream.mix is not None)
+            reads = any(form.bulk is not None for form in every_form(file.operations[name]).values())
+            if reads and len(stream.weights) > 1:
+                what = f"the operation {name!r} reads a corpus to its end and cannot be one of a mix"
+                raise document.error((*within, *key), what, "give it a stream of its own", key=True)
+            if phase.until == "exhausted" and not reads:
+                what = f"the operation {name!r} reads no corpus that could be exhausted"
+                raise document.error((*place, "until"), what, "say a duration or a number of requests")
+
+
+def _known(
+    document: Document, place: Place, kind: str, name: str, known: Collection[str], *, key: bool = False
+) -> None:
+    if name not in known:
+        raise document.error(place, f"there is no {kind} {name!r}", did_you_mean(name, known), key=key)

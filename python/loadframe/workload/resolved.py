@@ -1,0 +1,183 @@
+"""A workload for one family of stores and one cluster size: phases that become the engine's plans.
+
+Nothing is left open here but what differs from run to run: the seed, the hosts, the rank, and the levels of an
+experiment's factors. The plan's form is the contract with `crates/engine/src/plan.rs`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.workload import corpora
+from loadframe.workload.holes import names
+from loadframe.workload.phases import Phase, Stream
+
+
+@dataclass(frozen=True)
+class ResolvedPhase:
+    """One phase: when it ends, its streams, and everything that its operations need."""
+
+    name: str
+    prepares: bool
+    #: Seconds; before the measurement, recorded apart.
+    warmup: float
+    #: How it ends, as plans have it: `{"duration": s}`, `{"requests": n}` or `"exhausted"`.
+    stop: dict[str, Any] | str
+    streams: tuple[Stream, ...]
+    #: By name, as plans have them; only what this phase uses.
+    operations: Mapping[str, dict[str, Any]] = field(repr=False)
+    corpora: Mapping[str, dict[str, Any]] = field(repr=False)
+    variables: Mapping[str, dict[str, Any]] = field(repr=False)
+
+    @property
+    def duration(self) -> float | None:
+        """The measured seconds; None if something else ends the phase."""
+        return self.stop["duration"] if isinstance(self.stop, dict) and "duration" in self.stop else None
+
+    def override(
+        self,
+        *,
+        clients: int | None = None,
+        rate: float | None = None,
+        warmup: float | None = None,
+        duration: float | None = None,
+    ) -> "ResolvedPhase":
+        """Return the phase at other levels of an experiment's factors.
+
+        `clients` makes the phase's stream a closed one and `rate` an open one. Among several streams they mean the one
+        that is so already; BadInput if that is not exactly one. `duration` replaces any other way to end.
+        """
+        return replace(
+            self,
+            streams=paced(self.streams, clients, rate, self.name),
+            warmup=self.warmup if warmup is None else warmup,
+            stop=self.stop if duration is None else {"duration": duration},
+        )
+
+    def plan(
+        self,
+        *,
+        seed: int,
+        hosts: Sequence[str],
+        driver: str,
+        rank: int = 0,
+        ranks: int = 1,
+        threads: int = 1,
+        offset: float = 0.0,
+        clients: int | None = None,
+        rate: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the engine's plan of this phase for one generator, ready for JSON.
+
+        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began; `clients`
+        and `rate` are as in `override`.
+        """
+        return {
+            "seed": seed,
+            "rank": rank,
+            "ranks": ranks,
+            "threads": threads,
+            "phase": self.name,
+            "offset": offset,
+            "warmup": self.warmup,
+            "target": {"driver": driver, "hosts": list(hosts)},
+            "corpora": dict(self.corpora),
+            "variables": dict(self.variables),
+            "operations": dict(self.operations),
+            "streams": [
+                {
+                    "name": stream.name,
+                    "mix": [[name, weight] for name, weight in stream.weights.items()],
+                    "pacing": pacing(stream),
+                    "stop": self.stop,
+                }
+                for stream in paced(self.streams, clients, rate, self.name)
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class ResolvedWorkload:
+    """A workload for one family and cluster size."""
+
+    name: str
+    family: str
+    nodes: int
+    #: What was set or taken by default, by name.
+    parameters: Mapping[str, Any]
+    #: Each collection's definition in the family's own terms; empty for the store's defaults.
+    collections: Mapping[str, dict[str, Any]] = field(repr=False)
+    corpora: Mapping[str, dict[str, Any]] = field(repr=False)
+    phases: Sequence[ResolvedPhase]
+    #: The workload file: its path and its SHA-256.
+    file: Mapping[str, str]
+
+    def phase(self, name: str) -> ResolvedPhase:
+        """Return the phase of that name; KeyError if there is none."""
+        for phase in self.phases:
+            if phase.name == name:
+                return phase
+        raise KeyError(name)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a manifest needs to repeat the load, ready for JSON; reads corpus files to hash them."""
+        return {
+            "name": self.name,
+            "file": dict(self.file),
+            "family": self.family,
+            "nodes": self.nodes,
+            "parameters": dict(self.parameters),
+            "corpora": {name: corpora.describe(source) for name, source in self.corpora.items()},
+        }
+
+
+def resolve_phase(
+    phase: Phase,
+    operations: Mapping[str, dict[str, Any]],
+    sources: Mapping[str, dict[str, Any]],
+    variables: Mapping[str, dict[str, Any]],
+) -> ResolvedPhase:
+    """Gather what a phase uses of a workload's operations, corpora and variables, all as plans have them."""
+    streams = phase.named_streams
+    used = {name: operations[name] for stream in streams for name in stream.weights}
+    bulks = [form["bulk"] for form in used.values() if "bulk" in form]
+    holes = set(names(used))
+    stop: dict[str, Any] | str = "exhausted"
+    if phase.duration is not None:
+        stop = {"duration": phase.duration}
+    elif phase.requests is not None:
+        stop = {"requests": phase.requests}
+    return ResolvedPhase(
+        name=phase.name,
+        prepares=phase.prepares,
+        warmup=phase.warmup,
+        stop=stop,
+        streams=streams,
+        operations=used,
+        corpora={bulk["corpus"]: sources[bulk["corpus"]] for bulk in bulks},
+        variables={name: form for name, form in variables.items() if name in holes},
+    )
+
+
+def pacing(stream: Stream) -> dict[str, Any]:
+    """Return a stream's pacing as plans have it."""
+    if stream.clients is not None:
+        return {"closed": {"clients": stream.clients, "think_time": stream.think_time or 0.0}}
+    limit = {} if stream.max_in_flight is None else {"max_in_flight": stream.max_in_flight}
+    return {"open": {"rate": stream.rate, "arrivals": stream.arrivals or "constant", **limit}}
+
+
+def paced(streams: tuple[Stream, ...], clients: int | None, rate: float | None, phase: str) -> tuple[Stream, ...]:
+    """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.override`."""
+    if clients is None and rate is None:
+        return streams
+    if clients is not None and rate is not None:
+        raise BadInput(f"the phase {phase!r} cannot have both clients and a rate", remedy="choose one of them")
+    key, other = ("clients", "rate") if clients is not None else ("rate", "clients")
+    fitting = [stream for stream in streams if len(streams) == 1 or getattr(stream, key) is not None]
+    if len(fitting) != 1:
+        what = f"the phase {phase!r} has {len(fitting)} streams with {key}, so setting {key} is not clear"
+        raise BadInput(what, remedy="choose a phase in which one stream has them")
+    changed = fitting[0].model_copy(update={key: clients if clients is not None else rate, other: None})
+    return tuple(changed if stream is fitting[0] else stream for stream in streams)

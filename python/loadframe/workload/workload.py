@@ -1,0 +1,199 @@
+"""A workload as its user sees it: loaded, its parameters set, and resolved for a family of stores."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.workload import catalogue, corpora, parameters, references
+from loadframe.workload.corpora import Corpus
+from loadframe.workload.forms import Form, every_form, form_for
+from loadframe.workload.holes import Filler, Place, Value, is_name, names
+from loadframe.workload.model import WorkloadFile
+from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
+from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
+from loadframe.yamlfile import Document, read, shown, validate
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A workload's file with its parameters filled in."""
+
+    file: WorkloadFile
+    parameters: Mapping[str, Value]
+    #: The parameters that went into each place, directly.
+    holes: Mapping[Place, tuple[str, ...]]
+    #: The parameters that each parameter's value is made of.
+    made_of: Mapping[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload file and the values that its parameters are given. `load_workload` makes one."""
+
+    document: Document
+    defaults: Mapping[str, Value]
+    settings: Mapping[str, Setting]
+
+    @cached_property
+    def file(self) -> WorkloadFile:
+        """The file's content, as on a single node."""
+        return self.fill(1).file
+
+    @property
+    def name(self) -> str:
+        """The workload's name."""
+        return self.file.workload
+
+    def with_parameters(
+        self, values: Mapping[str, Value], *, folder: Path | None = None, where: Callable[[str], str] | None = None
+    ) -> "Workload":
+        """Return the workload with further parameters set; texts are read in the type of the parameter's default.
+
+        `where` tells where the value of a name was given, for messages; by default it is the option `--set`. Values
+        that are relative paths begin at `folder`, by default the current one. BadInput for unknown parameters and for
+        values that do not fit.
+        """
+        place = where or (lambda name: f"--set {name}")
+        given = {name: Setting(value, place(name), folder or Path()) for name, value in values.items()}
+        check_names(given, self.defaults)
+        workload = replace(self, settings={**self.settings, **given})
+        workload.check()
+        return workload
+
+    def check(self) -> None:
+        """Refuse the workload if anything in it does not fit together; BadInput at the place."""
+        references.check(self.document, self.file)
+
+    def fill(self, nodes: int) -> Filled:
+        """Fill the parameters in, for a cluster of so many nodes; BadInput at whatever does not fit."""
+        parameters = Parameters(self.document, self.defaults, self.settings, nodes)
+        filler = Filler(
+            self.document, parameters.value, [*self.defaults, BUILT_IN], self.document.data.get("variables", {})
+        )
+        values = parameters.values()
+        data = {
+            key: values if key == "parameters" else filler.fill(part, (key,), per_request=key == "operations")
+            for key, part in self.document.data.items()
+        }
+        given = {
+            place: self._given(used, parameters.made_of) for place, used in filler.filled.items() if used[0] != BUILT_IN
+        }
+        file = validate(self.document, WorkloadFile, data, given)
+        return Filled(file, values, filler.filled, parameters.made_of)
+
+    def for_family(self, family: str, nodes: int) -> ResolvedWorkload:
+        """Return the workload as a family of stores takes it, on so many nodes.
+
+        BadInput for an operation in use that has no form for the family, and for corpus files that cannot be read.
+        """
+        filled = self.fill(nodes)
+        file = filled.file
+        sources = {name: self._source(filled, name, corpus) for name, corpus in file.corpora.items()}
+        used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
+        operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
+        variables = {name: variable.dump() for name, variable in file.variables.items()}
+        return ResolvedWorkload(
+            name=file.workload,
+            family=family,
+            nodes=nodes,
+            parameters=filled.parameters,
+            collections={name: collection.definition(family) for name, collection in file.collections.items()},
+            corpora=sources,
+            phases=tuple(resolve_phase(phase, operations, sources, variables) for phase in file.phases),
+            file={"path": str(self.document.path), "sha256": self.document.sha256},
+        )
+
+    def shaping(self, phases: Collection[str]) -> frozenset[str]:
+        """Return the parameters that decide what the store holds once the named phases have filled it.
+
+        Another value of one of them needs a store that is filled anew.
+        """
+        filled = self.fill(1)
+        numbers = {index for index, phase in enumerate(filled.file.phases) if phase.name in phases}
+        operations = {name for index in numbers for s in filled.file.phases[index].named_streams for name in s.weights}
+        forms = [form.dump() for name in operations for form in every_form(filled.file.operations[name]).values()]
+        inside: dict[str | int, Collection[str | int]] = {
+            "phases": numbers,
+            "operations": operations,
+            "variables": set(names(forms)),
+        }
+        direct = {
+            name
+            for place, filled_in in filled.holes.items()
+            if place[0] in ("collections", "corpora") or (len(place) > 1 and place[1] in inside.get(place[0], ()))
+            for name in filled_in
+        }
+        return frozenset(origins(direct, filled.made_of))
+
+    def _setting(self, used: Iterable[str], made_of: Mapping[str, Collection[str]]) -> Setting | None:
+        """Return the setting that a value made of some parameters goes back to, None if all have their defaults."""
+        return next((self.settings[name] for name in origins(used, made_of) if name in self.settings), None)
+
+    def _given(self, used: Sequence[str], made_of: Mapping[str, Collection[str]]) -> str:
+        """Return where a value made of some parameters was given."""
+        setting = self._setting(used, made_of)
+        return self.document.where(("parameters", used[0])) if setting is None else setting.where
+
+    def _source(self, filled: Filled, name: str, corpus: Corpus) -> dict[str, Any]:
+        """Return a corpus as plans have it, its files found."""
+
+        place: Place = ("corpora", name, "file" if corpus.file else "files")
+        used = [other for at, others in filled.holes.items() if at[:3] == place for other in others]
+        setting = self._setting(used, filled.made_of)
+        folder = self.document.path.parent if setting is None else setting.folder
+
+        def error(what: str, remedy: str) -> BadInput:
+            where = self.document.where(place) if setting is None else setting.where
+            return BadInput(what, where=where, remedy=remedy)
+
+        return corpora.resolve(corpus, folder, error)
+
+    def _form(self, file: WorkloadFile, name: str, family: str) -> Form:
+        """Return an operation's form for a family, or say which forms it has."""
+        operation = file.operations[name]
+        form = form_for(operation, family)
+        if form is None:
+            kinds = ", ".join(sorted({form.kind for form in every_form(operation).values()}))
+            what = f"the operation {name!r} has no form for stores of the family {family!r}, only {kinds}"
+            raise self.document.error(("operations", name), what, f"add one under {family}: to it", key=True)
+        return form
+
+
+def load_workload(
+    name_or_path: str, overrides: Mapping[str, Value] | None = None, *, folder: Path | None = None
+) -> Workload:
+    """Load a workload of the library by its name, or a file that ends with .yaml or has a slash in its path.
+
+    `overrides` set its parameters, as `--set name=value` does. A relative path begins at `folder`, by default the
+    current one. BadInput names the file, the line and the column of whatever is wrong.
+    """
+    document = read(catalogue.find(name_or_path, folder or Path()))
+    if not isinstance(document.data, dict):
+        validate(document, WorkloadFile)
+    variables = document.data.get("variables", {})
+    _check_variables(document, variables)
+    defaults = parameters.check(document, document.data.get("parameters", {}), variables)
+    workload = Workload(document, defaults, {})
+    workload.check()
+    return workload.with_parameters(overrides) if overrides else workload
+
+
+def library() -> list[Workload]:
+    """Return the built-in workloads, by name."""
+    return [load_workload(name) for name in catalogue.names()]
+
+
+def _check_variables(document: Document, variables: Any) -> None:
+    if not isinstance(variables, dict):
+        raise document.error(("variables",), f"expected a mapping of names to variables, not {shown(variables)}")
+    for name in variables:
+        if not is_name(name):
+            raise document.error(
+                ("variables", name), f"{shown(name)} is no name", "use letters, digits and _", key=True
+            )
+        if name == BUILT_IN:
+            what = f"{name!r} is built in: the number of the cluster's nodes"
+            raise document.error(("variables", name), what, "choose another name", key=True)
