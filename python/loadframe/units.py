@@ -1,21 +1,13 @@
 """Durations, sizes and rates: read from what people write, written for people to read."""
 
+import math
 import re
 
 from loadframe.errors import BadInput
 
 _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE = {
-    "": 1,
-    "b": 1,
-    "k": 2**10,
-    "kb": 2**10,
-    "m": 2**20,
-    "mb": 2**20,
-    "g": 2**30,
-    "gb": 2**30,
-    "t": 2**40,
-    "tb": 2**40,
+_SIZE = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for suffix in ("", "b", "ib")
 }
 _RATE = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*"
@@ -24,11 +16,11 @@ _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*"
 def parse_duration(text: str | float) -> float:
     """Return seconds for `10s`, `250ms`, `1h` or a bare number of seconds; BadInput for anything else."""
     if isinstance(text, int | float) and not isinstance(text, bool):
-        return _not_negative(float(text), text)
+        return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"([a-z]*)\s*", str(text))
     if not match or (match[2] or "s") not in _DURATION:
         raise BadInput(f"{text!r} is no duration", remedy="write a number with us, ms, s, m, h or d, such as 250ms")
-    return float(match[1]) * _DURATION[match[2] or "s"]
+    return _not_negative(float(match[1]) * _DURATION[match[2] or "s"], text)
 
 
 def parse_size(text: str | int) -> int:
@@ -38,53 +30,59 @@ def parse_size(text: str | int) -> int:
     match = re.fullmatch(_NUMBER + r"([a-zA-Z]*)\s*", str(text))
     if not match or match[2].lower() not in _SIZE:
         raise BadInput(f"{text!r} is no size", remedy="write a number with k, m, g or t, such as 512m")
-    return int(float(match[1]) * _SIZE[match[2].lower()])
+    return round(_not_negative(float(match[1]) * _SIZE[match[2].lower()], text))
 
 
 def parse_rate(text: str | float) -> float:
     """Return events per second for `1000/s`, `30/min` or a bare number per second; BadInput for anything else."""
     if isinstance(text, int | float) and not isinstance(text, bool):
-        return _not_negative(float(text), text)
+        return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"(?:/\s*([a-z]+))?\s*", str(text))
     if not match or (match[2] or "s") not in _RATE:
         raise BadInput(f"{text!r} is no rate", remedy="write a number per s, m or h, such as 1000/s")
-    return float(match[1]) / _RATE[match[2] or "s"]
+    return _not_negative(float(match[1]) / _RATE[match[2] or "s"], text)
 
 
 def format_duration(seconds: float) -> str:
     """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`."""
-    if seconds < 1e-3:
-        return f"{_three_digits(seconds * 1e6)} us"
-    if seconds < 1:
-        return f"{_three_digits(seconds * 1e3)} ms"
-    if seconds < 60:
-        return f"{_three_digits(seconds)} s"
-    whole = round(seconds)
+    if not math.isfinite(seconds):
+        return f"{seconds} s"
+    # The bounds lie where three digits would round up to the next unit's first value.
+    for bound, unit, per_second in ((0.9995e-3, "us", 1e6), (0.9995, "ms", 1e3), (59.95, "s", 1)):
+        if abs(seconds) < bound:
+            return f"{_three_digits(seconds * per_second)} {unit}"
+    sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        return f"{sign}{whole // 60} min {whole % 60:02d} s"
+    minutes = round(whole / 60)
+    return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
 
 
 def format_size(count: float) -> str:
     """Write bytes with a binary unit: `512 B`, `1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(count) < 1024 or unit == "TiB":
-            return f"{_three_digits(count)} {unit}"
-        count /= 1024
-    raise AssertionError("unreachable")
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1023.5:
+            break
+        count, unit = count / 1024, larger
+    return f"{_three_digits(count)} {unit}"
 
 
 def format_count(count: float) -> str:
     """Write a count or a rate's number with three significant digits or thousands separators: `0.42`, `12,345`."""
-    return f"{count:,.0f}" if abs(count) >= 100 or count == int(count) else _three_digits(count)
+    return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
 
 
 def _three_digits(value: float) -> str:
     text = f"{value:.3g}"
-    return f"{value:,.0f}" if "e" in text else text
+    return f"{value:,.0f}" if "e+" in text else text
 
 
 def _not_negative(value: float, text: object) -> float:
-    if not 0 <= value < float("inf"):
-        raise BadInput(f"{text!r} is negative or no finite number", remedy="write a number of 0 or more")
+    try:
+        value = float(value)
+    except OverflowError:
+        value = math.inf
+    if not 0 <= value < math.inf:
+        raise BadInput(f"{text!r} is negative or no finite number", remedy="write a finite number of 0 or more")
     return value
