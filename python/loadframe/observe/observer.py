@@ -7,7 +7,7 @@ answer delays nobody else. A look that takes longer than a second skips the seco
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -20,15 +20,14 @@ _PATIENCE = 2.0
 
 
 class Observer:
-    """Runs samplers while it is entered. `clock` gives s since the run began: the time axis of what is written.
+    """Runs samplers while it is entered, inside the run's writer, whose clock is the time axis of what is written.
 
     Looks at once and then at every whole second. When a source cannot be seen any more an event `gap` says so, and
     `gap over` when it can. Leaving raises LoadframeError when what was seen could not be written.
     """
 
-    def __init__(self, samplers: Sequence[Sampler], writer: RunWriter, clock: Callable[[], float]):
+    def __init__(self, samplers: Sequence[Sampler], writer: RunWriter):
         self._writer = writer
-        self._clock = clock
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._left = False
@@ -65,9 +64,9 @@ class Observer:
         try:
             while not self._leaving.is_set():
                 for sampler in samplers:
-                    now = self._clock()
+                    now = self._writer.elapsed()
                     gaps[sampler.name] = self._write(sampler.name, now, list(sampler.sample(now)), gaps[sampler.name])
-                now = self._clock()
+                now = self._writer.elapsed()
                 self._write(source, now, list(cost.of(source, now, {"cpu": time.thread_time()})), set())
                 # A hair behind the whole second: a timer that rings early must not make two looks of one.
                 self._leaving.wait(math.floor(now) + 1.001 - now)
