@@ -58,8 +58,8 @@ pub struct Progress {
 /// What the collector knows when all workers have ended.
 #[derive(Debug)]
 pub struct Totals {
-    /// Counts of the measured segment, by slot.
-    pub measured: Vec<Counts>,
+    /// Counts of the warm-up and of the measured segment, by slot.
+    pub counts: Vec<[Counts; 2]>,
     /// The first messages of each operation and error class.
     pub messages: Vec<Message>,
 }
@@ -92,7 +92,7 @@ impl Collector {
         progress: Arc<Mutex<Progress>>,
     ) -> Result<Self> {
         let open = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
-        let totals = Totals { measured: vec![Counts::default(); slots.len()], messages: Vec::new() };
+        let totals = Totals { counts: vec![Default::default(); slots.len()], messages: Vec::new() };
         let mut collector = Self {
             phase: phase.to_owned(),
             slots,
@@ -206,9 +206,7 @@ impl Collector {
                 log(&format!("{}/{operation}/response{suffix}", self.phase), second, self.offset, &cell.response)?;
                 log(&format!("{}/{operation}/service{suffix}", self.phase), second, self.offset, &cell.service)?;
             }
-            if measured {
-                self.totals.measured[slot].add(&cell.counts);
-            }
+            self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
             shown.requests += cell.counts.requests;
             shown.errors += cell.counts.requests - cell.counts.successes;
             shown.documents += cell.counts.documents;

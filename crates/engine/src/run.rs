@@ -247,7 +247,7 @@ fn describe<D: Driver>(
         .iter()
         .enumerate()
         .map(|(index, slot)| {
-            let counts = &totals.measured[index];
+            let [warmup, counts] = &totals.counts[index];
             let ages: Vec<f64> =
                 leftover.in_flight.iter().filter(|(s, _)| *s == index).map(|(_, age)| age.as_secs_f64()).collect();
             json!({
@@ -257,6 +257,7 @@ fn describe<D: Driver>(
                 "successes": counts.successes,
                 "documents": counts.documents,
                 "dropped": counts.dropped,
+                "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
                 "in_flight_at_end": ages.len(),
                 "in_flight_oldest": ages.iter().copied().reduce(f64::max),
                 "errors": totals.messages.iter().filter(|m| m.slot == index)
