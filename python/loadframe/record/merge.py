@@ -76,6 +76,7 @@ def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: da
         log.write(f"{_LOG_VERSION}\n")
         log.write(f"#[StartTime: {started.timestamp():.3f} (seconds since epoch), {started.isoformat()}]\n")
         log.write(f"#[BaseTime: {started.timestamp():.3f} (seconds since epoch)]\n")
+        log.write("#[MaxValueDivisor: 1000.000]\n")
         log.write(f"{_LOG_LEGEND}\n")
         for phase in phases:
             _copy_intervals(phase.folder / "histograms.hlog", log)
@@ -85,21 +86,13 @@ def _copy_intervals(source: Path, log: TextIO) -> None:
     if not source.exists():
         return
     with source.open() as lines:
-        if not any(line.strip() == _LOG_VERSION for line in _head(lines)):
-            raise LoadframeError("the histograms are in no known log format", where=str(source))
-        lines.seek(0)
-        for line in lines:
-            if not line.endswith("\n"):
-                raise LoadframeError("the histograms end in the middle of a line", where=str(source))
-            if not line.startswith(("#", '"')):
-                log.write(line)
-
-
-def _head(lines: TextIO) -> Iterator[str]:
-    for line in lines:
-        if not line.startswith(("#", '"')):
-            return
-        yield line
+        for number, line in enumerate(lines, start=1):
+            if line.startswith(("#", '"')):
+                continue
+            # [Tag=...,]start,length,greatest,histogram; a line that lost its end was never written to it.
+            if line.count(",") not in (3, 4) or not line.endswith("\n"):
+                raise LoadframeError("the engine's histograms are broken", where=f"{source}:{number}")
+            log.write(line)
 
 
 def _batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
