@@ -178,6 +178,10 @@ class Cluster:
         """Create a collection from the definition that the workload has for this store's family."""
         self.store.create_collection(self.addresses, name, definition, nodes=self._expected)
 
+    def has_collection(self, name: str) -> bool:
+        """Return whether a collection is there."""
+        return self.store.has_collection(self.addresses, name)
+
     def drop_collection(self, name: str) -> None:
         """Drop a collection, if it is there."""
         self.store.drop_collection(self.addresses, name)

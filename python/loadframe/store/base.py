@@ -102,6 +102,10 @@ class Store(ABC):
         """Create a collection and return when it can be written and read; `nodes` is the cluster's size."""
 
     @abstractmethod
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether a collection is there."""
+
+    @abstractmethod
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Drop a collection with its data; one that is not there is as good as dropped."""
 

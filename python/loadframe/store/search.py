@@ -97,6 +97,10 @@ class SearchStore(Store):
             f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
         )
 
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Whether an index of that name is there."""
+        return bool(self.request(addresses, "GET", f"/{name}?ignore_unavailable=true"))
+
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete the index, if it is there."""
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
