@@ -1,0 +1,497 @@
+//! One HTTP/1.1 answer (RFC 9112), read out of bytes as they come, into a buffer that serves all answers of a
+//! connection. It knows where an answer ends and nothing about what it says.
+//!
+//! Whoever sits at the other end may send anything: heads, chunk sizes and bodies are bounded, and what breaks the
+//! rules is an error.
+
+use std::fmt;
+
+use memchr::memchr;
+
+/// A head longer than this is none.
+const HEAD_LIMIT: usize = 64 << 10;
+/// The line of a chunk's size.
+const CHUNK_LINE_LIMIT: usize = 4 << 10;
+/// An answer longer than this is not taken, head and all.
+pub const LIMIT: usize = 256 << 20;
+/// Room at first; it grows by doubling, with what has really come.
+const ROOM: usize = 16 << 10;
+
+/// An answer that breaks the rules of HTTP, or the bounds set here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed(String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed HTTP answer: {}", self.0)
+    }
+}
+
+fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed(what.into()))
+}
+
+/// What is expected next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    StatusLine,
+    Fields,
+    /// A body that ends at this offset.
+    Length(usize),
+    /// A body that ends with the connection.
+    UntilClose,
+    ChunkSize,
+    /// So many bytes of the chunk are missing.
+    Chunk(usize),
+    /// The line end after a chunk's bytes.
+    ChunkEnd,
+    /// Fields after the last chunk, which began at this offset.
+    Trailer(usize),
+    Done,
+}
+
+/// What the fields of a head say about the body and the connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    status: u16,
+    length: Option<u64>,
+    chunked: bool,
+    keep_alive: bool,
+}
+
+/// See the module. `begin`, then `space` and `advance` until it is complete.
+#[derive(Debug)]
+pub struct Answer {
+    /// Initialised throughout; `filled` bytes of it came from the peer.
+    bytes: Vec<u8>,
+    filled: usize,
+    /// What comes before this has been dealt with.
+    at: usize,
+    /// Between `at` and this there is no line end.
+    searched: usize,
+    stage: Stage,
+    head: Head,
+    /// The answer to HEAD has no body, whatever its fields say.
+    bodyless: bool,
+    body_start: usize,
+    /// The body, its chunks joined, ends here.
+    body_end: usize,
+}
+
+impl Answer {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            filled: 0,
+            at: 0,
+            searched: 0,
+            stage: Stage::StatusLine,
+            head: Head::default(),
+            bodyless: false,
+            body_start: 0,
+            body_end: 0,
+        }
+    }
+
+    /// Makes room for the next answer. `bodyless`: it answers HEAD.
+    pub fn begin(&mut self, bodyless: bool) {
+        let bytes = std::mem::take(&mut self.bytes);
+        *self = Self { bytes, bodyless, ..Self::new() };
+    }
+
+    /// Where the next bytes are to be put; never empty.
+    pub fn space(&mut self) -> Result<&mut [u8], Malformed> {
+        if self.filled == self.bytes.len() {
+            if self.filled >= LIMIT {
+                return malformed(format!("it is longer than {LIMIT} bytes"));
+            }
+            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
+        }
+        Ok(&mut self.bytes[self.filled..])
+    }
+
+    /// Takes note of `count` bytes that were put into `space`. Says whether the answer is complete.
+    pub fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
+        self.filled += count;
+        while self.step()? {}
+        Ok(self.stage == Stage::Done)
+    }
+
+    /// The peer has closed the connection. Says whether that completes the answer.
+    pub fn end(&mut self) -> bool {
+        if self.stage == Stage::UntilClose {
+            self.body_end = self.filled;
+            self.stage = Stage::Done;
+        }
+        self.stage == Stage::Done
+    }
+
+    /// Whether all of the answer has come.
+    pub fn is_complete(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// The status of a complete answer.
+    pub fn status(&self) -> u16 {
+        self.head.status
+    }
+
+    /// The status line of a complete answer.
+    pub fn status_line(&self) -> &[u8] {
+        let head = &self.bytes[..self.body_start];
+        head[..memchr(b'\n', head).unwrap_or(head.len())].trim_ascii_end()
+    }
+
+    /// The body of a complete answer.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body_start..self.body_end]
+    }
+
+    /// How many bytes have come.
+    pub fn received(&self) -> u64 {
+        self.filled as u64
+    }
+
+    /// Whether the connection may carry another request: the answer is complete, nothing came after it, and the
+    /// server did not say that it would close.
+    pub fn reusable(&self) -> bool {
+        self.stage == Stage::Done && self.head.keep_alive && self.at == self.filled
+    }
+
+    /// Does what can be done with the bytes at hand; false when more are wanted, or none.
+    fn step(&mut self) -> Result<bool, Malformed> {
+        match self.stage {
+            Stage::StatusLine => {
+                let Some((start, end)) = self.line(HEAD_LIMIT, "head")? else { return Ok(false) };
+                self.head = status_line(&self.bytes[start..end])?;
+                self.stage = Stage::Fields;
+            }
+            Stage::Fields => {
+                let Some((start, end)) = self.line(HEAD_LIMIT, "head")? else { return Ok(false) };
+                if start == end {
+                    self.head_ends()?;
+                } else {
+                    field(&self.bytes[start..end], &mut self.head)?;
+                }
+            }
+            Stage::Length(end) => {
+                self.at = end.min(self.filled);
+                self.body_end = self.at;
+                if self.at < end {
+                    return Ok(false);
+                }
+                self.stage = Stage::Done;
+            }
+            Stage::UntilClose => {
+                self.at = self.filled;
+                return Ok(false);
+            }
+            Stage::ChunkSize => {
+                let Some((start, end)) = self.line(self.at + CHUNK_LINE_LIMIT, "line of a chunk's size")? else {
+                    return Ok(false);
+                };
+                let size = chunk_size(&self.bytes[start..end])?;
+                self.stage = if size == 0 { Stage::Trailer(self.at) } else { Stage::Chunk(size) };
+            }
+            Stage::Chunk(missing) => {
+                let count = missing.min(self.filled - self.at);
+                self.bytes.copy_within(self.at..self.at + count, self.body_end);
+                self.body_end += count;
+                self.at += count;
+                if count < missing {
+                    self.stage = Stage::Chunk(missing - count);
+                    return Ok(false);
+                }
+                self.stage = Stage::ChunkEnd;
+            }
+            Stage::ChunkEnd => {
+                let Some((start, end)) = self.line(self.at + 2, "line end of a chunk")? else { return Ok(false) };
+                if start < end {
+                    return malformed("a chunk is longer than its size");
+                }
+                self.stage = Stage::ChunkSize;
+            }
+            Stage::Trailer(start) => {
+                let Some((line, end)) = self.line(start + HEAD_LIMIT, "trailer")? else { return Ok(false) };
+                if line == end {
+                    self.stage = Stage::Done;
+                }
+            }
+            Stage::Done => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The next line's first byte and its end, without `\r\n`; `None` while it is not complete. Lines beyond `limit`
+    /// are refused.
+    fn line(&mut self, limit: usize, what: &str) -> Result<Option<(usize, usize)>, Malformed> {
+        let from = self.searched.max(self.at);
+        match memchr(b'\n', &self.bytes[from..self.filled]) {
+            Some(length) if from + length < limit => {
+                let (start, end) = (self.at, from + length);
+                self.at = end + 1;
+                let end = if end > start && self.bytes[end - 1] == b'\r' { end - 1 } else { end };
+                Ok(Some((start, end)))
+            }
+            None if self.filled < limit => {
+                self.searched = self.filled;
+                Ok(None)
+            }
+            _ => malformed(format!("its {what} has no end")),
+        }
+    }
+
+    fn head_ends(&mut self) -> Result<(), Malformed> {
+        self.body_start = self.at;
+        self.body_end = self.at;
+        self.stage = match self.head {
+            // An interim answer; the final one follows.
+            Head { status: 100..200, .. } => Stage::StatusLine,
+            Head { status: 204 | 304, .. } => Stage::Done,
+            _ if self.bodyless => Stage::Done,
+            Head { chunked: true, .. } => Stage::ChunkSize,
+            Head { length: Some(length), .. } => {
+                let end = usize::try_from(length).ok().and_then(|length| length.checked_add(self.at));
+                match end.filter(|end| *end <= LIMIT) {
+                    Some(end) => Stage::Length(end),
+                    None => return malformed(format!("a body of {length} bytes is longer than {LIMIT} bytes")),
+                }
+            }
+            _ => {
+                self.head.keep_alive = false;
+                Stage::UntilClose
+            }
+        };
+        Ok(())
+    }
+}
+
+/// `HTTP/1.1 200 OK`
+fn status_line(line: &[u8]) -> Result<Head, Malformed> {
+    let status = |digits: &[u8]| digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
+    match line {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9', b' ', digits @ ..] if digits.len() >= 3 => {
+            let (digits, reason) = digits.split_at(3);
+            let valid = matches!(digits, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']) && matches!(reason, [] | [b' ', ..]);
+            if valid {
+                return Ok(Head { status: status(digits), keep_alive: *minor > b'0', ..Head::default() });
+            }
+        }
+        _ => {}
+    }
+    malformed(format!("it begins with {:?}", String::from_utf8_lossy(&line[..line.len().min(40)])))
+}
+
+/// Takes from a field what the head wants to know.
+fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
+    let Some(colon) = memchr(b':', line) else {
+        return malformed(format!("{:?} is no field", String::from_utf8_lossy(&line[..line.len().min(40)])));
+    };
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    // Names are told apart by their lengths first: most fields are none of these.
+    match name.len() {
+        10 if name.eq_ignore_ascii_case(b"connection") => {
+            for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                if option.eq_ignore_ascii_case(b"close") {
+                    head.keep_alive = false;
+                } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                    head.keep_alive = true;
+                }
+            }
+        }
+        14 if name.eq_ignore_ascii_case(b"content-length") => {
+            let length = decimal(value.trim_ascii())?;
+            if head.length.is_some_and(|earlier| earlier != length) {
+                return malformed("it has two lengths");
+            }
+            head.length = Some(length);
+        }
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            let value = value.trim_ascii();
+            if !value.eq_ignore_ascii_case(b"chunked") {
+                return malformed(format!("unknown transfer encoding {:?}", String::from_utf8_lossy(value)));
+            }
+            head.chunked = true;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
+    let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok());
+    number.map_or_else(|| malformed(format!("{:?} is no length", String::from_utf8_lossy(digits))), Ok)
+}
+
+/// `1a2b; extension`
+fn chunk_size(line: &[u8]) -> Result<usize, Malformed> {
+    let digits = line[..memchr(b';', line).unwrap_or(line.len())].trim_ascii();
+    let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| valid);
+    let size = text.and_then(|digits| usize::from_str_radix(digits, 16).ok()).filter(|size| *size <= LIMIT);
+    size.map_or_else(|| malformed(format!("{:?} is no chunk size", String::from_utf8_lossy(line))), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `text` in pieces of `step` bytes. Says whether the answer is complete.
+    fn feed(answer: &mut Answer, text: &[u8], step: usize) -> Result<bool, Malformed> {
+        let mut complete = false;
+        for piece in text.chunks(step) {
+            let mut piece = piece;
+            while !piece.is_empty() {
+                let space = answer.space()?;
+                let count = space.len().min(piece.len());
+                space[..count].copy_from_slice(&piece[..count]);
+                complete = answer.advance(count)?;
+                piece = &piece[count..];
+            }
+        }
+        Ok(complete)
+    }
+
+    fn read(text: &[u8], step: usize) -> Result<(bool, Answer), Malformed> {
+        let mut answer = Answer::new();
+        answer.begin(false);
+        feed(&mut answer, text, step).map(|complete| (complete, answer))
+    }
+
+    fn refused(text: &[u8]) -> String {
+        read(text, 1000).map(|(complete, _)| complete).expect_err("the answer breaks the rules").to_string()
+    }
+
+    const STEPS: [usize; 5] = [1, 2, 3, 7, 1 << 20];
+
+    #[test]
+    fn a_body_with_a_length_ends_there_however_the_packets_fall() {
+        for step in STEPS {
+            let text = b"HTTP/1.1 200 OK\r\nServer: x\r\ncONTENT-lENGTH:  5 \r\n\r\nhello";
+            let (complete, answer) = read(text, step).unwrap();
+            assert!(complete && answer.reusable());
+            assert_eq!((answer.status(), answer.body(), answer.received()), (200, &b"hello"[..], text.len() as u64));
+            assert_eq!(answer.status_line(), b"HTTP/1.1 200 OK");
+        }
+    }
+
+    #[test]
+    fn chunks_are_joined_however_the_packets_fall() {
+        let long = "x".repeat(70_000);
+        let text = format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n1;a=b\r\n \r\n{:X}\r\n{long}\r\n0\r\nA: b\r\n\r\n",
+            long.len()
+        );
+        for step in STEPS {
+            let (complete, answer) = read(text.as_bytes(), step).unwrap();
+            assert!(complete && answer.reusable());
+            assert_eq!(answer.body(), format!("hello {long}").as_bytes());
+            assert_eq!(answer.received(), text.len() as u64);
+        }
+    }
+
+    #[test]
+    fn answers_that_have_no_body_end_with_their_head() {
+        for text in ["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n"] {
+            assert!(read(text.as_bytes(), 4).unwrap().1.reusable());
+        }
+        let mut answer = Answer::new();
+        answer.begin(true);
+        assert!(feed(&mut answer, b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", 4).unwrap());
+    }
+
+    #[test]
+    fn interim_answers_are_passed_over() {
+        let text = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
+        let (complete, answer) = read(text, 5).unwrap();
+        assert_eq!((complete, answer.status(), answer.body()), (true, 413, &b"no"[..]));
+    }
+
+    #[test]
+    fn a_body_without_a_length_ends_with_the_connection() {
+        let (complete, mut answer) = read(b"HTTP/1.1 200 OK\r\n\r\nhello", 3).unwrap();
+        assert!(!complete);
+        assert!(answer.end() && !answer.reusable());
+        assert_eq!(answer.body(), b"hello");
+    }
+
+    #[test]
+    fn a_connection_that_ends_too_early_completes_nothing() {
+        for text in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell"] {
+            assert!(!read(text.as_bytes(), 100).unwrap().1.end());
+        }
+    }
+
+    #[test]
+    fn a_connection_is_used_again_only_if_both_ends_know_where_they_are() {
+        let reusable = |text: &str| read(text.as_bytes(), 1000).unwrap().1.reusable();
+        assert!(reusable("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
+        assert!(reusable("HTTP/1.0 200 OK\r\nconnection: x, Keep-Alive\r\ncontent-length: 0\r\n\r\n"));
+        assert!(!reusable("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n"));
+        assert!(!reusable("HTTP/1.1 200 OK\r\nConnection: Close\r\ncontent-length: 0\r\n\r\n"));
+        assert!(!reusable("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1"));
+    }
+
+    #[test]
+    fn the_next_answer_takes_the_place_of_the_last() {
+        let mut answer = Answer::new();
+        for body in ["first, longer", "second"] {
+            answer.begin(false);
+            let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            assert!(feed(&mut answer, text.as_bytes(), 9).unwrap());
+            assert_eq!(answer.body(), body.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_breaks_the_rules_is_refused() {
+        for (field, reason) in [
+            ("content-length: -5", "\"-5\" is no length"),
+            ("content-length: +5", "\"+5\" is no length"),
+            ("content-length:", "\"\" is no length"),
+            ("content-length: 99999999999999999999999", "\"99999999999999999999999\" is no length"),
+            ("content-length: 18446744073709551615", "a body of 18446744073709551615 bytes is longer than"),
+            ("content-length: 268435457", "a body of 268435457 bytes is longer than"),
+            ("content-length: 5\r\ncontent-length: 6", "it has two lengths"),
+            ("transfer-encoding: gzip", "unknown transfer encoding \"gzip\""),
+            ("no colon", "\"no colon\" is no field"),
+        ] {
+            let message = refused(format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n").as_bytes());
+            assert!(message.starts_with(&format!("malformed HTTP answer: {reason}")), "{message}");
+        }
+        for start in ["SSH-2.0-OpenSSH\r\n", "HTTP/2 200\r\n", "HTTP/1.1 20\r\n", "HTTP/1.1 2000 OK\r\n", "\r\n"] {
+            assert!(refused(start.as_bytes()).contains("it begins with"), "{start:?}");
+        }
+        for size in ["", "x", "-1", "fffffffffffffffff", "7fffffffffffffff", "10000001", " ;a"] {
+            let message =
+                refused(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{size}\r\n").as_bytes());
+            assert!(message.contains("is no chunk size"), "{message}");
+        }
+        let long = refused(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n");
+        assert!(long.contains("has no end") || long.contains("longer than its size"), "{long}");
+    }
+
+    #[test]
+    fn what_has_no_end_is_bounded() {
+        let head = "HTTP/1.1 200 OK\r\n";
+        let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n");
+        for (start, more) in [
+            ("", "x"),
+            (head, "a: b\r\n"),
+            (head, "x"),
+            ("", "HTTP/1.1 100 Continue\r\n\r\n"),
+            (&chunked, "1"),
+            (&format!("{chunked}0\r\n"), "a: b\r\n"),
+        ] {
+            let mut answer = Answer::new();
+            answer.begin(false);
+            feed(&mut answer, start.as_bytes(), 1000).unwrap();
+            let more = more.repeat(1000);
+            let refused = (0..1000).find_map(|_| feed(&mut answer, more.as_bytes(), 1000).err());
+            assert!(refused.is_some(), "{start:?} and endless {:?}", &more[..1]);
+            assert!(answer.bytes.len() <= 1 << 20);
+        }
+    }
+}

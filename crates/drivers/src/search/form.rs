@@ -1,0 +1,59 @@
+//! Reading an operation's form: strict, with the nearest word for every unknown one.
+
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use serde_json::{Map, Value};
+
+/// A mapping whose keys are known.
+pub struct Form<'a> {
+    fields: &'a Map<String, Value>,
+}
+
+impl<'a> Form<'a> {
+    /// `value`, which has to be a mapping with no keys but `known`.
+    pub fn new(value: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
+        let fields = value.as_object().ok_or_else(|| PlanError(format!("wants a mapping, not {value}")))?;
+        match fields.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => Err(PlanError(unknown("key", key, known.iter().copied()))),
+            None => Ok(Self { fields }),
+        }
+    }
+
+    /// What stands at `key`, if anything does.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.fields.get(key).filter(|value| !value.is_null())
+    }
+
+    /// What has to stand at `key`.
+    pub fn require(&self, key: &str) -> Result<&'a Value, PlanError> {
+        self.get(key).ok_or_else(|| PlanError(format!("\"{key}\" is missing")))
+    }
+
+    /// The text that has to stand at `key`; it is not empty.
+    pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
+        let value = self.require(key)?;
+        let text = value.as_str().filter(|text| !text.is_empty());
+        text.ok_or_else(|| PlanError(format!("\"{key}\" wants a text, not {value}")))
+    }
+
+    /// The mapping that has to stand at `key`.
+    pub fn mapping(&self, key: &str) -> Result<&'a Value, PlanError> {
+        let value = self.require(key)?;
+        if value.is_object() { Ok(value) } else { Err(PlanError(format!("\"{key}\" wants a mapping, not {value}"))) }
+    }
+
+    /// The whole number above 0 that has to stand at `key`.
+    pub fn count(&self, key: &str) -> Result<u64, PlanError> {
+        let value = self.require(key)?;
+        let count = value.as_u64().filter(|count| *count > 0);
+        count.ok_or_else(|| PlanError(format!("\"{key}\" wants a whole number above 0, not {value}")))
+    }
+
+    /// The boolean at `key`, if anything stands there.
+    pub fn switch(&self, key: &str) -> Result<Option<bool>, PlanError> {
+        let boolean = |value: &Value| {
+            value.as_bool().ok_or_else(|| PlanError(format!("\"{key}\" wants true or false, not {value}")))
+        };
+        self.get(key).map(boolean).transpose()
+    }
+}

@@ -1,0 +1,211 @@
+//! Whether an answer is a success. A 200 may carry item errors, a timed-out shard or too few hits; those count.
+//!
+//! A success is told from a few fields, found without parsing the rest; only an error is parsed for its reason.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use serde_json::Value;
+
+use super::json::{Cursor, Unexpected};
+
+/// What an answer is expected to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// Anything, as long as its status says success.
+    Status {
+        /// What a success counts for.
+        documents: u64,
+    },
+    /// An object that may have `_shards`, none of which failed.
+    Shards {
+        /// What a success counts for.
+        documents: u64,
+    },
+    /// Hits, from all shards, in time.
+    Search {
+        /// Fewer hits than this are a failed assertion: those found if the answer says it, else those returned.
+        min_hits: Option<u64>,
+    },
+    /// One item for each document, none with an error.
+    Bulk,
+}
+
+/// A judgement: how many documents the store took or returned, and what was wrong.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Counts also when some others failed.
+    pub documents: u64,
+    /// Why it is no success.
+    pub outcome: Result<(), Failure>,
+}
+
+/// As much of an answer's body as stands in a message when there is no better.
+const EXCERPT: usize = 200;
+
+impl Judge {
+    /// Judges an answer to a request that carried `sent` documents.
+    pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
+        if let Some(class) = class_of(status) {
+            let message = format!("HTTP {status}: {}", reason(body));
+            return Verdict { documents: 0, outcome: Err(Failure { class, message, items: sent.max(1) }) };
+        }
+        let verdict = match self {
+            Self::Status { documents } => Ok(Verdict { documents, outcome: Ok(()) }),
+            Self::Shards { documents } => {
+                Shards::read(body).map(|shards| Verdict { documents, outcome: shards.outcome(body) })
+            }
+            Self::Search { min_hits } => Shards::read(body).and_then(|shards| shards.search(body, min_hits)),
+            Self::Bulk => bulk(body, sent),
+        };
+        verdict.unwrap_or_else(|Unexpected| {
+            let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));
+            Verdict { documents: 0, outcome: failure(ErrorClass::Server, message) }
+        })
+    }
+}
+
+fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
+    Err(Failure { class, message, items: 1 })
+}
+
+/// The error that a status stands for.
+fn class_of(status: u16) -> Option<ErrorClass> {
+    match status {
+        200..=299 => None,
+        429 => Some(ErrorClass::Rejected),
+        408 | 504 => Some(ErrorClass::Timeout),
+        500.. => Some(ErrorClass::Server),
+        _ => Some(ErrorClass::Client),
+    }
+}
+
+/// The fields of an answer that are common to all operations on shards.
+#[derive(Default)]
+struct Shards {
+    timed_out: bool,
+    failed: u64,
+    /// Hits found, as far as the store counted.
+    total: Option<u64>,
+    /// Hits returned.
+    hits: Option<u64>,
+}
+
+impl Shards {
+    fn read(body: &[u8]) -> Result<Self, Unexpected> {
+        let mut found = Self::default();
+        Cursor::new(body).object(|name, cursor| {
+            match name {
+                b"timed_out" => found.timed_out = cursor.boolean()?,
+                b"_shards" => cursor.object(|name, cursor| {
+                    match name {
+                        b"failed" => found.failed = cursor.whole()?,
+                        _ => cursor.skip()?,
+                    }
+                    Ok(true)
+                })?,
+                b"hits" => found.read_hits(cursor)?,
+                _ => cursor.skip()?,
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    fn read_hits(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unexpected> {
+        cursor.object(|name, cursor| {
+            match name {
+                b"hits" => self.hits = Some(cursor.objects_in_array()?),
+                b"total" if cursor.at_object()? => cursor.object(|name, cursor| {
+                    match name {
+                        b"value" => self.total = Some(cursor.whole()?),
+                        _ => cursor.skip()?,
+                    }
+                    Ok(true)
+                })?,
+                b"total" => self.total = Some(cursor.whole()?),
+                _ => cursor.skip()?,
+            }
+            Ok(true)
+        })
+    }
+
+    fn outcome(&self, body: &[u8]) -> Result<(), Failure> {
+        if self.timed_out {
+            failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned())
+        } else if self.failed > 0 {
+            failure(ErrorClass::Server, format!("{} shards failed: {}", self.failed, reason(body)))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn search(&self, body: &[u8], min_hits: Option<u64>) -> Result<Verdict, Unexpected> {
+        let documents = self.hits.ok_or(Unexpected)?;
+        let found = self.total.unwrap_or(documents);
+        let outcome = match (self.outcome(body), min_hits) {
+            (Ok(()), Some(least)) if found < least => {
+                failure(ErrorClass::Assertion, format!("{found} hits, fewer than the {least} that are asserted"))
+            }
+            (outcome, _) => outcome,
+        };
+        Ok(Verdict { documents, outcome })
+    }
+}
+
+fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
+    let mut errors = None;
+    Cursor::new(body).object(|name, cursor| {
+        if name == b"errors" {
+            errors = Some(cursor.boolean()?);
+            return Ok(false);
+        }
+        cursor.skip().map(|()| true)
+    })?;
+    if !errors.ok_or(Unexpected)? {
+        return Ok(Verdict { documents: sent, outcome: Ok(()) });
+    }
+    let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
+    let results = answer["items"].as_array().ok_or(Unexpected)?;
+    // An item is {"index": {"status": 201, ...}}, whatever the action was.
+    let items = results.iter().filter_map(|item| item.as_object()?.values().next());
+    let failed: Vec<&Value> = items.filter(|item| !item["error"].is_null()).collect();
+    let rejected = failed.iter().all(|item| item["status"] == 429);
+    let class = if rejected { ErrorClass::Rejected } else { ErrorClass::Item };
+    let first = failed.first().ok_or(Unexpected)?;
+    let items = failed.len() as u64;
+    let message =
+        format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
+    Ok(Verdict { documents: sent.saturating_sub(items), outcome: Err(Failure { class, message, items }) })
+}
+
+/// What an answer's body says is wrong, in the store's own words.
+fn reason(body: &[u8]) -> String {
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return excerpt(body) };
+    let candidates = [&answer["error"], &answer["_shards"]["failures"][0]["reason"]];
+    candidates.into_iter().find(|error| !error.is_null()).map_or_else(|| excerpt(body), words)
+}
+
+/// `{"type": "parsing_exception", "reason": "Unknown key", ...}` in words, with the cause if that says more.
+fn words(error: &Value) -> String {
+    let text = |value: &Value| match (value["type"].as_str(), value["reason"].as_str()) {
+        (Some(kind), Some(reason)) => Some(format!("{kind}: {reason}")),
+        (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
+        (None, None) => None,
+    };
+    let cause = text(&error["caused_by"]).or_else(|| text(&error["root_cause"][0]));
+    match (text(error), cause) {
+        (Some(what), Some(cause)) if what != cause => format!("{what} ({cause})"),
+        (Some(what), _) => what,
+        (None, _) => error.as_str().map_or_else(|| error.to_string(), str::to_owned),
+    }
+}
+
+fn excerpt(body: &[u8]) -> String {
+    if body.is_empty() {
+        return "an empty body".to_owned();
+    }
+    let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
+    format!("{}{}", text.trim(), if body.len() > EXCERPT { " ..." } else { "" })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Answers as stores give them, and what they are worth.
+
+use serde_json::json;
+
+use super::*;
+
+const SEARCH: Judge = Judge::Search { min_hits: None };
+
+fn judged(judge: Judge, status: u16, body: &Value, sent: u64) -> (u64, Option<(ErrorClass, String, u64)>) {
+    let verdict = judge.judge(status, body.to_string().as_bytes(), sent);
+    let failure = verdict.outcome.err().map(|failure| (failure.class, failure.message, failure.items));
+    (verdict.documents, failure)
+}
+
+fn hits(count: usize) -> Value {
+    let hit = json!({"_id": "1", "_source": {"text": "\"hits\":[{\"_id\":{}}]", "inner": [{"_id": 1}, {}]}});
+    json!({
+        "took": 3, "timed_out": false, "_shards": {"total": 2, "successful": 2, "skipped": 0, "failed": 0},
+        "hits": {"total": {"value": 1234, "relation": "eq"}, "max_score": null, "hits": vec![hit; count]},
+    })
+}
+
+#[test]
+fn a_search_counts_the_hits_that_it_returned() {
+    for count in [0, 1, 2, 100] {
+        assert_eq!(judged(SEARCH, 200, &hits(count), 0), (count as u64, None));
+    }
+}
+
+#[test]
+fn a_search_that_ran_out_of_time_or_shards_is_no_success() {
+    let mut late = hits(2);
+    late["timed_out"] = json!(true);
+    let (documents, failure) = judged(SEARCH, 200, &late, 0);
+    assert_eq!((documents, failure.unwrap().0), (2, ErrorClass::Timeout));
+
+    let mut partial = hits(2);
+    let why = json!({"type": "query_shard_exception", "reason": "no mapping"});
+    partial["_shards"] = json!({"total": 2, "failed": 1, "failures": [{"shard": 0, "reason": why}]});
+    let (_, failure) = judged(SEARCH, 200, &partial, 0);
+    let expected = "1 shards failed: query_shard_exception: no mapping".to_owned();
+    assert_eq!(failure, Some((ErrorClass::Server, expected, 1)));
+}
+
+#[test]
+fn an_assertion_is_about_the_hits_found_or_else_those_returned() {
+    let at_least = |least| Judge::Search { min_hits: Some(least) };
+    assert_eq!(judged(at_least(1234), 200, &hits(10), 0), (10, None));
+    let (documents, failure) = judged(at_least(1235), 200, &hits(10), 0);
+    let expected = "1234 hits, fewer than the 1235 that are asserted".to_owned();
+    assert_eq!((documents, failure), (10, Some((ErrorClass::Assertion, expected, 1))));
+
+    let mut untold = hits(10);
+    untold["hits"].as_object_mut().unwrap().remove("total");
+    assert_eq!(judged(at_least(10), 200, &untold, 0).1, None);
+    assert_eq!(judged(at_least(11), 200, &untold, 0).1.unwrap().0, ErrorClass::Assertion);
+    let old = json!({"hits": {"total": 5, "hits": []}});
+    assert_eq!(judged(at_least(5), 200, &old, 0).1, None);
+}
+
+#[test]
+fn a_success_that_is_no_answer_to_the_question_is_none() {
+    for body in [json!({}), json!([]), json!("ok"), json!({"hits": 3}), json!({"hits": {"total": 3}})] {
+        assert_eq!(judged(SEARCH, 200, &body, 0).1.unwrap().0, ErrorClass::Server, "{body}");
+    }
+    let html = SEARCH.judge(200, b"<html>welcome</html>", 0).outcome.unwrap_err();
+    assert_eq!(html.message, "HTTP 200, but not the answer that was expected: <html>welcome</html>");
+    assert_eq!(judged(Judge::Bulk, 200, &json!({"took": 3}), 5).1.unwrap().0, ErrorClass::Server);
+}
+
+#[test]
+fn statuses_have_their_classes() {
+    for (status, class) in [
+        (301, ErrorClass::Client),
+        (400, ErrorClass::Client),
+        (404, ErrorClass::Client),
+        (408, ErrorClass::Timeout),
+        (429, ErrorClass::Rejected),
+        (500, ErrorClass::Server),
+        (503, ErrorClass::Server),
+        (504, ErrorClass::Timeout),
+    ] {
+        let verdict = Judge::Status { documents: 1 }.judge(status, b"no", 0);
+        let failure = verdict.outcome.unwrap_err();
+        assert_eq!((failure.class, failure.message), (class, format!("HTTP {status}: no")));
+    }
+    assert!(Judge::Status { documents: 1 }.judge(201, b"", 0).outcome.is_ok());
+}
+
+#[test]
+fn an_error_is_told_in_the_words_of_the_store() {
+    let reason = |body: &Value| judged(SEARCH, 400, body, 0).1.unwrap().1;
+    let root = json!({"type": "parsing_exception", "reason": "unknown query [rnge]"});
+    let body = json!({"error": {"root_cause": [root], "type": "parsing_exception", "reason": "unknown query [rnge]"}});
+    assert_eq!(reason(&body), "HTTP 400: parsing_exception: unknown query [rnge]");
+    let cause = json!({"type": "illegal_argument_exception", "reason": "too large"});
+    let body =
+        json!({"error": {"type": "search_phase_execution_exception", "reason": "all failed", "caused_by": cause}});
+    let expected = "search_phase_execution_exception: all failed (illegal_argument_exception: too large)";
+    assert_eq!(reason(&body), format!("HTTP 400: {expected}"));
+    assert_eq!(reason(&json!({"error": "no handler"})), "HTTP 400: no handler");
+    assert_eq!(reason(&json!({"found": false})), "HTTP 400: {\"found\":false}");
+    assert_eq!(SEARCH.judge(400, b"", 0).outcome.unwrap_err().message, "HTTP 400: an empty body");
+}
+
+#[test]
+fn a_write_to_failed_shards_is_no_success() {
+    let judge = Judge::Shards { documents: 1 };
+    let written = json!({"_index": "c", "result": "created", "_shards": {"total": 2, "successful": 1, "failed": 0}});
+    assert_eq!(judged(judge, 201, &written, 0), (1, None));
+    let partly = json!({"_shards": {"total": 2, "successful": 1, "failed": 1}});
+    assert_eq!(judged(judge, 200, &partly, 0).1.unwrap().0, ErrorClass::Server);
+    assert_eq!(judged(judge, 200, &json!({"acknowledged": true}), 0), (1, None));
+}
+
+fn item(status: u16) -> Value {
+    let error = json!({"type": "kind", "reason": format!("reason {status}")});
+    let error = if status < 300 { Value::Null } else { error };
+    let mut item = json!({"index": {"_index": "c", "_id": "\"errors\":true", "status": status}});
+    if !error.is_null() {
+        item["index"]["error"] = error;
+    }
+    item
+}
+
+fn bulk_answer(statuses: &[u16]) -> Value {
+    let errors = statuses.iter().any(|status| *status >= 300);
+    json!({"took": 30, "errors": errors, "items": statuses.iter().map(|status| item(*status)).collect::<Vec<_>>()})
+}
+
+#[test]
+fn a_bulk_request_counts_the_items_that_the_store_took() {
+    assert_eq!(judged(Judge::Bulk, 200, &bulk_answer(&[201, 201, 200]), 3), (3, None));
+    let (documents, failure) = judged(Judge::Bulk, 200, &bulk_answer(&[201, 400, 201, 429, 409]), 5);
+    let expected = "3 of 5 items failed, the first with 400: kind: reason 400".to_owned();
+    assert_eq!((documents, failure), (2, Some((ErrorClass::Item, expected, 3))));
+}
+
+#[test]
+fn a_bulk_request_whose_failed_items_were_all_pushed_back_is_rejected() {
+    let (documents, failure) = judged(Judge::Bulk, 200, &bulk_answer(&[201, 429, 429]), 3);
+    let (class, _, items) = failure.unwrap();
+    assert_eq!((documents, class, items), (1, ErrorClass::Rejected, 2));
+}
+
+#[test]
+fn a_bulk_request_that_fails_as_a_whole_fails_with_all_its_items() {
+    let (documents, failure) = judged(Judge::Bulk, 413, &json!({"error": "too large"}), 5000);
+    let expected = (ErrorClass::Client, "HTTP 413: too large".to_owned(), 5000);
+    assert_eq!((documents, failure), (0, Some(expected)));
+}
+
+#[test]
+fn errors_are_found_wherever_they_stand() {
+    let mut late = bulk_answer(&[201, 400]);
+    let errors = late.as_object_mut().unwrap().shift_remove("errors").unwrap();
+    late["errors"] = errors;
+    assert_eq!(judged(Judge::Bulk, 200, &late, 2).1.unwrap().0, ErrorClass::Item);
+    let all_well = bulk_answer(&[201]);
+    assert_eq!(judged(Judge::Bulk, 200, &all_well, 1), (1, None));
+}

@@ -1,0 +1,225 @@
+//! The operations of the protocol: from the form in the workload to a request and the way its answer is judged.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::Variables;
+use serde_json::{Value, json};
+
+use super::form::Form;
+use super::hosts::Host;
+use super::judge::Judge;
+use super::request::{Body, Bulk, Line, Request};
+
+/// An operation, ready to be executed.
+#[derive(Debug)]
+pub struct Operation {
+    /// What is sent.
+    pub request: Request,
+    /// What is made of the answer.
+    pub judge: Judge,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+}
+
+/// The kinds of operations.
+const KINDS: [&str; 9] = ["search", "bulk", "get", "index", "update", "delete", "refresh", "force_merge", "request"];
+
+/// What may stand beside the kind.
+const OPTIONS: [&str; 2] = ["timeout", "assert"];
+
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
+
+/// What a form may refer to while it is mapped.
+struct Mapping<'a> {
+    context: &'a Context,
+    hosts: &'a [Host],
+}
+
+impl Operation {
+    /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
+    pub fn map(form: &Value, context: &Context, hosts: &[Host], timeout: Duration) -> Result<Self, PlanError> {
+        let (kind, argument) = kind(form)?;
+        let mapping = Mapping { context, hosts };
+        let (request, mut judge) = match kind {
+            "search" => mapping.search(argument),
+            "bulk" => mapping.bulk(argument),
+            "get" => mapping.document(argument, "GET", "_doc", Judge::Status { documents: 1 }),
+            "delete" => mapping.document(argument, "DELETE", "_doc", Judge::Shards { documents: 1 }),
+            "index" => mapping.index(argument),
+            "update" => mapping.update(argument),
+            "refresh" => mapping.refresh(argument),
+            "force_merge" => mapping.force_merge(argument),
+            "request" => mapping.request(argument),
+            _ => Err(PlanError(unknown("operation", kind, KINDS))),
+        }
+        .map_err(|error| error.within(kind))?;
+        if let Some(assert) = form.get("assert").filter(|assert| !assert.is_null()) {
+            let assert = Form::new(assert, &["min_hits"]).map_err(|error| error.within("assert"))?;
+            let Judge::Search { min_hits } = &mut judge else {
+                return Err(PlanError(format!("assert: \"min_hits\" is for search, not for {kind}")));
+            };
+            *min_hits = Some(assert.count("min_hits").map_err(|error| error.within("assert"))?);
+        }
+        let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
+            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
+            None => timeout,
+        };
+        Ok(Self { request, judge, timeout })
+    }
+}
+
+/// Seconds that can be waited for: above 0, and so few that no clock overflows.
+pub fn duration(seconds: f64) -> Option<Duration> {
+    (seconds > 0.0 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// The error for seconds that cannot.
+pub fn no_timeout(seconds: impl Display) -> PlanError {
+    PlanError(format!("\"timeout\" wants seconds above 0, not {seconds}"))
+}
+
+/// The one key of a form that is no option, and what stands there.
+fn kind(form: &Value) -> Result<(&str, &Value), PlanError> {
+    let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
+    let mut kinds = mapping.iter().filter(|(key, _)| !OPTIONS.contains(&key.as_str()));
+    match (kinds.next(), kinds.next()) {
+        (Some((kind, argument)), None) => Ok((kind, argument)),
+        (None, _) => Err(PlanError(format!("an operation names its kind, one of {}", KINDS.join(", ")))),
+        (Some((first, _)), Some((second, _))) => {
+            let known = |key: &str| KINDS.contains(&key);
+            match [first, second].into_iter().find(|key| !known(key)) {
+                Some(key) => Err(PlanError(unknown("key", key, KINDS.into_iter().chain(OPTIONS).collect::<Vec<_>>()))),
+                None => Err(PlanError(format!("an operation has one kind, not both {first} and {second}"))),
+            }
+        }
+    }
+}
+
+type Mapped = Result<(Request, Judge), PlanError>;
+
+impl Mapping<'_> {
+    fn variables(&self) -> &Variables {
+        &self.context.variables
+    }
+
+    fn json(&self, value: &Value) -> Result<Body, PlanError> {
+        Template::json(value, self.variables()).map(Body::Json)
+    }
+
+    /// `METHOD /collection`
+    fn line(&self, method: &str, form: &Form) -> Result<Line<'_>, PlanError> {
+        Line::new(method, self.variables()).segment(form.text("collection")?)
+    }
+
+    fn search(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "body", "size", "request_cache", "parameters"])?;
+        let mut line = self.line("POST", &form)?.segment("_search")?;
+        if let Some(cache) = form.switch("request_cache")? {
+            line = line.parameter("request_cache", &Value::Bool(cache))?;
+        }
+        if let Some(size) = form.get("size") {
+            if !(size.is_u64() || size.is_string()) {
+                return Err(PlanError(format!("\"size\" wants a whole number, not {size}")));
+            }
+            line = line.parameter("size", size)?;
+        }
+        line = parameters(line, &form)?;
+        let body = match form.get("body") {
+            Some(_) => self.json(form.mapping("body")?)?,
+            None => Body::None,
+        };
+        Ok((line.finish(body, self.hosts), Judge::Search { min_hits: None }))
+    }
+
+    fn bulk(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "corpus", "size", "action"])?;
+        let action: &[u8] = match form.get("action").map(|_| form.text("action")).transpose()? {
+            None | Some("index") => b"{\"index\":{}}\n",
+            Some("create") => b"{\"create\":{}}\n",
+            Some(other) => return Err(PlanError(unknown("action", other, ["index", "create"]))),
+        };
+        let corpus = self.context.corpora.get(form.text("corpus")?)?;
+        let body = Body::Bulk(Bulk { corpus, size: form.count("size")?, action });
+        Ok((self.line("POST", &form)?.segment("_bulk")?.finish(body, self.hosts), Judge::Bulk))
+    }
+
+    /// An operation on one document that has no body: `METHOD /collection/verb/id`.
+    fn document(&self, argument: &Value, method: &str, verb: &str, judge: Judge) -> Mapped {
+        let form = Form::new(argument, &["collection", "id"])?;
+        let line = self.line(method, &form)?.segment(verb)?.segment(&id(form.require("id")?)?)?;
+        Ok((line.finish(Body::None, self.hosts), judge))
+    }
+
+    fn index(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "id", "document"])?;
+        let line = match form.get("id") {
+            Some(value) => self.line("PUT", &form)?.segment("_doc")?.segment(&id(value)?)?,
+            None => self.line("POST", &form)?.segment("_doc")?,
+        };
+        let body = self.json(form.mapping("document")?)?;
+        Ok((line.finish(body, self.hosts), Judge::Shards { documents: 1 }))
+    }
+
+    fn update(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "id", "document"])?;
+        let line = self.line("POST", &form)?.segment("_update")?.segment(&id(form.require("id")?)?)?;
+        let body = self.json(&json!({"doc": form.mapping("document")?}))?;
+        Ok((line.finish(body, self.hosts), Judge::Shards { documents: 1 }))
+    }
+
+    fn refresh(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection"])?;
+        let line = self.line("POST", &form)?.segment("_refresh")?;
+        Ok((line.finish(Body::None, self.hosts), Judge::Shards { documents: 0 }))
+    }
+
+    fn force_merge(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "max_segments"])?;
+        let mut line = self.line("POST", &form)?.segment("_forcemerge")?;
+        if form.get("max_segments").is_some() {
+            line = line.parameter("max_num_segments", &form.count("max_segments")?.into())?;
+        }
+        Ok((line.finish(Body::None, self.hosts), Judge::Shards { documents: 0 }))
+    }
+
+    fn request(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["method", "path", "body", "parameters"])?;
+        let (method, path) = (form.text("method")?, form.text("path")?);
+        if !METHODS.contains(&method) {
+            return Err(PlanError(unknown("method", method, METHODS)));
+        }
+        if !path.starts_with('/') {
+            return Err(PlanError(format!("\"path\" begins with a slash; {path:?} does not")));
+        }
+        let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
+        let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;
+        Ok((line.finish(body, self.hosts), Judge::Status { documents: 0 }))
+    }
+}
+
+/// The number or text that names a document.
+fn id(value: &Value) -> Result<String, PlanError> {
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(PlanError(format!("\"id\" wants a text or a number, not {value}"))),
+    }
+}
+
+/// Appends the query parameters of a form.
+fn parameters<'a>(mut line: Line<'a>, form: &Form) -> Result<Line<'a>, PlanError> {
+    if form.get("parameters").is_some() {
+        for (name, value) in form.mapping("parameters")?.as_object().into_iter().flatten() {
+            line = line.parameter(name, value)?;
+        }
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests;

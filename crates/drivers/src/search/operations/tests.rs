@@ -1,0 +1,193 @@
+//! Forms and the requests that they become.
+
+use std::collections::BTreeMap;
+
+use loadframe_engine::corpus::Corpora;
+use loadframe_engine::draw::Draw;
+
+use super::super::request::Buffers;
+use super::*;
+
+fn context() -> Context {
+    let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
+    let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 25}))]);
+    Context {
+        variables: Variables::parse(variables.as_object().unwrap()).unwrap(),
+        corpora: Corpora::open(&corpora, 1).unwrap(),
+    }
+}
+
+fn map(form: Value) -> Result<Operation, PlanError> {
+    let hosts = [Host::resolve("127.0.0.1:9200").unwrap()];
+    Operation::map(&form, &context(), &hosts, Duration::from_secs(60))
+}
+
+/// The request number `k`, as it is sent.
+fn sent(form: Value, k: u64) -> String {
+    let operation = map(form).unwrap();
+    let host = Host::resolve("127.0.0.1:9200").unwrap();
+    let mut buffers = Buffers::default();
+    let draw = Draw { seed: 1, stream: 2, k };
+    let rendered = operation.request.render((0, &host), &context().variables, &draw, &mut buffers);
+    String::from_utf8(rendered.parts.concat()).unwrap()
+}
+
+fn error(form: Value) -> String {
+    map(form).unwrap_err().0
+}
+
+#[test]
+fn a_search_is_sent_with_its_size_and_parameters_in_the_query() {
+    let form = json!({"search": {
+        "collection": "taxis", "size": 100, "request_cache": false, "parameters": {"routing": "a&b"},
+        "body": {"query": {"range": {"total": {"gte": "${low}", "lt": 15}}}},
+    }});
+    let body = r#"{"query":{"range":{"total":{"gte":7,"lt":15}}}}"#;
+    let head = "POST /taxis/_search?request_cache=false&size=100&routing=a%26b HTTP/1.1\r\nhost: 127.0.0.1:9200\r\n";
+    let fields = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    assert_eq!(sent(form, 0), format!("{head}{fields}{body}"));
+}
+
+#[test]
+fn a_request_without_holes_is_the_same_as_one_with() {
+    let search = |gte: Value| json!({"search": {"collection": "taxis", "body": {"gte": gte}}});
+    assert_eq!(sent(search(json!(7)), 0), sent(search(json!("${low}")), 0));
+}
+
+#[test]
+fn operations_on_documents_have_their_paths_and_bodies() {
+    let first_line_and_body = |form: Value| {
+        let text = sent(form, 3);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split("\r\n").next().unwrap().to_owned(), body.to_owned())
+    };
+    let id = "${name}/${k}";
+    for (form, line, body) in [
+        (json!({"get": {"collection": "c", "id": id}}), "GET /c/_doc/a%20b%2F3", ""),
+        (json!({"delete": {"collection": "c", "id": 12}}), "DELETE /c/_doc/12", ""),
+        (
+            json!({"index": {"collection": "c", "id": id, "document": {"a": "${k}"}}}),
+            "PUT /c/_doc/a%20b%2F3",
+            "{\"a\":3}",
+        ),
+        (json!({"index": {"collection": "c", "document": {"a": 1}}}), "POST /c/_doc", "{\"a\":1}"),
+        (
+            json!({"update": {"collection": "c", "id": "x", "document": {"a": 1}}}),
+            "POST /c/_update/x",
+            "{\"doc\":{\"a\":1}}",
+        ),
+        (json!({"refresh": {"collection": "a,b-*"}}), "POST /a,b-*/_refresh", ""),
+        (json!({"force_merge": {"collection": "c"}}), "POST /c/_forcemerge", ""),
+        (json!({"force_merge": {"collection": "c", "max_segments": 1}}), "POST /c/_forcemerge?max_num_segments=1", ""),
+        (json!({"request": {"method": "PUT", "path": "/c?x=1", "parameters": {"y": true}}}), "PUT /c?x=1&y=true", ""),
+        (json!({"request": {"method": "HEAD", "path": "/c/_doc/${name}"}}), "HEAD /c/_doc/a%20b", ""),
+        (json!({"request": {"method": "POST", "path": "/_x", "body": ["${k}"]}}), "POST /_x", "[3]"),
+    ] {
+        assert_eq!(first_line_and_body(form), (format!("{line} HTTP/1.1"), body.to_owned()));
+    }
+}
+
+#[test]
+fn bulk_requests_walk_through_the_corpus_and_begin_again_after_its_end() {
+    let form = |size: u64| json!({"bulk": {"collection": "c", "corpus": "trips", "size": size}});
+    let documents = |k: u64| {
+        let text = sent(form(10), k);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("POST /c/_bulk HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("content-type: application/x-ndjson\r\n"), "{head}");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{head}");
+        let lines: Vec<String> = body.lines().map(str::to_owned).collect();
+        assert!(lines.iter().step_by(2).all(|line| line == "{\"index\":{}}"));
+        lines.into_iter().skip(1).step_by(2).collect::<Vec<_>>()
+    };
+    let batches: Vec<_> = (0..4).map(documents).collect();
+    assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5, 10]);
+    assert_eq!(batches[0], batches[3]);
+    assert!(batches[0] != batches[1] && batches[1] != batches[2]);
+    for (size, requests) in [(10, 3), (25, 1), (1, 25), (1000, 1)] {
+        assert_eq!(map(form(size)).unwrap().request.requests(), Some(requests));
+    }
+    let create = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "action": "create"}});
+    assert!(sent(create, 0).contains("\r\n\r\n{\"create\":{}}\n"));
+}
+
+#[test]
+fn only_a_corpus_has_an_end() {
+    assert_eq!(map(json!({"refresh": {"collection": "c"}})).unwrap().request.requests(), None);
+}
+
+#[test]
+fn an_operation_may_have_its_own_timeout_and_assertion() {
+    let operation = map(json!({"search": {"collection": "c"}, "timeout": 0.5, "assert": {"min_hits": 3}})).unwrap();
+    assert_eq!(operation.timeout, Duration::from_millis(500));
+    assert!(matches!(operation.judge, Judge::Search { min_hits: Some(3) }));
+    assert_eq!(map(json!({"search": {"collection": "c"}})).unwrap().timeout, Duration::from_secs(60));
+}
+
+#[test]
+fn an_unknown_word_gets_its_nearest_neighbour() {
+    for (form, message) in [
+        (json!({"serch": {}}), "unknown operation \"serch\"; did you mean \"search\"?"),
+        (json!({"search": {"colection": "c"}}), "unknown key \"colection\"; did you mean \"collection\"?"),
+        (json!({"search": {"collection": "c"}, "timout": 1}), "unknown key \"timout\"; did you mean \"timeout\"?"),
+        (
+            json!({"search": {"collection": "c", "body": {"a": "${lo}"}}}),
+            "unknown variable \"lo\"; did you mean \"low\"?",
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trip", "size": 1}}),
+            "unknown corpus \"trip\"; did you mean \"trips\"?",
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "action": "creat"}}),
+            "unknown action \"creat\"; did you mean \"create\"?",
+        ),
+        (json!({"request": {"method": "PUST", "path": "/"}}), "unknown method \"PUST\"; did you mean \"POST\"?"),
+        (
+            json!({"search": {"collection": "c"}, "assert": {"min_hit": 1}}),
+            "unknown key \"min_hit\"; did you mean \"min_hits\"?",
+        ),
+    ] {
+        assert!(error(form.clone()).ends_with(message), "{form}: {}", error(form.clone()));
+    }
+}
+
+#[test]
+fn a_bad_form_is_refused_with_the_reason() {
+    for (form, message) in [
+        (json!("search"), "an operation is a mapping, not \"search\""),
+        (json!({}), "an operation names its kind, one of search, bulk, "),
+        (json!({"timeout": 1}), "an operation names its kind, one of search, bulk, "),
+        (json!({"search": {}, "get": {}}), "an operation has one kind, not both search and get"),
+        (json!({"search": []}), "search: wants a mapping, not []"),
+        (json!({"search": {}}), "search: \"collection\" is missing"),
+        (json!({"search": {"collection": ""}}), "search: \"collection\" wants a text, not \"\""),
+        (json!({"search": {"collection": "c", "size": -1}}), "search: \"size\" wants a whole number, not -1"),
+        (
+            json!({"search": {"collection": "c", "request_cache": "no"}}),
+            "search: \"request_cache\" wants true or false",
+        ),
+        (json!({"search": {"collection": "c", "body": "x"}}), "search: \"body\" wants a mapping, not \"x\""),
+        (
+            json!({"search": {"collection": "c", "parameters": {"a": []}}}),
+            "search: parameter \"a\" wants a text, a number",
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 0}}),
+            "bulk: \"size\" wants a whole number above 0",
+        ),
+        (json!({"get": {"collection": "c"}}), "get: \"id\" is missing"),
+        (json!({"get": {"collection": "c", "id": ""}}), "get: \"id\" wants a text or a number, not \"\""),
+        (json!({"index": {"collection": "c"}}), "index: \"document\" is missing"),
+        (json!({"request": {"method": "GET", "path": "x"}}), "request: \"path\" begins with a slash; \"x\" does not"),
+        (
+            json!({"request": {"method": "GET", "path": "/a b"}}),
+            "request: path \"/a b\" contains ' '; percent-encode it",
+        ),
+        (json!({"search": {"collection": "c"}, "timeout": 0}), "\"timeout\" wants seconds above 0, not 0"),
+        (json!({"search": {"collection": "c"}, "timeout": "1s"}), "\"timeout\" wants seconds above 0, not \"1s\""),
+        (json!({"refresh": {"collection": "c"}, "assert": {"min_hits": 1}}), "assert: \"min_hits\" is for search"),
+    ] {
+        assert!(error(form.clone()).starts_with(message), "{form}: {}", error(form.clone()));
+    }
+}
