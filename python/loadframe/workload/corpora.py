@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Strict, model_validator
 
 from loadframe.errors import BadInput
 from loadframe.workload.forms import Positive
-from loadframe.yamlfile import Model, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, wrong
 
 #: What stands in for a file's documents where their number has to be guessed; the size of a trip of nyc_taxis.
 BYTES_PER_DOCUMENT = 500
@@ -27,7 +27,7 @@ class Corpus(Model):
     generate: Literal["nyc_taxi_trip"] | None = None
     documents: Positive | None = None
     file: str | None = None
-    files: Annotated[tuple[str, ...], Strict(False), Field(min_length=1)] | None = None
+    files: Annotated[tuple[str, ...], Strict(False), NOT_EMPTY] | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> "Corpus":

@@ -8,7 +8,7 @@ from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Operation
 from loadframe.workload.phases import Phase
 from loadframe.workload.variables import Variable
-from loadframe.yamlfile import Model, Name, Scalar
+from loadframe.yamlfile import NOT_EMPTY, Model, Name, Scalar
 
 
 class SearchIndex(Model):
@@ -39,5 +39,5 @@ class WorkloadFile(Model):
     collections: dict[Name, Collection] = Field(default_factory=dict)
     corpora: dict[Name, Corpus] = Field(default_factory=dict)
     variables: dict[str, Variable] = Field(default_factory=dict)
-    operations: Annotated[dict[Name, Operation], Field(min_length=1)]
-    phases: Annotated[tuple[Phase, ...], Strict(False), Field(min_length=1)]
+    operations: Annotated[dict[Name, Operation], NOT_EMPTY]
+    phases: Annotated[tuple[Phase, ...], Strict(False), NOT_EMPTY]

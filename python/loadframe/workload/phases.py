@@ -6,7 +6,7 @@ from pydantic import Field, Strict, model_validator
 
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.variables import Weight
-from loadframe.yamlfile import Duration, Model, Name, Rate, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, wrong
 
 
 class Load(Model):
@@ -17,7 +17,7 @@ class Load(Model):
     """
 
     operation: Text | None = None
-    mix: Annotated[dict[str, Weight], Field(min_length=1)] | None = None
+    mix: Annotated[dict[str, Weight], NOT_EMPTY] | None = None
     clients: Positive | None = None
     think_time: Duration | None = None
     rate: Rate | None = None
@@ -62,7 +62,7 @@ class Phase(Load):
     """
 
     name: Name
-    streams: Annotated[tuple[Stream, ...], Strict(False), Field(min_length=1)] | None = None
+    streams: Annotated[tuple[Stream, ...], Strict(False), NOT_EMPTY] | None = None
     warmup: Duration = 0.0
     duration: Annotated[Duration, Field(gt=0)] | None = None
     requests: Positive | None = None

@@ -5,7 +5,7 @@ experiment's factors. The plan's form is the contract with `crates/engine/src/pl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from loadframe.errors import BadInput
@@ -35,26 +35,6 @@ class ResolvedPhase:
         """The measured seconds; None if something else ends the phase."""
         return self.stop["duration"] if isinstance(self.stop, dict) and "duration" in self.stop else None
 
-    def override(
-        self,
-        *,
-        clients: int | None = None,
-        rate: float | None = None,
-        warmup: float | None = None,
-        duration: float | None = None,
-    ) -> "ResolvedPhase":
-        """Return the phase at other levels of an experiment's factors.
-
-        `clients` makes the phase's stream a closed one and `rate` an open one. Among several streams they mean the one
-        that is so already; BadInput if that is not exactly one. `duration` replaces any other way to end.
-        """
-        return replace(
-            self,
-            streams=paced(self.streams, clients, rate, self.name),
-            warmup=self.warmup if warmup is None else warmup,
-            stop=self.stop if duration is None else {"duration": duration},
-        )
-
     def plan(
         self,
         *,
@@ -67,12 +47,17 @@ class ResolvedPhase:
         offset: float = 0.0,
         clients: int | None = None,
         rate: float | None = None,
+        warmup: float | None = None,
+        duration: float | None = None,
     ) -> dict[str, Any]:
         """Return the engine's plan of this phase for one generator, ready for JSON.
 
-        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began; `clients`
-        and `rate` are as in `override`.
+        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began. The rest are
+        the levels of an experiment's factors: `clients` makes the phase's stream a closed one and `rate` (1/s) an open
+        one; among several streams they mean the one that is so already, and BadInput says if that is not exactly one.
+        `duration` (s) replaces any other way to end.
         """
+        stop = self.stop if duration is None else {"duration": duration}
         return {
             "seed": seed,
             "rank": rank,
@@ -80,7 +65,7 @@ class ResolvedPhase:
             "threads": threads,
             "phase": self.name,
             "offset": offset,
-            "warmup": self.warmup,
+            "warmup": self.warmup if warmup is None else warmup,
             "target": {"driver": driver, "hosts": list(hosts)},
             "corpora": dict(self.corpora),
             "variables": dict(self.variables),
@@ -90,7 +75,7 @@ class ResolvedPhase:
                     "name": stream.name,
                     "mix": [[name, weight] for name, weight in stream.weights.items()],
                     "pacing": pacing(stream),
-                    "stop": self.stop,
+                    "stop": stop,
                 }
                 for stream in paced(self.streams, clients, rate, self.name)
             ],
@@ -169,7 +154,7 @@ def pacing(stream: Stream) -> dict[str, Any]:
 
 
 def paced(streams: tuple[Stream, ...], clients: int | None, rate: float | None, phase: str) -> tuple[Stream, ...]:
-    """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.override`."""
+    """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.plan`."""
     if clients is None and rate is None:
         return streams
     if clients is not None and rate is not None:

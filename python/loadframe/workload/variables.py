@@ -4,12 +4,18 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
-from loadframe.yamlfile import Model, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong(f"expected a number, not {shown(value)}")
+    return value
+
+
+def _pair(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) != 2:
+        raise wrong(f"expected two numbers, [low, high], not {shown(value)}")
     return value
 
 
@@ -25,7 +31,7 @@ Weight = Annotated[float, Field(gt=0)]
 class Choice(Model):
     """One of some values, with equal or given weights."""
 
-    values: Annotated[list[Any], Field(min_length=1)]
+    values: Annotated[list[Any], NOT_EMPTY]
     weights: list[Weight] | None = None
 
     @model_validator(mode="after")
@@ -47,7 +53,7 @@ class Variable(Model):
     Between whole numbers `uniform` draws whole numbers, both bounds included.
     """
 
-    uniform: Annotated[tuple[Number, Number], Strict(False)] | None = None
+    uniform: Annotated[tuple[Number, Number], Strict(False), BeforeValidator(_pair)] | None = None
     constant: Any = None
     choice: Annotated[Choice, BeforeValidator(_choice, json_schema_input_type=Choice | list[Any])] | None = None
     sequential: Sequential | None = None

@@ -5,10 +5,11 @@ It is not a general YAML reader, and it knows no file format: the formats are mo
 """
 
 from loadframe.yamlfile.compose import Document, read, scalar
-from loadframe.yamlfile.fields import Duration, Model, Name, Rate, Scalar, Size, did_you_mean, shown, wrong
+from loadframe.yamlfile.fields import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, Size, did_you_mean, shown, wrong
 from loadframe.yamlfile.validate import load, validate
 
 __all__ = [
+    "NOT_EMPTY",
     "Document",
     "Duration",
     "Model",

@@ -7,10 +7,10 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from loadframe.errors import BadInput
@@ -83,6 +83,14 @@ def _name(value: Any) -> Any:
     return value
 
 
+def _not_empty(value: Sized) -> Sized:
+    if not value:
+        raise wrong("expected at least one entry")
+    return value
+
+
+#: For lists and mappings that need an entry. (pydantic's own bound also complains when an entry is wrong.)
+NOT_EMPTY = AfterValidator(_not_empty)
 #: Seconds, written `10s`, `250ms` or as a number.
 Duration = Annotated[float, _quantity(parse_duration, 1e9)]
 #: Events per second, written `1000/s` or as a number.

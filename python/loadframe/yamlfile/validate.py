@@ -32,8 +32,7 @@ _EXPECTED = {
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
     "less_than_equal": "a number of at most {le}",
-    "too_short": "a length of at least {min_length}",
-    "too_long": "a length of at most {max_length}",
+    "string_too_short": "a text of at least {min_length} character",
 }
 
 

@@ -1,0 +1,113 @@
+"""Corpora: generated or from files, which are found, checked and identified."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+
+WORKLOAD = """\
+workload: w
+parameters: {file: "", limit: ~}
+collections: {c: {}}
+corpora:
+  c: CORPUS
+operations: {fill: {bulk: {collection: c, corpus: c, size: 5}}}
+phases: [{name: fill, operation: fill, clients: 1, until: exhausted}]
+"""
+EITHER = '{generate: nyc_taxi_trip, documents: 7, file: "${file}"}'
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "d.json"
+    path.parent.mkdir()
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    return path
+
+
+def source(workload):
+    return workload.for_family("elasticsearch", 1).corpora["c"]
+
+
+def test_a_generated_corpus_has_its_number_of_documents(load):
+    assert source(load(WORKLOAD.replace("CORPUS", EITHER))) == {"generate": "nyc_taxi_trip", "documents": 7}
+
+
+def test_a_file_takes_the_generators_place_and_is_read_in_full(load, documents):
+    workload = load(WORKLOAD.replace("CORPUS", EITHER), file=str(documents))
+    assert source(workload) == {"files": [str(documents)]}
+
+
+def test_a_path_in_the_file_begins_at_the_files_folder(load, documents):
+    workload = load(WORKLOAD.replace("CORPUS", "{files: [data/d.json, ./data/d.json], documents: 3}"))
+    assert source(workload)["documents"] == 3
+    assert [Path(name).samefile(documents) for name in source(workload)["files"]] == [True, True]
+
+
+def test_a_path_that_is_set_begins_at_the_current_folder(load, documents, monkeypatch):
+    workload = load(WORKLOAD.replace("CORPUS", EITHER))
+    monkeypatch.chdir(documents.parent)
+    assert source(workload.with_parameters({"file": "d.json"})) == {"files": [str(documents)]}
+
+
+def test_a_path_that_is_set_elsewhere_begins_there(load, documents):
+    workload = load(WORKLOAD.replace("CORPUS", EITHER)).with_parameters({"file": "d.json"}, folder=documents.parent)
+    assert source(workload) == {"files": [str(documents)]}
+
+
+def test_files_are_described_by_their_hash(load, documents):
+    workload = load(WORKLOAD.replace("CORPUS", EITHER), file=str(documents)).for_family("elasticsearch", 2)
+    described = json.loads(json.dumps(workload.describe()))
+    digest = hashlib.sha256(documents.read_bytes()).hexdigest()
+    assert described["corpora"] == {"c": {"files": [{"path": str(documents), "bytes": 18, "sha256": digest}]}}
+    assert described["parameters"] == {"file": str(documents), "limit": None}
+    assert (described["name"], described["family"], described["nodes"]) == ("w", "elasticsearch", 2)
+    assert described["file"]["sha256"] == hashlib.sha256(Path(described["file"]["path"]).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "what"),
+    [
+        ("{}", "no source"),
+        ('{file: "${file}"}', "no source"),
+        ("{generate: nyc_taxi_trip}", "has no end"),
+        ("{generate: nyc_taxi_trips, documents: 3}", "not valid here"),
+        ("{generate: nyc_taxi_trip, documents: 0}", "at least 1"),
+        ("{file: a, files: [b]}", "exclude each other"),
+        ("{generate: nyc_taxi_trip, documents: 1, files: [b]}", "exclude each other"),
+        ("{files: []}", "at least one entry"),
+        ("{files: b}", "expected a list"),
+        ("{url: b}", "unknown key 'url'"),
+    ],
+)
+def test_a_corpus_that_cannot_be_is_refused(refused, corpus, what):
+    error = refused(WORKLOAD.replace("CORPUS", corpus))
+    assert what in error.what
+    assert str(error.where).startswith("w.yaml:5:")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("no.json", None, "there is no file"),
+        (".", None, "is a folder"),
+        ("empty.json", "", "is empty"),
+        ("d.json.bz2", "x", "is compressed"),
+        ("D.JSON.GZ", "x", "is compressed"),
+        ("x" * 300, None, "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_a_corpus_is_refused_where_it_was_given(load, tmp_path, name, content, what):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    workload = load(WORKLOAD.replace("CORPUS", EITHER), file=str(tmp_path / name))
+    with pytest.raises(BadInput, match=what) as caught:
+        workload.for_family("elasticsearch", 1)
+    assert caught.value.where == "--set file"
+    workload = load(WORKLOAD.replace("CORPUS", f'{{file: "{name}"}}'))
+    with pytest.raises(BadInput, match=what) as caught:
+        workload.for_family("elasticsearch", 1)
+    assert str(caught.value.where).endswith("w.yaml:5:13")

@@ -1,0 +1,163 @@
+"""Operations: the forms they have, for whom, and what engines are given of them."""
+
+import pytest
+from workload_texts import pointed_at
+
+WORKLOAD = """\
+workload: w
+collections: {{things: {{}}, other: {{}}}}
+corpora: {{trips: {{generate: nyc_taxi_trip, documents: 10}}}}
+operations:
+  o: {operation}
+phases: [{{name: p, operation: o, clients: 1, requests: 1}}]
+"""
+
+
+def form(load, operation):
+    resolved = load(WORKLOAD.format(operation=operation)).for_family("elasticsearch", 1)
+    return resolved.phase("p").operations["o"]
+
+
+@pytest.mark.parametrize(
+    ("written", "dumped"),
+    [
+        ("{bulk: {collection: things, corpus: trips, size: 5}}",
+         {"bulk": {"collection": "things", "corpus": "trips", "size": 5}}),
+        ("{bulk: {collection: things, corpus: trips, size: 5, action: create}}",
+         {"bulk": {"collection": "things", "corpus": "trips", "size": 5, "action": "create"}}),
+        ("{search: {collection: things}}", {"search": {"collection": "things"}}),
+        ("{search: {collection: things, body: {a: null, b: [1, {c: 1.5}]}, size: 0, request_cache: false,"
+         " parameters: {preference: _local, n: 3}}}",
+         {"search": {"collection": "things", "body": {"a": None, "b": [1, {"c": 1.5}]}, "size": 0,
+                     "request_cache": False, "parameters": {"preference": "_local", "n": 3}}}),
+        ('{get: {collection: things, id: "7"}}', {"get": {"collection": "things", "id": "7"}}),
+        ("{index: {collection: things, document: {a: 1}}}", {"index": {"collection": "things", "document": {"a": 1}}}),
+        ("{update: {collection: things, id: x, document: {}}}",
+         {"update": {"collection": "things", "id": "x", "document": {}}}),
+        ("{delete: {collection: things, id: x}}", {"delete": {"collection": "things", "id": "x"}}),
+        ("{refresh: {collection: things}}", {"refresh": {"collection": "things"}}),
+        ("{force_merge: {collection: things, max_segments: 1}, timeout: 2m}",
+         {"force_merge": {"collection": "things", "max_segments": 1}, "timeout": 120.0}),
+        ("{request: {method: GET, path: /_cat/nodes, parameters: {v: true}}}",
+         {"request": {"method": "GET", "path": "/_cat/nodes", "parameters": {"v": True}}}),
+        ("{request: {method: POST, path: /_x, body: {a: 1}}}",
+         {"request": {"method": "POST", "path": "/_x", "body": {"a": 1}}}),
+    ],
+)  # fmt: skip
+def test_an_engine_is_given_what_the_file_says_and_no_more(load, written, dumped):
+    assert form(load, written) == dumped
+
+
+def test_an_operation_may_have_a_form_for_each_family(load):
+    written = "{elasticsearch: {search: {collection: things}, timeout: 1s}}"
+    assert form(load, written) == {"search": {"collection": "things"}, "timeout": 1.0}
+
+
+def test_a_neutral_operation_serves_every_family(load):
+    workload = load(WORKLOAD.format(operation="{bulk: {collection: things, corpus: trips, size: 5}}"))
+    assert "bulk" in workload.for_family("mongodb", 1).phase("p").operations["o"]
+
+
+@pytest.mark.parametrize(
+    "operation", ["{search: {collection: things}}", "{elasticsearch: {search: {collection: things}}}"]
+)
+def test_a_native_operation_is_refused_to_other_families(load, operation):
+    workload = load(WORKLOAD.format(operation=operation))
+    with pytest.raises(Exception, match=r"w.yaml:5:3: the operation 'o' has no form .* 'mongodb', only search"):
+        workload.for_family("mongodb", 1)
+
+
+def test_an_operation_that_no_phase_uses_needs_no_form(load):
+    text = WORKLOAD.format(operation="{bulk: {collection: things, corpus: trips, size: 5}}")
+    text = text.replace("phases:", "  unused: {search: {collection: things}}\nphases:")
+    assert set(load(text).for_family("mongodb", 1).phase("p").operations) == {"o"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "where", "what", "remedy"),
+    [
+        ("{serach: {collection: things}}", "serach", "unknown key 'serach'", "did you mean 'search'?"),
+        ("{search: {collection: thing}}", "thing", "no collection 'thing'", "did you mean 'things'?"),
+        ("{search: {collection: things, bodi: {}}}", "bodi", "unknown key 'bodi'", "did you mean 'body'?"),
+        ("{search: {body: {}}}", "{body", "the key 'collection' is missing", None),
+        ("{search: {collection: things, size: ten}}", "ten", "expected a whole number", None),
+        ("{search: {collection: things, body: [1]}}", "[1]", "expected a mapping", None),
+        ("{bulk: {collection: things, corpus: trip, size: 5}}", "trip", "no corpus 'trip'", "did you mean 'trips'?"),
+        ("{bulk: {collection: things, corpus: trips, size: 0}}", "0", "at least 1", None),
+        ("{bulk: {collection: things, corpus: trips, size: 5, action: creat}}", "creat", "not valid", "'create'"),
+        ("{get: {collection: things, id: 7}}", "7", "expected a text, not 7", "put it in quotes"),
+        ("{get: {collection: things, id: ''}}", "''", "a text of at least 1 character", None),
+        ("{index: {collection: things}}", "{collection", "the key 'document' is missing", None),
+        ("{request: {method: FOO, path: /}}", "FOO", "not valid", "valid here"),
+        ("{request: {method: GET, path: _cat}}", "_cat", "begins with /", "write /_cat"),
+        ("{search: {collection: things}, get: {collection: things, id: a}}", "get", "cannot be search and get", "two"),
+        ("{timeout: 5s}", "{timeout", "says no request", "one of bulk, search"),
+        ("{}", "{", "says no request", "one of"),
+        ("3", "3", "expected a mapping", None),
+        ("~", "~", "expected a mapping", None),
+        ("{search: {collection: things}, timeout: 0}", "0", "above 0", None),
+        ("{search: {collection: things}, timeout: soon}", "soon", "no duration", "250ms"),
+        ("{elasticsearch: {serach: {}}}", "serach", "unknown key 'serach'", "search"),
+        ("{elasticsearch: {search: {collection: thing}}}", "thing", "no collection 'thing'", "things"),
+        ("{elasticsearch: {search: {collection: things}}, mongodb: {}}", "mongodb", "unknown key 'mongodb'", "elastic"),
+        ("{elasticsearch: {search: {collection: things}}, search: {}}", "search", "unknown key 'search'", "elastic"),
+    ],
+)
+def test_a_wrong_operation_is_refused_at_its_place(refused, operation, where, what, remedy):
+    text = WORKLOAD.format(operation=operation)
+    error = refused(text)
+    assert what in error.what
+    assert pointed_at(text, error).startswith(where)
+    assert (remedy or "") in (error.remedy or "")
+
+
+def test_a_collection_that_is_named_per_request_is_left_to_the_store(load):
+    text = WORKLOAD.format(operation='{search: {collection: "things-${day}"}}')
+    text = text.replace("operations:", "variables: {day: {uniform: [1, 3]}}\noperations:")
+    phase = load(text).for_family("elasticsearch", 1).phase("p")
+    assert phase.operations["o"]["search"]["collection"] == "things-${day}"
+    assert phase.variables == {"day": {"uniform": [1, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("written", "dumped"),
+    [
+        ("{uniform: [1, 5]}", {"uniform": [1, 5]}),
+        ("{uniform: [1, 5.0]}", {"uniform": [1, 5.0]}),
+        ("{constant: {a: [1]}}", {"constant": {"a": [1]}}),
+        ("{constant: null}", {"constant": None}),
+        ("{choice: [a, 1, null]}", {"choice": ["a", 1, None]}),
+        ("{choice: {values: [a, b], weights: [1, 3]}}", {"choice": {"values": ["a", "b"], "weights": [1.0, 3.0]}}),
+        ("{choice: {values: [a, b]}}", {"choice": ["a", "b"]}),
+        ("{sequential: {from: 7}}", {"sequential": {"from": 7}}),
+        ("{sequential: {}}", {"sequential": {"from": 0}}),
+    ],
+)
+def test_variables_are_given_as_the_engine_reads_them(load, written, dumped):
+    text = WORKLOAD.format(operation='{get: {collection: things, id: "${v}"}}')
+    workload = load(text.replace("operations:", f"variables: {{v: {written}}}\noperations:"))
+    (value,) = workload.for_family("elasticsearch", 1).phase("p").variables.values()
+    assert value == dumped
+    assert repr(value) == repr(dumped)
+
+
+@pytest.mark.parametrize(
+    ("written", "what"),
+    [
+        ("{uniform: [5, 1]}", "lower bound is above"), ("{uniform: [1]}", "two numbers"),
+        ("{uniform: 5}", "two numbers"), ("{uniform: [1, 2, 3]}", "two numbers"),
+        ("{uniform: [a, 2]}", "expected a number"), ("{uniform: [true, 2]}", "expected a number"),
+        ("{choice: []}", "at least one entry"),
+        ("{choice: 3}", "expected a mapping"), ("{choice: {values: [a], weights: [1, 2]}}", "1 values have 2 weights"),
+        ("{choice: {values: [a], weights: [0]}}", "above 0"), ("{choice: {values: [a], weight: [1]}}", "unknown key"),
+        ("{sequential: 3}", "expected a mapping"), ("{sequential: {from: a}}", "whole number"),
+        ("{}", "one way to draw"), ("{uniform: [1, 2], constant: 3}", "one way to draw"),
+        ("{unifrom: [1, 2]}", "unknown key"),
+        ("3", "expected a mapping"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variable_is_refused_at_its_line(refused, written, what):
+    text = WORKLOAD.format(operation='{get: {collection: things, id: "${v}"}}')
+    error = refused(text.replace("operations:", f"variables:\n  v: {written}\noperations:"))
+    assert what in error.what
+    assert str(error.where).startswith("w.yaml:5:")

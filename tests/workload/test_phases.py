@@ -1,0 +1,160 @@
+"""Phases: what the engine is told to do, and which contradictions are refused."""
+
+import json
+
+import pytest
+from workload_texts import pointed_at
+
+from loadframe.errors import BadInput
+
+WORKLOAD = """\
+workload: w
+collections: {{c: {{}}}}
+corpora: {{trips: {{generate: nyc_taxi_trip, documents: 10}}, more: {{generate: nyc_taxi_trip, documents: 20}}}}
+variables: {{v: {{uniform: [1, 2]}}, unused: {{constant: 1}}}}
+operations:
+  a: {{search: {{collection: c}}}}
+  b: {{get: {{collection: c, id: "${{v}}"}}}}
+  fill: {{bulk: {{collection: c, corpus: trips, size: 5}}}}
+phases:
+  - {phase}
+"""
+
+
+def plan(load, phase, **arguments):
+    resolved = load(WORKLOAD.format(phase=phase)).for_family("elasticsearch", 1).phases[0]
+    return resolved.plan(**{"seed": 3, "hosts": ["a:1", "b:2"], "driver": "search"} | arguments)
+
+
+def test_a_plan_has_all_that_the_engine_needs_and_only_what_the_phase_uses(load):
+    made = plan(load, "{name: p, operation: a, clients: 4, warmup: 2s, duration: 10s}", threads=2, offset=7.5)
+    assert json.loads(json.dumps(made)) == {
+        "seed": 3, "rank": 0, "ranks": 1, "threads": 2, "phase": "p", "offset": 7.5, "warmup": 2.0,
+        "target": {"driver": "search", "hosts": ["a:1", "b:2"]},
+        "corpora": {}, "variables": {}, "operations": {"a": {"search": {"collection": "c"}}},
+        "streams": [{"name": "a", "mix": [["a", 1.0]], "pacing": {"closed": {"clients": 4, "think_time": 0.0}},
+                     "stop": {"duration": 10.0}}],
+    }  # fmt: skip
+
+
+def test_variables_and_corpora_come_with_the_operations_that_use_them(load):
+    assert plan(load, "{name: p, operation: b, clients: 1, requests: 1}")["variables"] == {"v": {"uniform": [1, 2]}}
+    corpora = plan(load, "{name: p, operation: fill, clients: 1, until: exhausted}")["corpora"]
+    assert corpora == {"trips": {"generate": "nyc_taxi_trip", "documents": 10}}
+
+
+@pytest.mark.parametrize(
+    ("written", "pacing"),
+    [
+        ("clients: 3", {"closed": {"clients": 3, "think_time": 0.0}}),
+        ("clients: 3, think_time: 20ms", {"closed": {"clients": 3, "think_time": 0.02}}),
+        ("rate: 90/min", {"open": {"rate": 1.5, "arrivals": "constant"}}),
+        ("rate: 100, arrivals: poisson, max_in_flight: 5",
+         {"open": {"rate": 100.0, "arrivals": "poisson", "max_in_flight": 5}}),
+    ],
+)  # fmt: skip
+def test_pacing_is_closed_or_open(load, written, pacing):
+    assert plan(load, f"{{name: p, operation: a, requests: 1, {written}}}")["streams"][0]["pacing"] == pacing
+
+
+@pytest.mark.parametrize(
+    ("written", "stop"),
+    [("operation: a, duration: 1m", {"duration": 60.0}), ("operation: a, requests: 7", {"requests": 7}),
+     ("operation: fill, until: exhausted", "exhausted")],
+)  # fmt: skip
+def test_a_phase_ends_in_one_of_three_ways(load, written, stop):
+    assert plan(load, f"{{name: p, clients: 1, {written}}}")["streams"][0]["stop"] == stop
+
+
+def test_a_mix_keeps_its_weights(load):
+    stream = plan(load, "{name: p, mix: {b: 3, a: 1}, clients: 1, requests: 1}")["streams"][0]
+    assert (stream["name"], stream["mix"]) == ("mix", [["b", 3], ["a", 1]])
+
+
+def test_streams_run_at_the_same_time_and_end_with_the_phase(load):
+    streams = "[{operation: fill, rate: 10/s}, {mix: {a: 1, b: 1}, clients: 2}, {name: more, operation: a, clients: 1}]"
+    made = plan(load, f"{{name: p, duration: 9s, streams: {streams}}}")
+    assert [stream["name"] for stream in made["streams"]] == ["fill", "mix", "more"]
+    assert {json.dumps(stream["stop"]) for stream in made["streams"]} == {'{"duration": 9.0}'}
+    assert set(made["operations"]) == {"a", "b", "fill"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "levels", "pacing"),
+    [
+        ("operation: a, clients: 3, think_time: 1s", {"clients": 9}, {"closed": {"clients": 9, "think_time": 1.0}}),
+        ("operation: a, rate: 5", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "constant"}}),
+        ("operation: a, rate: 5, arrivals: poisson", {"clients": 2}, {"closed": {"clients": 2, "think_time": 0.0}}),
+        ("operation: a, clients: 3", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "constant"}}),
+    ],
+)
+def test_an_experiments_levels_replace_the_pacing(load, phase, levels, pacing):
+    assert plan(load, f"{{name: p, requests: 1, {phase}}}", **levels)["streams"][0]["pacing"] == pacing
+
+
+def test_among_several_streams_a_level_means_the_one_that_is_paced_so(load):
+    phase = "{name: p, duration: 9s, streams: [{operation: a, rate: 10}, {operation: b, clients: 2}]}"
+    pacings = [stream["pacing"] for stream in plan(load, phase, clients=5)["streams"]]
+    assert [pacing.get("closed", {}).get("clients") for pacing in pacings] == [None, 5]
+    pacings = [stream["pacing"] for stream in plan(load, phase, rate=99.0)["streams"]]
+    assert [pacing.get("open", {}).get("rate") for pacing in pacings] == [99.0, None]
+
+
+def test_a_level_that_could_mean_two_streams_or_none_is_refused(load):
+    phase = "{name: p, duration: 9s, streams: [{operation: a, clients: 1}, {operation: b, clients: 2}]}"
+    for levels in ({"clients": 5}, {"rate": 5.0}, {"clients": 5, "rate": 5.0}):
+        with pytest.raises(BadInput):
+            plan(load, phase, **levels)
+
+
+def test_an_experiments_times_replace_the_phases(load):
+    made = plan(load, "{name: p, operation: a, clients: 1, warmup: 5s, requests: 9}", warmup=0.0, duration=4.0)
+    assert (made["warmup"], made["streams"][0]["stop"]) == (0.0, {"duration": 4.0})
+
+
+@pytest.mark.parametrize(
+    ("phase", "where", "what"),
+    [
+        ("{name: p, operation: c, clients: 1, requests: 1}", "c", "no operation 'c'"),
+        ("{name: p, mix: {a: 1, bb: 1}, clients: 1, requests: 1}", "bb", "no operation 'bb'"),
+        ("{name: p, mix: {a: 0}, clients: 1, requests: 1}", "0", "above 0"),
+        ("{name: p, mix: {}, clients: 1, requests: 1}", "{", "at least one entry"),
+        ("{name: p, mix: {fill: 1, a: 1}, clients: 1, requests: 1}", "fill", "cannot be one of a mix"),
+        ("{name: p, mix: {a: 1}, operation: a, clients: 1, requests: 1}", "{name", "both an operation and a mix"),
+        ("{name: p, clients: 1, requests: 1}", "{name", "neither an operation nor a mix"),
+        ("{name: p, operation: a, requests: 1}", "{name", "neither clients nor a rate"),
+        ("{name: p, operation: a, clients: 1, rate: 5, requests: 1}", "{name", "both clients (closed) and a rate"),
+        ("{name: p, operation: a, rate: 5, think_time: 1s, requests: 1}", "think_time", "only clients think"),
+        ("{name: p, operation: a, clients: 1, arrivals: poisson, requests: 1}", "arrivals", "goes with a rate"),
+        ("{name: p, operation: a, rate: 5, arrivals: poison, requests: 1}", "poison", "not valid"),
+        ("{name: p, operation: a, clients: 1}", "{name", "this one has none"),
+        ("{name: p, operation: a, clients: 1, requests: 1, duration: 1s}", "{name", "duration and requests"),
+        ("{name: p, operation: a, clients: 1, until: exhausted}", "exhausted", "reads no corpus"),
+        ("{name: p, operation: fill, clients: 1, until: exausted}", "exausted", "not valid"),
+        ("{name: p, operation: a, clients: 0, requests: 1}", "0", "at least 1"),
+        ("{name: p, operation: a, clients: 1.5, requests: 1}", "1.5", "expected a whole number"),
+        ("{name: p, operation: a, clients: 1, duration: 0s}", "0s", "above 0"),
+        ("{name: p, operation: a, rate: 0, requests: 1}", "0", "above 0"),
+        ("{name: p p, operation: a, clients: 1, requests: 1}", "p", "is no name"),
+        ("{operation: a, clients: 1, requests: 1}", "{operation", "'name' is missing"),
+        ("{name: p, operation: a, clients: 1, requests: 1, prepares: yes}", "yes", "true or false"),
+        ("{name: p, requests: 1, streams: []}", "[", "at least one entry"),
+        ("{name: p, requests: 1, clients: 1, streams: [{operation: a, clients: 1}]}", "clients", "no clients of its"),
+        ("{name: p, requests: 1, streams: [{operation: a, rate: 1}, {operation: a, rate: 1}]}", "streams", "named 'a'"),
+        ("{name: p, requests: 1, streams: [{operation: z, clients: 1}]}", "z", "no operation 'z'"),
+        ("{name: p, requests: 1, streams: [{operation: a, duration: 1}]}", "duration", "unknown key 'duration'"),
+        ("{name: p, until: exhausted, streams: [{operation: fill, clients: 1}, {operation: a, rate: 1}]}", "exhausted",
+         "'a' reads no corpus"),
+        ("3", "3", "expected a mapping"),
+    ],
+)  # fmt: skip
+def test_a_contradiction_is_refused_at_its_place(refused, phase, where, what):
+    text = WORKLOAD.format(phase=phase)
+    error = refused(text)
+    assert what in error.what
+    assert pointed_at(text, error).startswith(where)
+
+
+def test_two_phases_cannot_have_one_name(refused):
+    phase = "{name: p, operation: a, clients: 1, requests: 1}"
+    assert "two phases are named 'p'" in refused(WORKLOAD.format(phase=f"{phase}\n  - {phase}")).what
