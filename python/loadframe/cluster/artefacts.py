@@ -32,8 +32,10 @@ def home(distribution: Distribution) -> Path:
 def installed(distribution: Distribution) -> bool:
     """Whether every file is in its place, unchanged since it was verified (by size and time of change)."""
     target = home(distribution)
-    return not _unverified(distribution, target) and all(
-        _reads(target / path, text) for path, text in distribution.texts
+    return (
+        not _unverified(distribution, target)
+        and all((target / path).is_dir() for path in distribution.folders)
+        and all(_reads(target / path, text) for path, text in distribution.texts)
     )
 
 
@@ -50,6 +52,8 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
         if missing:
             folders.require_room(target, sum(jar.size for jar in missing), f"fetching {name}")
             _fetch(missing, target, f"Fetching {name}", report)
+        for path in distribution.folders:
+            folders.make(target / path)
         for path, content in distribution.texts:
             _place_text(target / path, content)
         _write_stamp(distribution, target)

@@ -1,5 +1,6 @@
 """A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or somebody else's."""
 
+import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import folders, launch, named
+from loadframe.cluster import launch, named
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
@@ -50,10 +51,9 @@ class Cluster:
         store, host = stores.find(spec.store), LocalHost()
         if spec.name is None:
             return cls._start(store, spec, host, named.passing_folder(), report)
-        folder = folders.make(named.folder_of(spec.name))
-        lock = folder.with_name(f"{spec.name}.lock")
-        with folders.locked(lock, lambda: report(f"another command works on cluster {spec.name}; waiting for it")):
-            if any(process_of(host, node) for node in (named.read(spec.name) or {}).get("nodes", [])):
+        with named.locked(spec.name, report) as folder:
+            saved = named.load(spec.name)
+            if saved and saved.running:
                 raise BadInput(
                     f"cluster {spec.name} is running already",
                     remedy=f"use it, or stop it with `loadframe cluster down {spec.name}`",
@@ -64,7 +64,7 @@ class Cluster:
     def _start(cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, report: Report) -> Self:
         cluster = cls(store, [], expected=spec.nodes, spec=spec, facts={})
         cluster._ours = True
-        new = spec.name is not None and named.read(spec.name) is None
+        new = not folder.exists() or not any(folder.iterdir())
         try:
             software = launch.prepare(store, spec, host, report)
             how, reason = launch.limits_in_force(host, spec.limits, report)
@@ -80,11 +80,11 @@ class Cluster:
             launch.wait_until_ready(store, cluster.nodes)
             cluster.throttle(True)
             if spec.name:
-                named.write(spec.name, {"spec": spec.to_record(), "facts": cluster._facts, "nodes": []})
+                named.save(spec, cluster._facts, cluster.nodes)
         except BaseException:
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
-            cluster.stop()
-            if new or spec.name is None:
+            cluster._stop_nodes()
+            if new:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         return cluster
@@ -104,18 +104,11 @@ class Cluster:
     @classmethod
     def load(cls, name: str) -> Self:
         """Return a named cluster that `keep` left running; BadInput when there is none, or when it is stopped."""
-        record = named.read(name)
-        if record is None:
-            known = ", ".join(named.names()) or "none yet"
-            raise BadInput(f"there is no cluster {name!r}", remedy=f"clusters are {known}; see `loadframe cluster up`")
-        spec, host = ClusterSpec.from_record(record["spec"]), LocalHost()
-        nodes = [
-            Node(each["name"], each["address"], each["peer_address"], Path(each["folder"]), process_of(host, each))
-            for each in record["nodes"]
-        ]
-        if not any(node.process for node in nodes):
+        saved = named.existing(name)
+        if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
-        return cls(stores.find(spec.store), nodes, expected=spec.nodes, spec=spec, facts=record["facts"])
+        store = stores.find(saved.spec.store)
+        return cls(store, saved.nodes, expected=saved.spec.nodes, spec=saved.spec, facts=saved.facts)
 
     def __enter__(self) -> Self:
         return self
@@ -130,6 +123,11 @@ class Cluster:
     def nodes(self) -> list[Node]:
         """The nodes, in the order of their numbers."""
         return list(self._nodes)
+
+    @property
+    def size(self) -> int:
+        """How many nodes the cluster is to have; of one that was attached to, how many it had."""
+        return self._expected
 
     @property
     def addresses(self) -> list[str]:
@@ -147,32 +145,27 @@ class Cluster:
         """Let a named cluster outlive this command; `load` finds it again."""
         if self.spec is None or self.spec.name is None:
             raise BadInput("only a cluster with a name can be kept", remedy="give it one")
-        kept = [
-            {
-                "name": node.name,
-                "address": node.address,
-                "peer_address": node.peer_address,
-                "folder": str(node.folder),
-                "process": node.process.keep() if node.process else None,
-            }
-            for node in self._nodes
-        ]
-        named.write(self.spec.name, {"spec": self.spec.to_record(), "facts": self._facts, "nodes": kept})
+        for node in self._nodes:
+            if node.process:
+                node.process.keep()
         self._ours = False
 
     def stop(self) -> None:
         """Stop all nodes of a cluster that loadframe started. Data stays if it has a name."""
+        self._stop_nodes()
+        if self.spec and self.spec.name:
+            named.save(self.spec, self._facts, [])
+
+    def _stop_nodes(self) -> None:
         self._ours = False
-        for node in self._nodes:
-            if node.process:
-                # On a fraction of a CPU a server needs its time to say goodbye.
-                node.process.throttle(False)
-                node.process.request_stop()
-        for node in self._nodes:
-            if node.process:
-                node.process.stop()
-        if self.spec and self.spec.name and (record := named.read(self.spec.name)):
-            named.write(self.spec.name, {**record, "nodes": []})
+        processes = [node.process for node in self._nodes if node.process]
+        for process in processes:
+            # On a fraction of a CPU a server takes long to say goodbye. One that stays throttled stops all the same.
+            with contextlib.suppress(LoadframeError):
+                process.throttle(False)
+            process.request_stop()
+        for process in processes:
+            process.stop()
 
     def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
         """Create a collection from the definition that the workload has for this store's family."""
@@ -247,8 +240,3 @@ class Cluster:
         if health.moving:
             found.append(f"{health.moving} pieces of data are on the move between nodes")
         return found
-
-
-def process_of(host: Host, record: Mapping[str, Any]) -> Any:
-    """Return the running process of a kept node's record, or None."""
-    return host.find(record["process"]) if record["process"] else None

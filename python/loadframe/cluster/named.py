@@ -1,16 +1,36 @@
 """The folders of clusters: those with a name, which can outlive a command, and the passing ones without."""
 
+import contextlib
+import difflib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from loadframe.cluster import folders
+from loadframe.cluster.node import Node
+from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput
+from loadframe.host.local import LocalHost
 
 _RECORD = "cluster.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A named cluster as it was written down. A node whose process is gone has none."""
+
+    spec: ClusterSpec
+    facts: Mapping[str, Any]
+    nodes: Sequence[Node]
+
+    @property
+    def running(self) -> bool:
+        """Whether any of its nodes runs."""
+        return any(node.process and node.process.alive() for node in self.nodes)
 
 
 def folder_of(name: str) -> Path:
@@ -23,27 +43,77 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in (folders.state() / "clusters").glob(f"*/{_RECORD}"))
 
 
-def write(name: str, record: Mapping[str, Any]) -> None:
-    """Write the cluster's record, whole or not at all."""
-    target = folder_of(name) / _RECORD
+@contextlib.contextmanager
+def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
+    """Hold a named cluster for one command and give its folder; `report` is told when another has to be awaited."""
+    folder = folders.make(folder_of(name).parent) / name
+    lock = folder.with_name(f".{name}.lock")
+    with folders.locked(lock, lambda: report(f"another command works on cluster {name}; waiting for it")):
+        yield folder
+
+
+def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node]) -> None:
+    """Write a cluster down, whole or not at all; without nodes when it is stopped."""
+    assert spec.name
+    record = {
+        "spec": spec.to_record(),
+        "facts": dict(facts),
+        "nodes": [
+            {
+                "name": node.name,
+                "address": node.address,
+                "peer_address": node.peer_address,
+                "folder": str(node.folder),
+                "process": node.process.record() if node.process else None,
+            }
+            for node in nodes
+        ],
+    }
+    target = folder_of(spec.name) / _RECORD
     draft = target.with_name(f"{_RECORD}.part")
     draft.write_text(json.dumps(record, indent=2) + "\n")
     draft.replace(target)
 
 
-def read(name: str) -> dict[str, Any] | None:
-    """Return the record, or None if there is no such cluster."""
+def load(name: str) -> Saved | None:
+    """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read."""
+    path = folder_of(name) / _RECORD
     try:
-        record: dict[str, Any] = json.loads((folder_of(name) / _RECORD).read_text())
+        record = json.loads(path.read_text())
+        host = LocalHost()
+        nodes = [
+            Node(
+                each["name"],
+                each["address"],
+                each["peer_address"],
+                Path(each["folder"]),
+                host.find(each["process"]) if each["process"] else None,
+            )
+            for each in record["nodes"]
+        ]
+        return Saved(ClusterSpec.from_record(record["spec"]), record["facts"], nodes)
     except FileNotFoundError:
         return None
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise BadInput(
-            f"the record of cluster {name} is damaged ({error})",
-            where=str(folder_of(name) / _RECORD),
-            remedy=f"remove it with `loadframe cluster down {name} --delete-data`",
+            f"the record of cluster {name} is damaged ({type(error).__name__}: {error})",
+            where=str(path),
+            remedy=f"delete {path.parent}, with its data",
         ) from error
-    return record
+
+
+def existing(name: str) -> Saved:
+    """Return what is written of a cluster; BadInput with the names that there are when it is not one of them."""
+    saved = load(name)
+    if saved is None:
+        known = names()
+        near = difflib.get_close_matches(name, known, n=1)
+        there = f"there is {', '.join(known)}" if known else "there is none yet"
+        raise BadInput(
+            f"there is no cluster {name!r}",
+            remedy=f"did you mean {near[0]}?" if near else f"{there}; start one with `loadframe cluster up NAME`",
+        )
+    return saved
 
 
 def delete(name: str) -> None:

@@ -41,8 +41,11 @@ class Process(Protocol):
     def throttle(self, on: bool) -> None:
         """Apply the CPU quota that was asked for, or lift it."""
 
-    def keep(self) -> dict[str, Any]:
-        """Let the process outlive this one, and return what `Host.find` needs to get hold of it again."""
+    def record(self) -> dict[str, Any]:
+        """Return what `Host.find` needs to get hold of it again."""
+
+    def keep(self) -> None:
+        """Let the process outlive this one."""
 
     def request_stop(self) -> None:
         """Ask it to stop without waiting, so that several nodes stop at the same time."""
@@ -70,4 +73,4 @@ class Host(Protocol):
         """Start a command, with its memory limit in force and its CPU quota not yet."""
 
     def find(self, record: Mapping[str, Any]) -> Process | None:
-        """Return a kept process by its record, or None if it is gone."""
+        """Return a process that any loadframe started, by its record, or None if it is gone."""

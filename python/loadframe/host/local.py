@@ -116,7 +116,7 @@ class LocalHost:
         return LocalProcess(command.name, answer["pid"], group, asked, watcher=watcher)
 
     def find(self, record: Mapping[str, Any]) -> "LocalProcess | None":
-        """Return the kept process if it runs, or at least its guard."""
+        """Return the process if its guard is there; the guard leaves soon after its node."""
         watcher = Identity(record["guard"], record["guard_started"])
         if not watcher.alive():
             return None
@@ -183,7 +183,7 @@ class LocalProcess:
         """Return the status that the guard has told us."""
         if self._status is None and self._watcher and not self.alive():
             assert self._watcher.stdout
-            line = self._watcher.stdout.readline()
+            line = b"" if self._watcher.stdout.closed else self._watcher.stdout.readline()
             self._status = json.loads(line)["exit"] if line else None
         return self._status
 
@@ -198,13 +198,17 @@ class LocalProcess:
             if self.alive():
                 raise LoadframeError(f"the CPU quota of process {self.pid} cannot be changed: {error}") from error
 
-    def keep(self) -> dict[str, Any]:
-        """Cut the lifeline without harm, and return the record for `LocalHost.find`."""
-        assert self._watcher and self._watcher.stdin and self._watcher.stdout
-        self._watcher.stdin.write(b"keep\n")
-        self._watcher.stdin.close()
-        self._watcher.stdout.close()
-        self._watcher = None
+    def keep(self) -> None:
+        """Tell the guard to go on when the lifeline ends, and let go."""
+        if self._watcher:
+            assert self._watcher.stdin and self._watcher.stdout
+            self._watcher.stdin.write(b"keep\n")
+            self._watcher.stdin.close()
+            self._watcher.stdout.close()
+            self._watcher = None
+
+    def record(self) -> dict[str, Any]:
+        """Return the identity of the guard and what it needs to be told apart and undone."""
         return {
             "name": self.name,
             "pid": self.pid,
@@ -225,8 +229,9 @@ class LocalProcess:
             except subprocess.TimeoutExpired:
                 self._watcher.kill()
                 self._watcher.wait()
-            if self._watcher.stdout:
-                self._watcher.stdout.close()
+            self.exit_status()
+            assert self._watcher.stdout
+            self._watcher.stdout.close()
             return
         end = time.monotonic() + 2 * _GRACE
         while self._guard.alive() and time.monotonic() < end:

@@ -44,6 +44,7 @@ class Distribution:
     jars: tuple[Jar, ...]
     modules: tuple[Module, ...]
     texts: tuple[tuple[str, str], ...] = ()  #: small files that the installation needs besides: path, content
+    folders: tuple[str, ...] = ()  #: to be there, empty
 
     @property
     def size(self) -> int:

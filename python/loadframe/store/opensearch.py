@@ -89,7 +89,7 @@ class OpenSearch(SearchStore):
             for module in listed.modules
         ]
         # The server wants these folders to be there, even if nothing is in them.
-        return replace(listed, texts=(*descriptors, ("plugins/.keep", ""), ("bin/.keep", "")))
+        return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of opensearch.yml, and `heap`, such as 1g."""

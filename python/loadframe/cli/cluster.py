@@ -1,0 +1,180 @@
+"""`loadframe cluster up|status|down`: clusters with a name, which stay up for other commands."""
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.choices import assignments
+from loadframe.cluster import Cluster, ClusterSpec, Limits, named
+from loadframe.errors import BadInput
+from loadframe.units import format_size, parse_size
+
+cluster = typer.Typer(
+    help="Keep a cluster up for other commands, under a name.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.add_typer(cluster, name="cluster")
+
+Name = Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)]
+
+_UP_EXAMPLES = """\b
+Examples:
+  loadframe cluster up trial --nodes 3
+  loadframe cluster up small --cpus 0.5 --memory 1g
+  loadframe cluster up lean --set heap=256m --set node.processors=1
+  loadframe bench nyc_taxis --cluster trial
+"""
+_STATUS_EXAMPLES = """\b
+Examples:
+  loadframe cluster status
+  loadframe cluster status trial
+  loadframe cluster status trial --json | jq -r '.nodes[].address'
+"""
+_DOWN_EXAMPLES = """\b
+Examples:
+  loadframe cluster down trial
+  loadframe cluster down trial --delete-data
+"""
+
+
+@cluster.command(epilog=_UP_EXAMPLES)
+def up(
+    name: Name,
+    store: Annotated[str | None, typer.Option(help="The store; opensearch if not given.")] = None,
+    version: Annotated[str | None, typer.Option(help="The store's version; the newest embedded if not given.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes; 1 if not given.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the first node, the others count on; free ones if not given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Start a cluster, or one that was stopped with its data, and leave it running."""
+    given = _without_none(
+        store=store, version=version, nodes=nodes, port=port, settings=assignments(set_) if set_ else None
+    )
+    limits = _without_none(cpus=cpus, memory=None if memory is None else parse_size(memory))
+    saved = named.load(name)
+    spec = _again(saved.spec, given, limits) if saved else ClusterSpec(name=name, limits=Limits(**limits), **given)
+    with Cluster.start(
+        spec, lambda line: err.print(f"  {line}", style="dim", markup=False, highlight=False)
+    ) as started:
+        started.keep()
+    _show(name, as_json)
+
+
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
+    """Return the spec of a stopped cluster with what may change between two starts; its data fixes the rest."""
+    for key in ("store", "version", "nodes"):
+        if key in given and given[key] != getattr(before, key):
+            raise BadInput(
+                f"cluster {before.name} exists with {key} {getattr(before, key)}, not {given[key]}",
+                remedy=f"leave --{key} out, take another name, or `loadframe cluster down {before.name} --delete-data`",
+            )
+    return dataclasses.replace(before, limits=dataclasses.replace(before.limits, **limits), **given)
+
+
+@cluster.command(epilog=_STATUS_EXAMPLES)
+def status(
+    name: Annotated[str | None, typer.Argument(help="The cluster's name; all if not given.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the clusters, or the state of one: its nodes, its health, and how it differs from what was asked for."""
+    if name is not None:
+        _show(name, as_json)
+        return
+    states = [_state(each) for each in named.names()]
+    if as_json:
+        print_json(states)
+        return
+    if not states:
+        err.print("There is no cluster; start one with `loadframe cluster up NAME`.", markup=False)
+        return
+    table = Table("cluster", "state", "store", "nodes", "addresses", box=None, pad_edge=False)
+    for state in states:
+        store = f"{state['store']} {state['version']}"
+        addresses = ", ".join(node["address"] for node in state["nodes"])
+        table.add_row(state["name"], state["state"], store, str(state["size"]), addresses)
+    out.print(table)
+
+
+@cluster.command(epilog=_DOWN_EXAMPLES)
+def down(
+    name: Name,
+    delete_data: Annotated[bool, typer.Option("--delete-data", help="Delete the cluster with its data.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop a cluster. Its data stays, and `up` starts it again, unless you say otherwise."""
+    named.existing(name)
+    with named.locked(name, lambda line: err.print(line, markup=False)):
+        if named.existing(name).running:
+            Cluster.load(name).stop()
+        if delete_data:
+            named.delete(name)
+    if as_json:
+        print_json({"name": name, "state": "deleted" if delete_data else "stopped"})
+    else:
+        err.print(f"Cluster {name} is {'deleted' if delete_data else 'stopped'}.", markup=False, highlight=False)
+
+
+def _state(name: str) -> dict[str, Any]:
+    """Return a cluster's state for people and programs. Memory in bytes."""
+    saved = named.existing(name)
+    deviations = Cluster.load(name).deviations() if saved.running else []
+    return {
+        "name": name,
+        "state": ("running" if not deviations else "deviating") if saved.running else "stopped",
+        "store": saved.spec.store,
+        "version": saved.facts.get("version") or saved.spec.version,
+        "size": saved.spec.nodes,
+        "limits": {"cpus": saved.spec.limits.cpus, "memory": saved.spec.limits.memory},
+        "settings": dict(saved.spec.settings),
+        "nodes": [
+            {
+                "name": node.name,
+                "address": node.address,
+                "pid": node.pid,
+                "alive": bool(node.process and node.process.alive()),
+                "log": str(node.log),
+            }
+            for node in saved.nodes
+        ],
+        "deviations": deviations,
+        "folder": str(named.folder_of(name)),
+    }
+
+
+def _show(name: str, as_json: bool) -> None:
+    state = _state(name)
+    if as_json:
+        print_json(state)
+        return
+    limits = state["limits"]
+    asked = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
+    asked += [format_size(limits["memory"])] if limits["memory"] else []
+    out.print(
+        f"{name}: {state['store']} {state['version']}, {state['size']} node{'s' if state['size'] > 1 else ''}"
+        f"{' of ' + ' and '.join(asked) if asked else ''}, {state['state']}",
+        markup=False,
+        highlight=False,
+    )
+    for node in state["nodes"]:
+        alive = f"pid {node['pid']}" if node["alive"] else "gone"
+        out.print(
+            f"  {node['name']}  {node['address']}  {alive}  {node['log']}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    for deviation in state["deviations"]:
+        out.print(f"  {deviation}", style="yellow", markup=False, highlight=False)

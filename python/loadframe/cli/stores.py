@@ -1,0 +1,59 @@
+"""`loadframe stores`: which stores there are, and how each can be had."""
+
+from typing import Any
+
+from rich.table import Table
+
+from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cluster import artefacts
+from loadframe.store import stores as known
+from loadframe.units import format_size
+
+_EXAMPLES = """\b
+Examples:
+  loadframe stores
+  loadframe stores --json | jq -r '.[].kind'
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def stores(as_json: Json = False) -> None:
+    """List the stores: their versions, and which of them are on this machine already.
+
+    An embedded store comes from the package registries when it is first started. Any store of a known family can also
+    be measured where it runs, by `--hosts`.
+    """
+    listed = [_described(kind) for kind in known()]
+    if as_json:
+        print_json(listed)
+        return
+    table = Table("store", "family", "version", "embedded", "on this machine", box=None, pad_edge=False)
+    for store in listed:
+        for version in store["versions"]:
+            table.add_row(
+                store["kind"],
+                store["family"],
+                version["version"],
+                f"yes, {format_size(version['size'])}",
+                "yes" if version["cached"] else "no, fetched at the first start",
+            )
+        if not store["versions"]:
+            table.add_row(store["kind"], store["family"], "", "no", "by --hosts")
+    out.print(table)
+
+
+def _described(kind: str) -> dict[str, Any]:
+    """Return a store for programs. Sizes in bytes."""
+    store = known()[kind]
+    versions = []
+    for version in store.versions:
+        distribution = store.distribution(version)
+        versions.append(
+            {
+                "version": version,
+                "size": distribution.size,
+                "cached": artefacts.installed(distribution),
+                "folder": str(artefacts.home(distribution)),
+            }
+        )
+    return {"kind": store.kind, "family": store.family, "driver": store.driver, "versions": versions}
