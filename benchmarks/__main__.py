@@ -1,0 +1,41 @@
+"""Takes the measurements of this folder: all of them, or those that are named: `python -m benchmarks [NAME...]`.
+
+A measurement is a module `measure_NAME.py` whose `main` prints its figures as ratios. One that cannot be taken here
+says what it lacks, and the others go on; the exit status is then that of the first which could not.
+"""
+
+import difflib
+import importlib
+import sys
+from pathlib import Path
+
+from loadframe.errors import BadInput, LoadframeError
+
+NAMES = sorted(path.stem.removeprefix("measure_") for path in Path(__file__).parent.glob("measure_*.py"))
+
+
+def main(names: list[str]) -> int:
+    """Take the measurements and return the exit status."""
+    for name in names:
+        if name not in NAMES:
+            nearest = difflib.get_close_matches(name, NAMES, n=1)
+            remedy = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(NAMES)}"
+            raise BadInput(f"there is no measurement {name!r}", remedy=remedy)
+    status = 0
+    for name in names or NAMES:
+        print(f"{name.replace('_', ' ')}", flush=True)
+        try:
+            importlib.import_module(f"benchmarks.measure_{name}").main()
+        except LoadframeError as error:
+            print(f"benchmark: {error}", file=sys.stderr)
+            status = status or error.exit_status
+        print(flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BadInput as error:
+        print(f"benchmark: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)

@@ -1,0 +1,42 @@
+"""wrk, the yardstick: an HTTP generator in C that does nothing but send and count."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.units import parse_duration
+
+
+@dataclass(frozen=True)
+class Measured:
+    """wrk's result: rate in 1/s, service times in s."""
+
+    rate: float
+    p50: float
+    p99: float
+
+
+def measure(address: str, connections: int, duration: int, core: int, think_time_ms: int = 0) -> Measured:
+    """Run wrk with one thread on one core for `duration` s. BadInput if it is not installed."""
+    program, pin = shutil.which("wrk"), shutil.which("taskset")
+    if program is None or pin is None:
+        raise BadInput("wrk or taskset is not installed", remedy="apt-get install wrk util-linux")
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "think.lua"
+        script.write_text(f"function delay() return {think_time_ms} end\n")
+        think = ["-s", str(script)] if think_time_ms else []
+        load = ["-t1", f"-c{connections}", f"-d{duration}s", "--latency", *think, f"http://{address}/"]
+        answer = subprocess.run([pin, "-c", str(core), program, *load], capture_output=True, text=True, check=False)
+    return _read(answer.stdout + answer.stderr)
+
+
+def _read(text: str) -> Measured:
+    rate = re.search(r"^Requests/sec:\s*([0-9.]+)", text, re.MULTILINE)
+    found = dict(re.findall(r"^\s*(50|99)%\s+([0-9.]+[a-z]+)", text, re.MULTILINE))
+    if rate is None or found.keys() != {"50", "99"}:
+        raise LoadframeError(f"wrk said nothing that can be read: {text.strip()}")
+    return Measured(float(rate[1]), parse_duration(found["50"]), parse_duration(found["99"]))
