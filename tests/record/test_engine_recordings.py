@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
 from recordings import manifest, summary
 
 from loadframe import _engine
@@ -77,3 +79,15 @@ def test_histograms_are_found_by_the_seconds_of_the_run(run):
 def test_each_worker_tells_of_itself(run):
     sources = {row["source"] for row in run.telemetry.to_pylist()}
     assert {"generator:0", "generator:1"} <= sources
+
+
+def test_another_tool_reads_the_same_figures_from_the_log(run):
+    log = HistogramLogReader(str(run.path / "histograms.hlog"), HdrHistogram(1, 3_600_000_000, 3))
+    sums: dict[str, HdrHistogram] = {}
+    while (interval := log.get_next_interval_histogram()) is not None:
+        sums.setdefault(interval.get_tag(), HdrHistogram(1, 3_600_000_000, 3)).add(interval)
+    assert sorted(sums) == run.histograms.tags()
+    for tag in ("first/nothing/response", "second/nothing/service/warmup", "generator/lag"):
+        ours = run.histograms.total(tag)
+        assert sums[tag].get_total_count() == ours.count
+        assert sums[tag].get_value_at_percentile(99) / 1e6 == pytest.approx(ours.quantile(0.99), rel=1e-3, abs=1e-6)

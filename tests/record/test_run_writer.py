@@ -295,3 +295,17 @@ def test_what_json_cannot_hold_becomes_null(tmp_path):
     run = Run(tmp_path / "r1")
     assert run.summary["status"] is None
     assert run.events[0]["value"] is None
+
+
+def test_recordings_are_joined_for_a_summary_before_the_run_is_finished(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        write_phase(writer.phase("range", 0.5), 3)
+        writer.telemetry(1.0, "host", "cpu.busy", 0.5)
+        recordings = writer.join()
+        series, telemetry = recordings.series, recordings.telemetry
+        assert series.num_rows == 3
+        assert not writer.path.exists()
+        writer.finish(manifest().as_dict(), summary())
+    run = Run(tmp_path / "r1")
+    assert run.series.equals(series)
+    assert run.telemetry.equals(telemetry)

@@ -122,7 +122,10 @@ class RunWriter:
                 self._flush()
 
     def join(self) -> Recordings:
-        """Join the phases' recordings, and return them for a summary. No phase or sample can be added afterwards."""
+        """Join the phases' recordings, and return them for a summary; they can be read until `finish`.
+
+        No phase or sample can be added afterwards.
+        """
         with self._writing():
             if not self._joined:
                 self._joined = True
