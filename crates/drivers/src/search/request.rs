@@ -105,7 +105,9 @@ impl<'a> Line<'a> {
             Value::String(text) => text.clone(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => {
-                return Err(PlanError(format!("parameter \"{name}\" wants a text, a number or a boolean, not {value}")));
+                return Err(PlanError(format!(
+                    "parameter \"{name}\" wants a text, a number or a boolean, not {value}"
+                )));
             }
         };
         self.template.push_literal(if self.has_query { "&" } else { "?" });

@@ -1,0 +1,159 @@
+//! Answers in every cut, and what is no answer.
+
+use super::*;
+
+/// Feeds `text` in pieces of `step` bytes. Says whether the answer is complete.
+fn feed(answer: &mut Answer, text: &[u8], step: usize) -> Result<bool, Malformed> {
+    let mut complete = false;
+    for piece in text.chunks(step) {
+        let mut piece = piece;
+        while !piece.is_empty() {
+            let space = answer.space()?;
+            let count = space.len().min(piece.len());
+            space[..count].copy_from_slice(&piece[..count]);
+            complete = answer.advance(count)?;
+            piece = &piece[count..];
+        }
+    }
+    Ok(complete)
+}
+
+fn read(text: &[u8], step: usize) -> Result<(bool, Answer), Malformed> {
+    let mut answer = Answer::new();
+    answer.begin(false);
+    feed(&mut answer, text, step).map(|complete| (complete, answer))
+}
+
+fn refused(text: &[u8]) -> String {
+    read(text, 1000).map(|(complete, _)| complete).expect_err("the answer breaks the rules").to_string()
+}
+
+const STEPS: [usize; 5] = [1, 2, 3, 7, 1 << 20];
+
+#[test]
+fn a_body_with_a_length_ends_there_however_the_packets_fall() {
+    for step in STEPS {
+        let text = b"HTTP/1.1 200 OK\r\nServer: x\r\ncONTENT-lENGTH:  5 \r\n\r\nhello";
+        let (complete, answer) = read(text, step).unwrap();
+        assert!(complete && answer.reusable());
+        assert_eq!((answer.status(), answer.body(), answer.received()), (200, &b"hello"[..], text.len() as u64));
+        assert_eq!(answer.status_line(), b"HTTP/1.1 200 OK");
+    }
+}
+
+#[test]
+fn chunks_are_joined_however_the_packets_fall() {
+    let long = "x".repeat(70_000);
+    let text = format!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n1;a=b\r\n \r\n{:X}\r\n{long}\r\n0\r\nA: b\r\n\r\n",
+        long.len()
+    );
+    for step in STEPS {
+        let (complete, answer) = read(text.as_bytes(), step).unwrap();
+        assert!(complete && answer.reusable());
+        assert_eq!(answer.body(), format!("hello {long}").as_bytes());
+        assert_eq!(answer.received(), text.len() as u64);
+    }
+}
+
+#[test]
+fn answers_that_have_no_body_end_with_their_head() {
+    for text in ["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n"] {
+        assert!(read(text.as_bytes(), 4).unwrap().1.reusable());
+    }
+    let mut answer = Answer::new();
+    answer.begin(true);
+    assert!(feed(&mut answer, b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", 4).unwrap());
+}
+
+#[test]
+fn interim_answers_are_passed_over() {
+    let text = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
+    let (complete, answer) = read(text, 5).unwrap();
+    assert_eq!((complete, answer.status(), answer.body()), (true, 413, &b"no"[..]));
+}
+
+#[test]
+fn a_body_without_a_length_ends_with_the_connection() {
+    let (complete, mut answer) = read(b"HTTP/1.1 200 OK\r\n\r\nhello", 3).unwrap();
+    assert!(!complete);
+    assert!(answer.end() && !answer.reusable());
+    assert_eq!(answer.body(), b"hello");
+}
+
+#[test]
+fn a_connection_that_ends_too_early_completes_nothing() {
+    for text in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell"] {
+        assert!(!read(text.as_bytes(), 100).unwrap().1.end());
+    }
+}
+
+#[test]
+fn a_connection_is_used_again_only_if_both_ends_know_where_they_are() {
+    let reusable = |text: &str| read(text.as_bytes(), 1000).unwrap().1.reusable();
+    assert!(reusable("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
+    assert!(reusable("HTTP/1.0 200 OK\r\nconnection: x, Keep-Alive\r\ncontent-length: 0\r\n\r\n"));
+    assert!(!reusable("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n"));
+    assert!(!reusable("HTTP/1.1 200 OK\r\nConnection: Close\r\ncontent-length: 0\r\n\r\n"));
+    assert!(!reusable("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1"));
+}
+
+#[test]
+fn the_next_answer_takes_the_place_of_the_last() {
+    let mut answer = Answer::new();
+    for body in ["first, longer", "second"] {
+        answer.begin(false);
+        let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        assert!(feed(&mut answer, text.as_bytes(), 9).unwrap());
+        assert_eq!(answer.body(), body.as_bytes());
+    }
+}
+
+#[test]
+fn what_breaks_the_rules_is_refused() {
+    for (field, reason) in [
+        ("content-length: -5", "\"-5\" is no length"),
+        ("content-length: +5", "\"+5\" is no length"),
+        ("content-length:", "\"\" is no length"),
+        ("content-length: 99999999999999999999999", "\"99999999999999999999999\" is no length"),
+        ("content-length: 18446744073709551615", "a body of 18446744073709551615 bytes is longer than"),
+        ("content-length: 268435457", "a body of 268435457 bytes is longer than"),
+        ("content-length: 5\r\ncontent-length: 6", "it has two lengths"),
+        ("transfer-encoding: gzip", "unknown transfer encoding \"gzip\""),
+        ("no colon", "\"no colon\" is no field"),
+    ] {
+        let message = refused(format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n").as_bytes());
+        assert!(message.starts_with(&format!("malformed HTTP answer: {reason}")), "{message}");
+    }
+    for start in ["SSH-2.0-OpenSSH\r\n", "HTTP/2 200\r\n", "HTTP/1.1 20\r\n", "HTTP/1.1 2000 OK\r\n", "\r\n"] {
+        assert!(refused(start.as_bytes()).contains("it begins with"), "{start:?}");
+    }
+    for size in ["", "x", "-1", "fffffffffffffffff", "7fffffffffffffff", "10000001", " ;a"] {
+        let message = refused(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{size}\r\n").as_bytes());
+        assert!(message.contains("is no chunk size"), "{message}");
+    }
+    let long = refused(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n");
+    assert!(long.contains("has no end") || long.contains("longer than its size"), "{long}");
+}
+
+#[test]
+fn what_has_no_end_is_bounded() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n");
+    for (start, more) in [
+        ("", "x"),
+        (head, "a: b\r\n"),
+        (head, "x"),
+        ("", "HTTP/1.1 100 Continue\r\n\r\n"),
+        (&chunked, "1"),
+        (&format!("{chunked}0\r\n"), "a: b\r\n"),
+    ] {
+        let mut answer = Answer::new();
+        answer.begin(false);
+        feed(&mut answer, start.as_bytes(), 1000).unwrap();
+        let more = more.repeat(1000);
+        let refused = (0..1000).find_map(|_| feed(&mut answer, more.as_bytes(), 1000).err());
+        assert!(refused.is_some(), "{start:?} and endless {:?}", &more[..1]);
+        assert!(answer.bytes.len() <= 1 << 20);
+    }
+}

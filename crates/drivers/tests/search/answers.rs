@@ -1,0 +1,149 @@
+//! Answers in every shape, early, late, broken and hostile.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::ErrorClass;
+use serde_json::json;
+
+use crate::scripted::{Client, Server, answer, bulk, failure, ping, search};
+
+#[test]
+fn an_answer_may_come_byte_by_byte() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        for text in
+            [answer("200 OK", "{}"), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n".into()]
+        {
+            peer.request().unwrap();
+            for byte in text.bytes() {
+                peer.send([byte]);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    for k in 0..2 {
+        assert!(client.execute(&ping(), k).outcome.is_ok());
+    }
+    server.finish();
+}
+
+#[test]
+fn a_large_answer_in_chunks_is_read_whole() {
+    let hit = json!({"_id": "1", "_source": {"text": "{\"x\": [\"".repeat(50)}});
+    let body = json!({"hits": {"hits": vec![hit; 10_000]}}).to_string();
+    let length = body.len();
+    let server = Server::play(move |listener| {
+        let mut peer = listener.accept();
+        peer.request().unwrap();
+        peer.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        for chunk in body.as_bytes().chunks(100_000) {
+            peer.send(format!("{:x}\r\n", chunk.len()));
+            peer.send(chunk);
+            peer.send("\r\n");
+        }
+        peer.send("0\r\n\r\n");
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let reply = client.execute(&search(), 0);
+    assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
+    assert_eq!(reply.documents, 10_000);
+    assert!(reply.bytes_received > length as u64);
+    server.finish();
+}
+
+#[test]
+fn the_answer_to_head_has_no_body_whatever_it_announces() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        peer.answer("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
+        peer.answer(&answer("200 OK", "{}"));
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    assert!(client.execute(&json!({"request": {"method": "HEAD", "path": "/c/_doc/1"}}), 0).outcome.is_ok());
+    assert!(client.execute(&ping(), 1).outcome.is_ok());
+    server.finish();
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_do_not_answer_the_next_request() {
+    for pause in [0, 50] {
+        let server = Server::play(|listener| {
+            listener.accept().answer(&(answer("200 OK", "{}") + &answer("500 Error", "surplus")));
+            listener.accept().answer(&answer("404 Not Found", "right"));
+        });
+        let mut client = Client::new(&[&server.host], 0);
+        assert!(client.execute(&ping(), 0).outcome.is_ok());
+        client.pause(pause);
+        let expected = (ErrorClass::Client, "HTTP 404: right".to_owned());
+        assert_eq!(failure(client.execute(&ping(), 1).outcome), expected);
+        server.finish();
+    }
+}
+
+#[test]
+fn a_server_that_refuses_a_large_request_before_it_has_read_it_is_heard() {
+    for (status, class) in
+        [("413 Payload Too Large", ErrorClass::Client), ("429 Too Many Requests", ErrorClass::Rejected)]
+    {
+        let server = Server::play(move |listener| {
+            // Closing with unread bytes resets the connection: the client's writing fails.
+            listener.accept().send(answer(status, "{\"error\":\"too much\"}"));
+            listener.accept().answer(&answer("200 OK", "{}"));
+        });
+        let mut client = Client::new(&[&server.host], 0);
+        let reply = client.execute(&bulk(50_000), 0);
+        assert_eq!(reply.outcome.as_ref().unwrap_err().items, 50_000);
+        assert_eq!(failure(reply.outcome), (class, format!("HTTP {}: too much", &status[..3])));
+        assert!(client.execute(&ping(), 1).outcome.is_ok());
+        server.finish();
+    }
+}
+
+#[test]
+fn a_server_that_answers_early_and_stays_does_not_get_the_rest() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        peer.send(answer("429 Too Many Requests", "{}"));
+        listener.accept().answer(&answer("200 OK", "{}"));
+        drop(peer);
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let reply = client.execute(&bulk(50_000), 0);
+    assert!(reply.bytes_sent < 20_000_000);
+    assert_eq!(failure(reply.outcome).0, ErrorClass::Rejected);
+    assert!(client.execute(&ping(), 1).outcome.is_ok());
+    server.finish();
+}
+
+#[test]
+fn what_is_no_http_is_an_error_and_memory_stays_bounded() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    for (start, more) in [
+        ("SSH-2.0-OpenSSH_9.2\r\n", ""),
+        ("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", ""),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\n", ""),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", ""),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n", ""),
+        (head, "a: b\r\n"),
+        (head, "a"),
+        ("", "HTTP/1.1 100 Continue\r\n\r\n"),
+    ] {
+        let server = Server::play(move |listener| {
+            let mut peer = listener.accept();
+            peer.answer(start);
+            if !more.is_empty() {
+                peer.send_for_ever(&more.repeat(1000));
+            }
+            listener.accept().answer(&answer("200 OK", "{}"));
+        });
+        let mut client = Client::new(&[&server.host], 0);
+        let reply = client.execute(&ping(), 0);
+        assert!(reply.bytes_received <= 1 << 20);
+        let (class, message) = failure(reply.outcome);
+        assert_eq!(class, ErrorClass::Connect);
+        assert!(message.starts_with("malformed HTTP answer: "), "{message}");
+        assert!(client.execute(&ping(), 1).outcome.is_ok());
+        server.finish();
+    }
+}

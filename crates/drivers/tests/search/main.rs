@@ -1,0 +1,7 @@
+//! The search driver against real sockets with all their moods.
+
+mod allocations;
+mod answers;
+mod connections;
+mod requests;
+mod scripted;

@@ -1,0 +1,162 @@
+//! A server that does what a test tells it to, over real sockets, and a client to talk to it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use loadframe_drivers::search::{Connection, Search};
+use loadframe_engine::corpus::Corpora;
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, ErrorClass, Failure, Reply};
+use loadframe_engine::plan::Target;
+use loadframe_engine::variables::Variables;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// How long a test's server waits for a client before it gives the test up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A listener on loopback with a thread that plays a script.
+pub struct Server<T> {
+    pub host: String,
+    script: JoinHandle<T>,
+}
+
+impl<T: Send + 'static> Server<T> {
+    /// Plays `script` with a listener on a free port.
+    pub fn play(script: impl FnOnce(Listener) -> T + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        Self { host, script: thread::spawn(move || script(Listener(listener))) }
+    }
+
+    /// What the script returns; fails if the script did.
+    pub fn finish(self) -> T {
+        self.script.join().unwrap()
+    }
+}
+
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// The next client.
+    pub fn accept(&self) -> Peer {
+        let (stream, _) = self.0.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Peer(stream)
+    }
+}
+
+/// The server's end of a connection.
+pub struct Peer(TcpStream);
+
+impl Peer {
+    /// The next request: its head and its body. `None` if the client has closed.
+    pub fn request(&mut self) -> Option<(String, Vec<u8>)> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            match self.0.read(&mut byte).unwrap() {
+                0 => return None,
+                _ => head.push(byte[0]),
+            }
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        Some((head, body))
+    }
+
+    /// Reads a request and answers it.
+    pub fn answer(&mut self, text: &str) {
+        self.request().expect("a request");
+        self.send(text);
+    }
+
+    pub fn send(&mut self, text: impl AsRef<[u8]>) {
+        self.0.write_all(text.as_ref()).unwrap();
+    }
+
+    /// Sends until the client has had enough.
+    pub fn send_for_ever(&mut self, text: &str) {
+        while self.0.write_all(text.as_bytes()).is_ok() {}
+    }
+
+    /// Says that nothing more will come.
+    pub fn end(&mut self) {
+        self.0.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Whether the client has closed its end.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+/// An answer with a length.
+pub fn answer(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// A client of the search driver with a runtime of its own.
+pub struct Client {
+    pub driver: Search,
+    pub connection: Connection,
+    pub context: Context,
+    pub runtime: Runtime,
+}
+
+impl Client {
+    /// Client number `number` of `hosts`.
+    pub fn new(hosts: &[&str], number: u64) -> Self {
+        let target = Target {
+            driver: "search".to_owned(),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            timeout: 10.0,
+        };
+        let driver = Search::new(&target).unwrap();
+        let variables = json!({"k": {"sequential": {"from": 0}}});
+        let corpora =
+            BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 100_000}))]);
+        let context = Context {
+            variables: Variables::parse(variables.as_object().unwrap()).unwrap(),
+            corpora: Corpora::open(&corpora, 1).unwrap(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { connection: driver.connection(number), driver, context, runtime }
+    }
+
+    /// Sends request number `k` of an operation.
+    pub fn execute(&mut self, form: &Value, k: u64) -> Reply {
+        let operation = self.driver.map(form, &self.context).unwrap();
+        let draw = Draw { seed: 1, stream: 2, k };
+        self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw))
+    }
+
+    /// Lets time pass, as between two requests: the runtime hears what the kernel has to say.
+    pub fn pause(&self, milliseconds: u64) {
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(milliseconds)).await });
+    }
+}
+
+pub fn ping() -> Value {
+    json!({"request": {"method": "GET", "path": "/"}})
+}
+
+pub fn search() -> Value {
+    json!({"search": {"collection": "c", "body": {"query": {"term": {"k": "${k}"}}}}})
+}
+
+pub fn bulk(size: u64) -> Value {
+    json!({"bulk": {"collection": "c", "corpus": "trips", "size": size}})
+}
+
+pub fn failure(outcome: Result<(), Failure>) -> (ErrorClass, String) {
+    let failure = outcome.unwrap_err();
+    (failure.class, failure.message)
+}
