@@ -141,7 +141,7 @@ class CgroupLimiter:
         try:
             folders = self.version.make(f"loadframe-probe-{os.getpid()}")
         except OSError as error:
-            return f"{error.strerror} ({error.filename})" if error.filename else str(error)
+            return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
         try:
             self.version.set_memory(folders, 64 * 2**20)
             self.version.set_quota(folders, 0.5, PERIOD)

@@ -1,0 +1,143 @@
+"""What this machine can do for clusters and measurements, and what it lacks. Changes nothing."""
+
+import os
+import resource
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import loadframe.store as stores
+from loadframe.cluster import artefacts, folders, java
+from loadframe.errors import LoadframeError
+from loadframe.host.limits import limiters
+from loadframe.host.local import LocalHost
+from loadframe.units import format_size
+
+#: Bytes: a node with its default heap and what a JVM takes besides, and its software and first data.
+_NODE_MEMORY = 2**30
+_NODE_DISK = 2**30
+#: Open files that a search node may need (the vendor's own check outside of loopback asks for as many).
+_FILES = 65535
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. `state` is `ok`, `limited` (it works, with a restriction) or `lacking`."""
+
+    name: str
+    state: str
+    finding: str
+    remedy: str | None = None
+
+
+def checks(network: bool) -> Iterator[Check]:
+    """Look at this machine; only with `network` at the package registry."""
+    yield _cores()
+    yield _memory()
+    yield from _disks()
+    yield from _limits()
+    yield _user()
+    yield _java()
+    yield from _software()
+    yield _files()
+    yield from _programs()
+    if network:
+        yield _registry()
+
+
+def _cores() -> Check:
+    cores = len(os.sched_getaffinity(0))
+    if cores > 1:
+        return Check("cores", "ok", f"{cores}")
+    return Check("cores", "limited", "1, which the generator and the nodes share", "measure on a machine with more")
+
+
+def _memory() -> Check:
+    available = psutil.virtual_memory().available
+    nodes = available // _NODE_MEMORY
+    finding = f"{format_size(available)} available, enough for about {nodes} small nodes"
+    return Check("memory", "ok" if nodes else "lacking", finding, None if nodes else "free some memory")
+
+
+def _disks() -> Iterator[Check]:
+    for purpose, folder in (("cache", folders.cache()), ("clusters", folders.state())):
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        free = shutil.disk_usage(there).free
+        enough = free > _NODE_DISK and os.access(there, os.W_OK)
+        variable = "LOADFRAME_CACHE" if purpose == "cache" else "LOADFRAME_STATE"
+        yield Check(
+            f"disk for {purpose}",
+            "ok" if enough else "lacking",
+            f"{format_size(free)} free in {folder}{'' if os.access(there, os.W_OK) else ', which cannot be written'}",
+            None if enough else f"free some space, or set {variable} to another folder",
+        )
+
+
+def _limits() -> Iterator[Check]:
+    for limiter in limiters():
+        obstacle = limiter.obstacle()
+        if obstacle is None:
+            # The first that works is taken.
+            yield Check(f"limits by {limiter.name}", "ok", "CPU and memory of each node can be limited")
+            return
+        yield Check(f"limits by {limiter.name}", "limited", obstacle)
+    remedy = "run as root, or in a user session of systemd with the cpu controller delegated"
+    yield Check("limits", "limited", "none of the ways works here: nodes run unlimited", remedy)
+
+
+def _user() -> Check:
+    try:
+        user = LocalHost().server_user()
+    except LoadframeError as error:
+        return Check("user for servers", "lacking", error.what, error.remedy)
+    return Check("user for servers", "ok", "yourself" if user is None else f"{user}, since we are root")
+
+
+def _java() -> Check:
+    try:
+        found = java.find(0, None)
+    except LoadframeError as error:
+        return Check("Java", "lacking", str(error), error.remedy)
+    return Check("Java", "ok", f"{found.version} in {found.home}")
+
+
+def _software() -> Iterator[Check]:
+    for store in stores.stores().values():
+        for version in store.versions:
+            distribution = store.distribution(version)
+            here = artefacts.installed(distribution)
+            finding = "here" if here else f"not here yet, {format_size(distribution.size)} to fetch at the first start"
+            yield Check(f"{store.kind} {version}", "ok" if here else "limited", finding)
+
+
+def _files() -> Check:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= _FILES:
+        return Check("open files", "ok", "unlimited" if most == resource.RLIM_INFINITY else f"{most}")
+    return Check("open files", "limited", f"{most}, where a loaded node may want {_FILES}", f"`ulimit -n {_FILES}`")
+
+
+def _programs() -> Iterator[Check]:
+    for program in ("wrk", "nginx"):
+        path = shutil.which(program)
+        remedy = None if path else f"install the package {program}; only `make bench` needs it"
+        yield Check(program, "ok" if path else "limited", path or "not installed", remedy)
+
+
+def _registry() -> Check:
+    from loadframe.cluster.registry import RegistryError, download
+
+    distributions = [store.distribution(version) for store in stores.stores().values() for version in store.versions]
+    smallest = min((jar for each in distributions for jar in each.jars), key=lambda jar: jar.size)
+    with tempfile.TemporaryDirectory() as staging:
+        try:
+            download(smallest, Path(staging), lambda _: None, threading.Event())
+        except RegistryError as error:
+            needed = not all(artefacts.installed(each) for each in distributions)
+            return Check("package registry", "lacking" if needed else "limited", error.what, error.remedy)
+    return Check("package registry", "ok", f"answers ({smallest.coordinates} was fetched)")
