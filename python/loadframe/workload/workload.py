@@ -128,6 +128,11 @@ class Workload:
         }
         return frozenset(origins(direct, filled.made_of))
 
+    def documents(self, corpus: str) -> int:
+        """Return how many documents a corpus has; a guess from the size of files."""
+        filled = self.fill(1)
+        return corpora.documents(self._source(filled, corpus, filled.file.corpora[corpus]))
+
     def _setting(self, used: Iterable[str], made_of: Mapping[str, Collection[str]]) -> Setting | None:
         """Return the setting that a value made of some parameters goes back to, None if all have their defaults."""
         return next((self.settings[name] for name in origins(used, made_of) if name in self.settings), None)

@@ -1,0 +1,111 @@
+"""Designs: which treatment is run when, in randomised blocks; pure, and the same for the same seed.
+
+A block has every treatment once. Within it, factors that are hard to change (they need another cluster, or other data)
+are changed as seldom as can be: the runs of one state are neighbours, the states come in random order, and so do the
+runs of each state. That is a split plot, with the state as the whole plot.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.experiment.file import Experiment
+from loadframe.experiment.file_factors import Factor, Level
+from loadframe.units import format_count
+
+#: More runs than this are a slip of the pen.
+MAX_RUNS = 20_000
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run to be made."""
+
+    #: Names its folder, too: unique, readable, and the same when the experiment is extended by levels or blocks.
+    id: str
+    #: From 1. Blocks are repetitions here.
+    block: int
+    treatment: Mapping[str, Level]
+    #: The levels of the factors that are hard to change. Neighbours with the same state share a cluster.
+    state: str
+
+    @property
+    def repetition(self) -> int:
+        """Which repetition of its treatment this is, from 1."""
+        return self.block
+
+
+@dataclass(frozen=True)
+class Design:
+    """The runs of an experiment, in their order."""
+
+    seed: int
+    runs: tuple[PlannedRun, ...]
+
+    def groups(self) -> Iterator[tuple[PlannedRun, ...]]:
+        """Yield the runs that share a block and a state, in their order."""
+        for _, group in itertools.groupby(self.runs, key=lambda run: (run.block, run.state)):
+            yield tuple(group)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the runs for people and programs, ready for JSON."""
+        return [{"run": run.id, "block": run.block, "treatment": dict(run.treatment)} for run in self.runs]
+
+
+def design(experiment: Experiment) -> Design:
+    """Return the runs of an experiment; BadInput if they are more than anybody waits for."""
+    factors, seed = experiment.factors, experiment.seed
+    count = experiment.repetitions
+    for factor in factors:
+        count *= len(factor.levels)
+    if count > MAX_RUNS:
+        what = f"these levels and repetitions make {format_count(count)} runs"
+        remedy = f"take fewer levels: at most {format_count(MAX_RUNS)} runs are made"
+        raise experiment.document.error(("factors",), what, remedy, key=True)
+    hard = [factor for factor in factors if factor.hard]
+    easy = [factor for factor in factors if not factor.hard]
+    runs = []
+    for block in range(1, experiment.repetitions + 1):
+        for state in _shuffled(_combinations(hard), f"{seed}/{block}"):
+            key = ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one"
+            for rest in _shuffled(_combinations(easy), f"{seed}/{block}/{key}"):
+                chosen = {**state, **rest}
+                treatment = {factor.name: chosen[factor.name] for factor in factors}
+                runs.append(PlannedRun(_run_id(block, treatment), block, treatment, key))
+    return Design(seed, tuple(runs))
+
+
+def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
+    names = [factor.name for factor in factors]
+    return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors))]
+
+
+def _shuffled(items: list[dict[str, Level]], salt: str) -> list[dict[str, Level]]:
+    """Return the items in an order by the hash of each: random, the same on every machine and version of Python."""
+    return sorted(items, key=lambda item: hashlib.sha256(f"{salt}/{sorted(item.items())!r}".encode()).digest())
+
+
+def _run_id(block: int, treatment: Mapping[str, Level]) -> str:
+    """Return a name such as `b1-nodes2-clients4`; where it cannot say all, the end of it is a hash."""
+    words = [f"{name.rsplit('.', 1)[-1]}{_label(name, level)}" for name, level in treatment.items()]
+    exact = "-".join([f"b{block}", *words])
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", exact)[:100]
+    lasts = [name.rsplit(".", 1)[-1] for name in treatment]
+    if safe == exact and len(set(lasts)) == len(lasts):
+        return safe
+    return f"{safe}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
+
+
+def _label(name: str, level: Level) -> str:
+    """Write a level shortly, memory with its unit."""
+    if name == "store.limits.memory" and isinstance(level, int):
+        for unit, size in (("g", 2**30), ("m", 2**20), ("k", 2**10)):
+            if level % size == 0:
+                return f"{level // size}{unit}"
+    if isinstance(level, float):
+        return f"{level:.10g}"
+    return level if isinstance(level, str) else json.dumps(level)

@@ -1,0 +1,61 @@
+"""How long an experiment will take, roughly: what `--dry-run` says before anybody waits for it."""
+
+from loadframe.experiment.design import Design
+from loadframe.experiment.file import Experiment
+from loadframe.workload import Workload
+from loadframe.workload.forms import every_form
+from loadframe.workload.phases import Phase
+
+#: Seconds, as seen with embedded stores on two cores: a cluster's start and stop, each further node, a run's own
+#: bookkeeping; and documents per second that a small cluster takes in.
+CLUSTER = 20.0
+FURTHER_NODE = 5.0
+RUN = 2.0
+INGESTION = 10_000.0
+#: A number of requests says nothing about their time; such phases are refreshes and merges, or short.
+REQUESTS = 5.0
+
+#: An experiment that takes longer (s) should be confirmed by its user.
+LONG = 24 * 3600.0
+
+
+def estimate(design: Design, experiment: Experiment) -> float:
+    """Return the expected seconds from the first cluster's start to the last run's end."""
+    total = 0.0
+    workloads: dict[str, Workload] = {}
+    for group in design.groups():
+        nodes = experiment.nodes(group[0].treatment)
+        total += CLUSTER + FURTHER_NODE * (nodes - 1)
+        for index, run in enumerate(group):
+            key = repr(experiment.workload_parameters(run.treatment))
+            workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))
+            phases = {phase.name: phase for phase in workload.file.phases}
+            if index == 0:
+                total += sum(_seconds(workload, phases[name]) for name in experiment.prepared)
+            times = experiment.overrides(run.treatment)
+            total += RUN + sum(_seconds(workload, phases[name], **times) for name in experiment.measured)
+    return total
+
+
+def _seconds(
+    workload: Workload,
+    phase: Phase,
+    warmup: float | None = None,
+    duration: float | None = None,
+    clients: int | None = None,
+    rate: float | None = None,
+) -> float:
+    before = phase.warmup if warmup is None else warmup
+    measured = phase.duration if duration is None else duration
+    if measured is not None:
+        return before + measured
+    if phase.requests is not None:
+        return before + (phase.requests / rate if rate else REQUESTS)
+    bulks = {
+        form.bulk.corpus
+        for stream in phase.named_streams
+        for name in stream.weights
+        for form in every_form(workload.file.operations[name]).values()
+        if form.bulk is not None
+    }
+    return before + sum(workload.documents(corpus) for corpus in bulks) / INGESTION

@@ -1,0 +1,123 @@
+"""Factors: what an experiment varies, by the names that its file has for it, and the levels that each takes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from loadframe.errors import BadInput
+from loadframe.units import parse_rate, parse_size
+from loadframe.workload import Workload
+from loadframe.yamlfile import Document, did_you_mean, shown
+
+Level = str | int | float | bool | None
+
+SETTINGS = "store.settings."
+WITH = "with."
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Something that is varied, named as in the file, and its levels in order."""
+
+    name: str
+    #: Whole numbers for nodes and clients, 1/s for a rate, bytes for memory; settings and parameters as they are.
+    levels: tuple[Level, ...]
+    #: Whether another level needs the cluster or its data to be made anew.
+    hard: bool
+
+
+def read_factors(
+    document: Document, written: Mapping[str, tuple[Level, ...]], workload: Workload, prepared: tuple[str, ...]
+) -> tuple[Factor, ...]:
+    """Return the factors that a file names; BadInput at the place of an unknown one or of a level that cannot be.
+
+    `prepared` are the phases that fill the store: the workload's parameters that reach them are hard to change.
+    """
+    shaping = workload.shaping(prepared)
+    factors = []
+    for name, levels in written.items():
+        read = _reader(document, name, workload)
+        known: list[Level] = []
+        for index, level in enumerate(levels):
+            place = ("factors", name, index)
+            try:
+                value = read(level)
+            except BadInput as error:
+                raise document.error(place, f"a level of {name}: {error.what}", error.remedy) from None
+            if name.startswith(WITH):
+                _check_parameter(document, workload, name.removeprefix(WITH), value, place)
+            if value in known:
+                raise document.error(place, f"the level {shown(level)} of {name} stands here twice", "remove one")
+            known.append(value)
+        easy = name in _EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
+        factors.append(Factor(name, tuple(known), hard=not easy))
+    if {"clients", "rate"} <= written.keys():
+        what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
+        raise document.error(("factors", "rate"), what, "remove one of them", key=True)
+    return tuple(factors)
+
+
+def _reader(document: Document, name: str, workload: Workload) -> Callable[[Level], Level]:
+    """Return what reads a level of the factor of that name; BadInput at the factor if there is none."""
+    if name in _READERS:
+        return _READERS[name]
+    if name.startswith(SETTINGS) and name != SETTINGS:
+        return lambda level: level
+    parameters = list(workload.defaults)
+    if name.startswith(WITH) and name.removeprefix(WITH) in parameters:
+        return lambda level: level
+    remedy = did_you_mean(name, [*_READERS, *(WITH + parameter for parameter in parameters), SETTINGS + "NAME"])
+    if name in parameters:
+        remedy = f"a parameter of the workload is written {WITH}{name}"
+    raise document.error(("factors", name), f"there is no factor {name!r}", remedy, key=True)
+
+
+def _check_parameter(
+    document: Document, workload: Workload, parameter: str, value: Level, place: tuple[str | int, ...]
+) -> None:
+    """Refuse a level that the workload cannot take."""
+    folder = document.path.parent
+    workload.with_parameters({parameter: value}, folder=folder, where=lambda _: document.where(place))
+
+
+def _count(level: Level) -> int:
+    if isinstance(level, bool) or not isinstance(level, int) or level < 1:
+        raise BadInput(f"expected a whole number of at least 1, not {shown(level)}")
+    return level
+
+
+def _positive(level: Level) -> float:
+    if isinstance(level, bool) or not isinstance(level, int | float) or level <= 0:
+        raise BadInput(f"expected a number above 0, not {shown(level)}")
+    return float(level)
+
+
+def _rate(level: Level) -> float:
+    rate = parse_rate(_quantity(level))
+    if not 0 < rate <= 1e9:
+        raise BadInput(f"expected a rate above 0 and of at most 1e9/s, not {shown(level)}")
+    return rate
+
+
+def _size(level: Level) -> int:
+    quantity = _quantity(level)
+    size = parse_size(quantity if isinstance(quantity, str) else int(quantity))
+    if not 0 < size < 2**63:
+        raise BadInput(f"expected a size above 0, not {shown(level)}")
+    return size
+
+
+def _quantity(level: Level) -> str | float:
+    if isinstance(level, bool) or level is None:
+        raise BadInput(f"expected a number with its unit, not {shown(level)}")
+    return level
+
+
+_READERS: dict[str, Callable[[Level], Level]] = {
+    "nodes": _count,
+    "clients": _count,
+    "rate": _rate,
+    "store.limits.cpus": _positive,
+    "store.limits.memory": _size,
+}
+#: What changes from one run to the next on the same cluster.
+_EASY = ("clients", "rate")
