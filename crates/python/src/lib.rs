@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loadframe_drivers::null::Null;
+use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{Plan, PlanError};
@@ -21,12 +22,13 @@ macro_rules! with_driver {
     ($plan:expr, $function:ident $arguments:tt) => {
         match $plan.target.driver.as_str() {
             "null" => $function::<Null> $arguments,
+            "search" => $function::<Search> $arguments,
             other => Err(PlanError(format!("there is no driver {other:?}; there are {}", DRIVERS.join(", ")))),
         }
     };
 }
 
-const DRIVERS: [&str; 1] = ["null"];
+const DRIVERS: [&str; 2] = ["null", "search"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]
