@@ -1,0 +1,8 @@
+"""Scalability: models of throughput against size, fitted with intervals, chosen, and doubted aloud."""
+
+from loadframe.analyze.scalability.analysis import fit
+from loadframe.analyze.scalability.models import ModelName
+from loadframe.analyze.scalability.observations import Residuals
+from loadframe.analyze.scalability.result import ModelFit, Peak, ScalabilityFit
+
+__all__ = ["ModelFit", "ModelName", "Peak", "Residuals", "ScalabilityFit", "fit"]

@@ -1,0 +1,157 @@
+"""How far the data leave a fit open: draws of its parameters, from which every interval is taken.
+
+With repeated runs, the draws are a bootstrap: deviations of runs from the mean of their size, drawn anew and added to
+each size's mean. Three corrections keep it honest for the few repetitions that are usual:
+
+- Deviations are scaled by sqrt(r / (r - 1)), since r runs vary that much less about their own mean than about the
+  truth.
+- With fewer than five runs at some size, deviations are pooled over the sizes (relative to the mean, where residuals
+  are), because two or three runs say nearly nothing of their own spread. From five on, each size draws its own.
+- Percentiles are widened from the normal to the t distribution (the expanded percentile interval of Hesterberg, "What
+  Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015).
+
+With one run per size, the parameters have the intervals value +- t(0.975, n - p) standard errors from the covariance
+s^2 (J'J)^-1, and what depends on several of them (peak, band) is taken from draws with that covariance.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.scalability.fitting import PointFit, refit
+from loadframe.analyze.scalability.models import Array
+from loadframe.analyze.scalability.observations import Observations
+from loadframe.analyze.scalability.solver import jacobian
+
+_DRAWS = 2000
+_RUNS_OF_THEIR_OWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What the data allow: parameters drawn (rows, parameters), and the interval's ends for each free parameter.
+
+    Without any row the data leave no freedom to judge by, and every interval is unbounded.
+    """
+
+    theta: Array
+    tail: float
+    low: Array
+    high: Array
+
+    def interval(self, values: Array) -> tuple[Array, Array]:
+        """Return the ends of the 95 % interval of some quantity, given its values (rows, ...) in each draw."""
+        if not len(values):
+            return np.zeros(values.shape[1:]), np.full(values.shape[1:], np.inf)
+        return _ends(values, self.tail)
+
+    def estimate(self, value: float, values: Array) -> Estimate:
+        """Return the value with its interval, given its values in each draw."""
+        low, high = self.interval(values)
+        return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def spread(fitted: PointFit, observations: Observations, seed: int) -> Spread:
+    """Return the spread by bootstrap where each size was run at least twice, else from the covariance."""
+    if observations.is_replicated:
+        return _bootstrap(fitted, observations, np.random.default_rng(seed))
+    return _from_covariance(fitted, observations, np.random.default_rng(seed))
+
+
+def parameters(fitted: PointFit, around: Spread, observations: Observations) -> dict[str, Estimate]:
+    """Return each free parameter's value and interval by its name.
+
+    A hard knee outside the measured sizes leaves its slope or its ceiling unbounded; the value is then the least one
+    that agrees with the data.
+    """
+    values = fitted.free()
+    if fitted.bounds is None:
+        lam, ceiling = fitted.theta
+        values = np.array([min(lam, ceiling / observations.sizes[0]), min(ceiling, lam * observations.sizes[-1])])
+    ends = zip(fitted.model.parameters, values.tolist(), around.low.tolist(), around.high.tolist(), strict=True)
+    return {name: Estimate(value, min(low, value), max(high, value)) for name, value, low, high in ends}
+
+
+def _ends(values: Array, tail: float) -> tuple[Array, Array]:
+    # Order statistics and not interpolation: between a number and an infinity there is nothing to interpolate.
+    ordered = np.sort(np.where(np.isnan(values), np.inf, values), axis=0)
+    index = round(tail * (len(ordered) - 1))
+    return ordered[index], ordered[-1 - index]
+
+
+def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
+    own = [
+        (run - run.mean()) / scale * np.sqrt(run.size / (run.size - 1))
+        for run, scale in zip(observations.runs, observations.scale, strict=True)
+    ]
+    if min(observations.counts) < _RUNS_OF_THEIR_OWN:
+        own = [np.concatenate(own)] * len(own)
+    means = np.column_stack(
+        [
+            run.mean() + scale * random.choice(deviations, size=(_DRAWS, run.size)).mean(axis=1)
+            for run, scale, deviations in zip(observations.runs, observations.scale, own, strict=True)
+        ]
+    )
+    # Wild noise could make a mean of nothing; a throughput stays above 0.
+    theta = refit(fitted, observations, np.maximum(means, observations.means / 1000))
+    freedom = observations.total - len(observations.sizes)
+    tail = float(stats.norm.cdf(stats.t.ppf(0.025, freedom)))
+    low, high = _ends(theta[:, : fitted.model.size], tail)
+    return Spread(theta, tail, low, high)
+
+
+def _from_covariance(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
+    p = fitted.model.size
+    freedom = observations.total - p
+    if freedom < 1:
+        return Spread(np.empty((0, len(fitted.theta))), 0.025, np.zeros(p), np.full(p, np.inf))
+    variance = max(fitted.sum_of_squares, observations.least_sum) / freedom
+    root = _knee_root(fitted, observations) if fitted.bounds is None else _usl_root(fitted, observations)
+    root *= np.sqrt(variance)
+    normal = random.standard_normal((_DRAWS, p))
+    normal *= np.sqrt(freedom / random.chisquare(freedom, size=(_DRAWS, 1)))
+    half_width = stats.t.ppf(0.975, freedom) * np.sqrt((root**2).sum(axis=1))
+    theta = np.repeat(fitted.theta[None, :], _DRAWS, axis=0)
+    theta[:, :p] += normal @ root.T
+    least, greatest = _limits(fitted)
+    return Spread(
+        np.clip(theta, least, greatest),
+        0.025,
+        np.maximum(fitted.free() - half_width, least[:p]),
+        np.minimum(fitted.free() + half_width, greatest[:p]),
+    )
+
+
+def _limits(fitted: PointFit) -> tuple[Array, Array]:
+    """Return the least and greatest parameters: L and C stay above 0, s and k within their bounds."""
+    if fitted.bounds is None:
+        return np.nan_to_num(fitted.theta, posinf=0.0) / 1000, np.full(2, np.inf)
+    return np.array([fitted.theta[0] / 1000, *fitted.bounds.lower]), np.array([np.inf, *fitted.bounds.upper])
+
+
+def _usl_root(fitted: PointFit, observations: Observations) -> Array:
+    """Return a square root of (J'J)^-1 over the free parameters (L, s, k)."""
+    derivatives = jacobian(fitted.theta[None, :], observations.sizes, observations.weights(observations.means))[0]
+    derivatives = derivatives[:, : fitted.model.size]
+    derivatives[:, 0] /= fitted.theta[0]
+    # Columns of unit length, because k's may be a million times the others'.
+    lengths = np.sqrt((derivatives**2).sum(axis=0))
+    _, singular, directions = np.linalg.svd(derivatives / lengths, full_matrices=False)
+    root: Array = directions.T / np.maximum(singular, 1e-12) / lengths[:, None]
+    return root
+
+
+def _knee_root(fitted: PointFit, observations: Observations) -> Array:
+    """Return the same for (L, C): sizes up to the break fix L, those above it fix C, independently.
+
+    What no size lies on is infinite already, and needs no scatter.
+    """
+    n, squares = observations.sizes, observations.weights(observations.means) ** 2
+    lam, ceiling = fitted.theta
+    below = lam * n <= ceiling * (1 + 1e-12)
+    information: Array = np.array([(squares * n**2)[below].sum(), squares[~below].sum()])
+    root = np.zeros((2, 2))
+    np.fill_diagonal(root, np.where(information > 0, 1 / np.sqrt(np.maximum(information, 1e-300)), 0.0))
+    return root

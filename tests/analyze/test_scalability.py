@@ -1,0 +1,173 @@
+"""What a fit chooses, claims, doubts and refuses."""
+
+import math
+
+import numpy as np
+import pytest
+from usl_data import read_pairs, simulate
+
+from loadframe.analyze.scalability import fit, warnings
+from loadframe.errors import BadInput
+
+DOUBLING = [1, 2, 4, 8, 16, 32]
+
+
+def kinds(result):
+    return {type(warning) for warning in result.warnings}
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        (lambda n: 100 * n, "linear"),
+        (lambda n: 100 * n / (1 + 0.05 * (n - 1)), "amdahl"),
+        (lambda n: min(100 * n, 650), "knee"),
+        (lambda n: 100 * n / (1 + 0.05 * (n - 1) + 0.002 * n * (n - 1)), "usl"),
+    ],
+)
+def test_each_model_is_chosen_for_exact_data_of_its_own(curve, expected):
+    result = fit([(n, curve(n)) for n in DOUBLING])
+    assert result.best == expected
+    assert max(map(abs, result.best_model.residuals)) < 1e-6
+
+
+def test_three_sizes_are_the_least_and_earn_a_warning():
+    with pytest.raises(BadInput, match="only 2 distinct sizes"):
+        fit([(1, 10), (2, 20), (2, 21)])
+    assert warnings.FewSizes in kinds(fit([(1, 10), (2, 20), (3, 30)]))
+    assert warnings.FewSizes not in kinds(fit([(n, 10 * n) for n in DOUBLING]))
+
+
+@pytest.mark.parametrize(
+    "bad", [(0, 1), (-1, 1), (1, 0), (1, -5), (math.nan, 1), (1, math.nan), (1, math.inf), (0.5, 1)]
+)
+def test_numbers_no_model_can_use_are_refused_by_their_place(bad):
+    with pytest.raises(BadInput, match="observation 4"):
+        fit([(1, 10), (2, 20), (3, 30), bad])
+
+
+def test_two_hundred_sizes_are_the_most():
+    with pytest.raises(BadInput, match="201 distinct sizes"):
+        fit([(n, 10.0 * n) for n in range(1, 202)])
+
+
+def test_with_too_few_runs_for_aicc_a_richer_model_must_be_significantly_better():
+    straight = fit([(1, 100), (2, 197), (4, 404), (8, 795)])
+    assert straight.best == "linear"
+    assert straight.models["usl"].aicc is None
+    assert straight.models["amdahl"].aicc is None
+    assert warnings.FewRuns in kinds(straight)
+    bent = fit([(1, 100), (2, 190), (4, 340), (8, 560)])
+    assert bent.best == "amdahl"
+
+
+def test_a_single_size_above_the_slope_makes_no_ceiling():
+    assert fit([(1, 10.0), (2, 20.01), (3, 25.0)]).best == "linear"
+
+
+def test_superlinear_growth_is_flagged_with_its_negative_sigma():
+    data = simulate(DOUBLING, lam=100, sigma=-0.01, kappa=0, noise=0.01, repetitions=3, seed=1)
+    result = fit(data, over="nodes")
+    assert result.models["amdahl"].parameters["sigma"].value == pytest.approx(-0.01, abs=0.002)
+    assert result.models["amdahl"].parameters["sigma"].high < 0
+    assert warnings.Superlinear in kinds(result)
+
+
+def test_growth_above_linear_within_the_noise_is_mentioned():
+    result = fit([(1, 100), (2, 180), (4, 440), (8, 880)])
+    assert result.models["amdahl"].parameters["sigma"].value == 0
+    assert warnings.PerhapsSuperlinear in kinds(result)
+
+
+def test_a_peak_beyond_the_measured_sizes_is_not_claimed():
+    data = simulate([1, 2, 4, 8, 12, 16], lam=1000, sigma=0.03, kappa=5e-4, noise=0.002, repetitions=5, seed=2)
+    result = fit(data, over="nodes")
+    assert result.best == "usl"
+    assert result.models["usl"].parameters["kappa"].low > 0
+    assert result.peak is None
+    assert warnings.PeakTooFar in kinds(result)
+
+
+def test_where_a_simpler_model_is_preferred_the_peak_of_the_usl_is_not_claimed():
+    result = fit(read_pairs("raytracer", 6), over="processors")
+    assert result.best == "amdahl"
+    assert result.peak is None
+    assert warnings.PeakNotBest in kinds(result)
+
+
+def test_misfit_shows_against_the_noise_of_repeated_runs():
+    wavy = {1: 100, 2: 240, 4: 330, 8: 900, 16: 1000, 32: 3300}
+    result = fit([(n, x * e) for n, x in wavy.items() for e in (0.99, 1, 1.01)])
+    assert result.best_model.lack_of_fit is not None
+    assert result.best_model.lack_of_fit.p < 0.001
+    assert warnings.Misfit in kinds(result)
+    fair = fit(simulate(DOUBLING, lam=100, sigma=0.05, kappa=0.002, noise=0.02, repetitions=3, seed=3))
+    assert fair.best_model.lack_of_fit.p > 0.05
+    assert warnings.Misfit not in kinds(fair)
+
+
+def test_a_model_that_cannot_predict_its_largest_size_is_doubted():
+    result = fit([(n, 100 * n) for n in (1, 2, 4, 8, 16)] + [(32, 2000)])
+    assert warnings.PoorPrediction in kinds(result)
+    assert result.models["linear"].extrapolation_error > 0.5
+
+
+def test_the_fitted_throughput_of_one_is_shown_against_the_measured():
+    result = fit([(1, 130), *((n, 100 * n) for n in (2, 4, 8, 16, 32))], residuals="absolute")
+    assert result.measured_at_one == 130
+    assert warnings.LambdaOff in kinds(result)
+
+
+def test_data_that_two_models_explain_alike_say_so():
+    result = fit([(n, x) for n, x in zip((4, 8, 16, 32, 64, 128), (100, 100, 101, 99, 100, 100), strict=True)])
+    alike = next(warning for warning in result.warnings if isinstance(warning, warnings.ModelsAlike))
+    assert {result.best, *alike.others} == {"amdahl", "knee"}
+
+
+def test_one_run_per_size_has_the_interval_of_the_t_distribution():
+    # Three residuals about a straight line through 0: by hand, s^2 = sum(r^2) / 2 and t(0.975, 2) = 4.3027.
+    n, x = np.array([1.0, 2.0, 4.0]), np.array([101.0, 198.0, 402.0])
+    slope = (n * x).sum() / (n * n).sum()
+    error = np.sqrt(((x - slope * n) ** 2).sum() / 2 / (n * n).sum())
+    estimate = fit(list(zip(n, x, strict=True)), residuals="absolute").models["linear"].parameters["lambda"]
+    assert estimate.value == pytest.approx(slope)
+    assert estimate.high - estimate.value == pytest.approx(4.302653 * error, rel=1e-6)
+    assert estimate.value - estimate.low == pytest.approx(4.302653 * error, rel=1e-6)
+
+
+def test_as_many_parameters_as_runs_leave_the_interval_open():
+    usl = fit([(1, 10), (2, 18), (4, 28)]).models["usl"]
+    assert usl.parameters["kappa"].high == math.inf
+    assert usl.parameters["kappa"].as_dict()["high"] is None
+
+
+def test_the_band_holds_the_curve_and_widens_beyond_the_data():
+    result = fit(simulate(DOUBLING, lam=1000, sigma=0.03, kappa=5e-4, noise=0.02, repetitions=3, seed=4))
+    usl = result.models["usl"]
+    n = np.array([1.0, 4.0, 16.0, 32.0, 64.0])
+    low, high = usl.band(n)
+    assert (low < usl.predicted(n)).all()
+    assert (usl.predicted(n) < high).all()
+    width = (high - low) / usl.predicted(n)
+    assert width[-1] > 2 * width[2]
+
+
+def test_the_same_seed_gives_the_same_intervals():
+    data = simulate(DOUBLING, lam=1000, sigma=0.03, kappa=5e-4, noise=0.02, repetitions=3, seed=4)
+    assert fit(data, seed=7).as_dict() == fit(data, seed=7).as_dict()
+    assert fit(data, seed=7).as_dict() != fit(data, seed=8).as_dict()
+
+
+def test_the_order_of_the_runs_does_not_matter():
+    data = read_pairs("raytracer")
+    forwards, backwards = fit(data), fit(data[::-1])
+    assert forwards.as_dict() == backwards.as_dict()
+    assert forwards.best_model.residuals == backwards.best_model.residuals[::-1]
+
+
+def test_each_warning_states_cause_and_remedy():
+    for data in (read_pairs("raytracer", 6), read_pairs("sysbench_cpu"), read_pairs("netflix_cassandra")):
+        for warning in fit(data, over="nodes").warnings:
+            assert warning.cause
+            assert warning.remedy
+            assert "inf" not in warning.cause
