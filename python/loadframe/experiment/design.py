@@ -16,6 +16,7 @@ from typing import Any
 from loadframe.experiment.file import Experiment
 from loadframe.experiment.file_factors import Factor, Level
 from loadframe.units import format_count
+from loadframe.yamlfile import scalar
 
 #: More runs than this are a slip of the pen.
 MAX_RUNS = 20_000
@@ -90,22 +91,25 @@ def _shuffled(items: list[dict[str, Level]], salt: str) -> list[dict[str, Level]
 
 
 def _run_id(block: int, treatment: Mapping[str, Level]) -> str:
-    """Return a name such as `b1-nodes2-clients4`; where it cannot say all, the end of it is a hash."""
-    words = [f"{name.rsplit('.', 1)[-1]}{_label(name, level)}" for name, level in treatment.items()]
-    exact = "-".join([f"b{block}", *words])
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", exact)[:100]
+    """Return a name such as `b1-nodes2-clients4`; where that could be ambiguous or too long, a hash ends it."""
     lasts = [name.rsplit(".", 1)[-1] for name in treatment]
-    if safe == exact and len(set(lasts)) == len(lasts):
+    exact = "-".join(
+        [f"b{block}", *(last + _label(*item) for last, item in zip(lasts, treatment.items(), strict=True))]
+    )
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", exact)[:100]
+    texts = [level for level in treatment.values() if isinstance(level, str)]
+    plain = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", text) and isinstance(scalar(text), str) for text in texts)
+    if safe == exact and plain and len(set(lasts)) == len(lasts):
         return safe
     return f"{safe}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
 
 
 def _label(name: str, level: Level) -> str:
-    """Write a level shortly, memory with its unit."""
+    """Write a level shortly: memory with its unit, whole quantities without a decimal point."""
     if name == "store.limits.memory" and isinstance(level, int):
         for unit, size in (("g", 2**30), ("m", 2**20), ("k", 2**10)):
             if level % size == 0:
                 return f"{level // size}{unit}"
-    if isinstance(level, float):
-        return f"{level:.10g}"
+    if isinstance(level, float) and level.is_integer() and level < 1e15:
+        return str(int(level))
     return level if isinstance(level, str) else json.dumps(level)

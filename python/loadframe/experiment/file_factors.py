@@ -36,7 +36,7 @@ def read_factors(
     factors = []
     for name, levels in written.items():
         read = _reader(document, name, workload)
-        known: list[Level] = []
+        known: list[tuple[bool, Level]] = []  # true equals 1 in Python, and is something else
         for index, level in enumerate(levels):
             place = ("factors", name, index)
             try:
@@ -45,11 +45,11 @@ def read_factors(
                 raise document.error(place, f"a level of {name}: {error.what}", error.remedy) from None
             if name.startswith(WITH):
                 _check_parameter(document, workload, name.removeprefix(WITH), value, place)
-            if value in known:
+            if (isinstance(value, bool), value) in known:
                 raise document.error(place, f"the level {shown(level)} of {name} stands here twice", "remove one")
-            known.append(value)
+            known.append((isinstance(value, bool), value))
         easy = name in _EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
-        factors.append(Factor(name, tuple(known), hard=not easy))
+        factors.append(Factor(name, tuple(level for _, level in known), hard=not easy))
     if {"clients", "rate"} <= written.keys():
         what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
         raise document.error(("factors", "rate"), what, "remove one of them", key=True)

@@ -1,0 +1,166 @@
+"""Designs: every treatment once in each block, at random, and with as few changes of the cluster as can be."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+import loadframe.experiment
+from loadframe.errors import BadInput
+from loadframe.experiment.design import design
+from loadframe.experiment.design_estimate import estimate
+from loadframe.experiment.file import load_experiment
+
+EXPERIMENT = """\
+experiment: e
+store: {kind: opensearch}
+workload: small.yaml
+kind: scale
+seed: SEED
+repetitions: 4
+factors: {clients: [1, 2, 4, 8], nodes: [1, 2, 3], with.hits: [5, 50]}
+"""
+
+
+@pytest.fixture
+def designed(load):
+    def designed(seed=1, text=EXPERIMENT):
+        return design(load(text.replace("SEED", str(seed))))
+
+    return designed
+
+
+def treatments(runs):
+    return [tuple(run.treatment.items()) for run in runs]
+
+
+def blocks(made):
+    return [list(block) for _, block in itertools.groupby(made.runs, key=lambda run: run.block)]
+
+
+def test_every_treatment_is_run_once_in_each_block(designed):
+    expected = {
+        (("clients", clients), ("nodes", nodes), ("with.hits", hits))
+        for clients in (1, 2, 4, 8) for nodes in (1, 2, 3) for hits in (5, 50)
+    }  # fmt: skip
+    made = blocks(designed())
+    assert [block[0].block for block in made] == [1, 2, 3, 4]
+    for block in made:
+        assert len(block) == 24
+        assert set(treatments(block)) == expected
+
+
+def test_the_order_differs_from_block_to_block(designed):
+    orders = [tuple(treatments(block)) for block in blocks(designed())]
+    assert len(set(orders)) == 4
+
+
+def test_the_same_seed_gives_the_same_order_and_another_seed_another(designed):
+    assert designed(1) == designed(1)
+    assert treatments(designed(1).runs) != treatments(designed(2).runs)
+
+
+def test_the_order_does_not_depend_on_the_order_of_the_levels(designed):
+    turned = EXPERIMENT.replace("[1, 2, 4, 8]", "[8, 2, 1, 4]")
+    assert treatments(designed(1).runs) == treatments(designed(1, turned).runs)
+
+
+def test_runs_of_one_state_of_the_cluster_are_neighbours(designed):
+    made = designed()
+    assert len(list(made.groups())) == 4 * 3
+    for group in made.groups():
+        assert len(group) == 8
+        assert len({run.treatment["nodes"] for run in group}) == 1
+
+
+def test_states_come_in_every_order_over_many_seeds(designed):
+    orders = set()
+    for seed in range(20):
+        states = [group[0].treatment["nodes"] for group in designed(seed).groups()]
+        orders |= {tuple(states[at : at + 3]) for at in range(0, len(states), 3)}
+    assert len(orders) == 6
+
+
+def test_runs_of_a_state_come_at_random(designed):
+    orders = {tuple(treatments(group)) for group in designed().groups()}
+    assert len(orders) == 12
+
+
+def test_without_factors_that_are_hard_to_change_all_blocks_share_one_state(designed):
+    made = designed(text=EXPERIMENT.replace("nodes: [1, 2, 3], ", ""))
+    assert len({run.state for run in made.runs}) == 1
+
+
+def test_a_run_is_named_by_its_block_and_its_treatment(designed):
+    run = designed().runs[0]
+    levels = run.treatment
+    assert run.id == f"b1-clients{levels['clients']}-nodes{levels['nodes']}-hits{levels['with.hits']}"
+    assert run.repetition == 1
+
+
+def test_more_levels_and_blocks_leave_the_names_of_runs_as_they_were(designed):
+    more = EXPERIMENT.replace("repetitions: 4", "repetitions: 5").replace("[5, 50]", "[5, 50, 500]")
+    assert {run.id for run in designed().runs} < {run.id for run in designed(text=more).runs}
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        'store.settings.x: ["a/b", "a_b", "../..", "", "ä", "' + "x" * 300 + '", "' + "x" * 301 + '"]',
+        'store.settings.x: [~, true, 1, 1.5, text, "1", "true", "null"]',
+        "store.settings.a.x: [1, 2], store.settings.b.x: [1, 2]",
+        "store.limits.memory: [512m, 1g, 1000], store.limits.cpus: [0.1, 1]",
+        "rate: [1000/s, 0.5, 1e6]",
+        'store.settings.a: ["1-b2", "1"], store.settings.b: ["2", "2-b2"]',
+    ],
+)
+def test_names_are_unique_and_fit_for_every_file_system(designed, factors):
+    text = re.sub(r"factors: .*", f"factors: {{{factors}}}", EXPERIMENT)
+    names = [run.id for run in designed(text=text).runs]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"b[0-9][A-Za-z0-9._-]{0,118}", name) for name in names)
+
+
+def test_quantities_are_named_as_people_write_them(designed):
+    text = re.sub(r"factors: .*", "factors: {store.limits.memory: [512m, 1g], rate: [1000/s]}", EXPERIMENT)
+    assert {run.id for run in designed(text=text).runs if run.block == 1} == {
+        "b1-memory512m-rate1000",
+        "b1-memory1g-rate1000",
+    }
+
+
+def test_more_runs_than_anybody_waits_for_are_refused(designed):
+    levels = "[" + ", ".join(str(n) for n in range(1, 300)) + "]"
+    with pytest.raises(BadInput, match="runs") as caught:
+        designed(text=EXPERIMENT.replace("[1, 2, 3]", levels).replace("[5, 50]", levels))
+    assert "e.yaml:7:1" in str(caught.value.where)
+
+
+def test_the_expected_time_counts_clusters_data_and_runs(load):
+    experiment = load(EXPERIMENT.replace("SEED", "1"))
+    # In each of 4 blocks 3 clusters of 1, 2 and 3 nodes start in 20, 25 and 30 s and take in 1,000 documents (0.1 s)
+    # with a refresh (5 s); 24 runs warm up for 3 s, measure 7 s and need 2 s more.
+    assert estimate(design(experiment), experiment) == pytest.approx(4 * (75 + 3 * 5.1 + 24 * 12))
+
+
+def test_the_expected_time_knows_growing_data_and_the_experiments_times(load):
+    text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1\nwarmup: 0\nduration: 1m")
+    experiment = load(text.replace("[5, 50]", "[5]") + "scaling: weak\ngrows: documents\nwith: {documents: 100000}\n")
+    assert estimate(design(experiment), experiment) == pytest.approx(75 + (10 + 20 + 30) + 3 * 5 + 12 * 62)
+
+
+def test_the_expected_time_guesses_the_documents_of_a_file(load, tmp_path):
+    (tmp_path / "d.json").write_bytes(b"x" * 5_000_000)
+    text = re.sub(r"factors: .*", "factors: {clients: [1, 2]}\nwith: {file: d.json}", EXPERIMENT)
+    experiment = load(text.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1"))
+    assert estimate(design(experiment), experiment) == pytest.approx(20 + 1 + 5 + 2 * 12)
+
+
+def test_the_demo_sweeps_six_client_counts_on_three_cluster_sizes_within_ten_minutes():
+    experiment = load_experiment(Path(loadframe.experiment.__file__).parent / "demo.yaml")
+    levels = {factor.name: factor.levels for factor in experiment.factors}
+    assert len(levels["nodes"]) == 3
+    assert len(levels["clients"]) >= 6
+    assert experiment.repetitions >= 2
+    assert estimate(design(experiment), experiment) < 600

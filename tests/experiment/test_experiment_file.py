@@ -1,0 +1,200 @@
+"""Experiment files: what they mean for each treatment, and what is said about those that make no sense."""
+
+import json
+
+import pytest
+
+EXPERIMENT = """\
+experiment: e
+store: {kind: opensearch, version: 3.8.0, nodes: 2, limits: {cpus: 0.5, memory: 1g}, settings: {a.b: 1}}
+workload: small.yaml
+with: {documents: 500}
+kind: scale
+factors: {nodes: [1, 2, 4], clients: [1, 8]}
+"""
+
+
+def test_what_nobody_says_has_a_default(load):
+    experiment = load(EXPERIMENT)
+    assert (experiment.name, experiment.seed, experiment.threads, experiment.repetitions) == ("e", 1, 1, 1)
+    assert (experiment.prepared, experiment.measured) == (("fill", "settle"), ("look",))
+
+
+def test_a_treatment_makes_the_cluster(load):
+    experiment = load(EXPERIMENT)
+    spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4, "limits": {"cpus": 0.5, "memory": 2**30}}
+    assert experiment.cluster_spec({"nodes": 4, "clients": 1}) == {**spec, "settings": {"a.b": 1}}
+
+
+def test_every_part_of_the_store_can_be_a_factor(load):
+    factors = 'factors: {store.limits.cpus: [1, 2], store.limits.memory: [512m, 1g], store.settings.c: ["x", "y"]}'
+    experiment = load(EXPERIMENT.replace("factors: {nodes: [1, 2, 4], clients: [1, 8]}", factors))
+    assert [factor.levels for factor in experiment.factors] == [(1.0, 2.0), (2**29, 2**30), ("x", "y")]
+    assert all(factor.hard for factor in experiment.factors)
+    treatment = {"store.limits.cpus": 2.0, "store.limits.memory": 2**29, "store.settings.c": "y"}
+    assert experiment.cluster_spec(treatment) == {
+        "store": "opensearch", "version": "3.8.0", "nodes": 2, "limits": {"cpus": 2.0, "memory": 2**29},
+        "settings": {"a.b": 1, "c": "y"},
+    }  # fmt: skip
+
+
+def test_clients_and_rates_change_the_load_and_nothing_else(load):
+    experiment = load(EXPERIMENT)
+    assert experiment.overrides({"nodes": 4, "clients": 8}) == {"clients": 8}
+    experiment = load(EXPERIMENT.replace("clients: [1, 8]", "rate: [90/min, 2]"))
+    assert experiment.factors[1].levels == (1.5, 2.0)
+    assert experiment.overrides({"nodes": 4, "rate": 1.5}) == {"rate": 1.5}
+    assert [factor.hard for factor in experiment.factors] == [True, False]
+
+
+def test_the_experiments_times_replace_those_of_the_measured_phase(load):
+    experiment = load(EXPERIMENT + "warmup: 0s\nduration: 1m\n")
+    phase = experiment.resolve({"nodes": 1, "clients": 8}, "elasticsearch").phase("look")
+    plan = phase.plan(seed=1, hosts=[], driver="null", **experiment.overrides({"nodes": 1, "clients": 8}))
+    assert (plan["warmup"], plan["streams"][0]["stop"]) == (0.0, {"duration": 60.0})
+    assert plan["streams"][0]["pacing"]["closed"]["clients"] == 8
+
+
+def test_a_treatment_makes_the_workload_with_its_nodes_and_parameters(load):
+    experiment = load(EXPERIMENT.replace("clients: [1, 8]", "with.hits: [1, 100]"))
+    workload = experiment.resolve({"nodes": 4, "with.hits": 100}, "elasticsearch")
+    assert workload.collections["things"]["settings"] == {"shards": 4}
+    assert workload.corpora["things"]["documents"] == 500
+    assert workload.phase("look").operations["look"]["search"]["size"] == 100
+
+
+def test_a_parameter_is_hard_to_change_when_it_shapes_the_data(load):
+    text = EXPERIMENT.replace("clients: [1, 8]", "with.hits: [1, 100], with.documents: [10, 20]")
+    assert {factor.name: factor.hard for factor in load(text).factors} == {
+        "nodes": True, "with.hits": False, "with.documents": True
+    }  # fmt: skip
+
+
+def test_in_weak_scaling_the_data_grow_with_the_nodes(load):
+    experiment = load(EXPERIMENT + "scaling: weak\ngrows: documents\n")
+    assert [experiment.workload_parameters({"nodes": n, "clients": 1}) for n in (1, 4)] == [
+        {"documents": 500},
+        {"documents": 2000},
+    ]
+    assert experiment.resolve({"nodes": 4, "clients": 1}, "elasticsearch").corpora["things"]["documents"] == 2000
+
+
+def test_phases_to_measure_and_prepare_can_be_chosen(load):
+    experiment = load(EXPERIMENT + "measure: fill\nprepare: []\n")
+    assert (experiment.prepared, experiment.measured) == ((), ("fill",))
+    experiment = load(EXPERIMENT + "measure: [settle, look]\n")
+    assert (experiment.prepared, experiment.measured) == (("fill",), ("settle", "look"))
+
+
+def test_a_file_in_the_parameters_begins_at_the_experiments_folder(load, tmp_path):
+    (tmp_path / "d.json").write_text("{}\n")
+    experiment = load(EXPERIMENT.replace("documents: 500", "file: d.json"))
+    files = experiment.resolve({"nodes": 1, "clients": 1}, "elasticsearch").corpora["things"]["files"]
+    assert files == [str(tmp_path / "d.json")]
+
+
+def test_an_experiment_describes_itself_for_its_folder(load):
+    told = json.loads(json.dumps(load(EXPERIMENT + "measure: look\nquestion: Why?\n").describe()))
+    assert told["factors"] == {"nodes": [1, 2, 4], "clients": [1, 8]}
+    assert (told["prepare"], told["measure"], told["question"]) == (["fill", "settle"], ["look"], "Why?")
+    assert told["with"] == {"documents": 500}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "what", "remedy"),
+    [
+        ("experiment: e", "experiment: a/b", "a/b", "is no name", ""),
+        ("kind: scale", "kind: scael", "scael", "not valid here", "did you mean 'scale'?"),
+        ("kind: scale\n", "", "experiment", "'kind' is missing", ""),
+        ("version: 3.8.0", "version: 3.8", "3.8", "expected a text, not 3.8", "quotes"),
+        ("cpus: 0.5", "cpu: 0.5", "cpu", "unknown key 'cpu'", "'cpus'"),
+        ("cpus: 0.5", "cpus: 0", "0", "above 0", ""),
+        ("memory: 1g", "memory: 1x", "1x", "is no size", "512m"),
+        ("nodes: 2", "nodes: 0", "0", "at least 1", ""),
+        ("small.yaml", "nyc_taxs", "nyc_taxs", "no workload 'nyc_taxs'", "'nyc_taxis'"),
+        ("documents: 500", "docments: 500", "docments", "no parameter 'docments'", "'documents'"),
+        ("documents: 500", "documents: many", "many", "a whole number", "default is 1000"),
+        ("documents: 500", "documents: 0", "0", "at least 1", ""),
+        ("documents: 500", "documents: [5]", "[5]", "single value", ""),
+        ("nodes: [1", "node: [1", "node", "no factor 'node'", "did you mean 'nodes'?"),
+        ("clients: [", "documents: [", "documents", "no factor 'documents'", "written with.documents"),
+        ("clients: [", "with.docments: [", "with.docments", "no factor", "with.documents"),
+        ("clients: [", "store.limits.cpu: [", "store.limits.cpu", "no factor", "store.limits.cpus"),
+        ("clients: [", "store.settings.: [", "store.settings.", "no factor", "store.settings.NAME"),
+        ("[1, 2, 4]", "3", "3", "expected a list", ""),
+        ("[1, 2, 4]", "[]", "[]", "at least one entry", ""),
+        ("[1, 2, 4]", "[1, two]", "two", "a whole number", ""),
+        ("[1, 2, 4]", "[1, 0]", "0", "at least 1", ""),
+        ("[1, 2, 4]", "[1, 1.5]", "1.5", "a whole number", ""),
+        ("[1, 2, 4]", "[1, true]", "true", "a whole number", ""),
+        ("[1, 2, 4]", "[1, [2]]", "[2]", "single value", ""),
+        ("[1, 2, 4]", "[1, 2, 1]", "1", "twice", "remove one"),
+        ("clients: [1, 8]", "store.settings.x: [1, true, 1.0]", "1.0", "twice", ""),
+        ("clients: [1, 8]", "rate: [1/s, fast]", "fast", "is no rate", "1000/s"),
+        ("clients: [1, 8]", "rate: [1/s, 0]", "0", "above 0", ""),
+        ("clients: [1, 8]", "rate: [1/s, 60/min]", "60/min", "twice", ""),
+        ("clients: [1, 8]", "clients: [1], rate: [1]", "rate", "both factors", "remove one"),
+        ("clients: [1, 8]", "store.limits.cpus: [1, half]", "half", "above 0", ""),
+        ("clients: [1, 8]", "store.limits.memory: [1g, true]", "true", "with its unit", ""),
+        ("clients: [1, 8]", "with.documents: [10, 0]", "0", "at least 1", ""),
+        ("clients: [1, 8]", "with.documents: [10, few]", "few", "a whole number", ""),
+        ("[1, 2, 4], clients: [1, 8]", "[2], clients: [8]", "factors", "nothing to compare", "more levels"),
+        ("factors: {nodes: [1, 2, 4], clients: [1, 8]}", "factors: {}", "{}", "at least one entry", ""),
+        ("kind: scale", "kind: scale\nmeasure: loko", "loko", "no phase 'loko'", "'look'"),
+        ("kind: scale", "kind: scale\nmeasure: [look, look]", "[look", "twice", "remove"),
+        ("kind: scale", "kind: scale\nmeasure: []", "[]", "at least one entry", ""),
+        ("kind: scale", "kind: scale\nprepare: [look]", "", "twice in prepare and measure", "remove"),
+        ("kind: scale", "kind: scale\nrepetitions: 0", "0", "at least 1", ""),
+        ("kind: scale", "kind: scale\nduration: 0s", "0s", "above 0", ""),
+        ("kind: scale", "kind: scale\nseed: -1", "-1", "at least 0", ""),
+        ("kind: scale", "kind: scale\nthreads: 0", "0", "at least 1", ""),
+        ("kind: scale", "kind: scale\ngrows: documents", "grows", "nothing grows", "weak"),
+        ("kind: scale", "kind: scale\nscaling: weak", "scaling", "the data grow", "grows:"),
+        ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "no parameter 'docs'", "'documents'"),
+        ("kind: scale", "kind: scale\nscaling: weak\ngrows: share", "share", "no whole number", "documents"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what, remedy):
+    assert old in EXPERIMENT
+    error, text = refused(EXPERIMENT.replace(old, new))
+    assert what in error.what
+    assert remedy in (error.remedy or "")
+    assert text.startswith(at)
+
+
+def test_in_weak_scaling_nodes_are_a_factor_and_what_grows_is_none(refused):
+    weak = EXPERIMENT + "scaling: weak\ngrows: documents\n"
+    error, _ = refused(weak.replace("nodes: [1, 2, 4], ", ""))
+    assert error.remedy == "make nodes a factor"
+    error, text = refused(weak.replace("clients: [1, 8]", "with.documents: [1, 8]"))
+    assert "is a factor, too" in error.what
+    assert text == "documents"
+
+
+def test_a_phase_must_be_chosen_when_the_workload_has_several(refused):
+    error, _ = refused(EXPERIMENT.replace("small.yaml", "nyc_taxis"))
+    assert "18 phases" in error.what
+    assert "range_100" in str(error.remedy)
+
+
+def test_a_factor_that_a_phase_cannot_take_is_refused(load, refused, tmp_path):
+    load(EXPERIMENT)
+    text = (tmp_path / "small.yaml").read_text()
+    streams = "streams: [{operation: look, clients: 1}, {name: b, operation: look, clients: 1}]"
+    (tmp_path / "two.yaml").write_text(text.replace("operation: look, clients: 2", streams))
+    error, at = refused(EXPERIMENT.replace("small.yaml", "two.yaml"))
+    assert "setting clients is not clear" in error.what
+    assert at.startswith("clients:")
+
+
+@pytest.mark.parametrize("text", ["", "experiment: e\n", "[]", "a: [", EXPERIMENT.replace("kind", "\tkind")])
+def test_a_file_that_is_no_experiment_is_refused(refused, text):
+    refused(text)
+
+
+def test_an_error_in_the_workload_names_the_workloads_file(load, tmp_path):
+    (tmp_path / "broken.yaml").write_text("workload: [")
+    with pytest.raises(Exception, match=r"broken.yaml:1:12: this is no YAML"):
+        load(EXPERIMENT.replace("small.yaml", "broken.yaml"))
+    with pytest.raises(Exception, match=r"gone.yaml: there is no such file"):
+        load(EXPERIMENT.replace("small.yaml", "gone.yaml"))
