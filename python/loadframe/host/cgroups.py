@@ -24,17 +24,17 @@ class V1:
     def make(self, name: str) -> dict[str, Path]:
         """Make a group in the cpu and the memory hierarchy; OSError when that is not possible."""
         mounts = self.mounts if self.mounts is not None else _v1_mounts()
-        folders = {}
         for controller in ("cpu", "memory"):
             if controller not in mounts:
                 raise OSError(errno.ENOENT, f"there is no {controller} hierarchy")
-            folders[controller] = mounts[controller] / name
+        folders: dict[str, Path] = {}
+        for controller in ("cpu", "memory"):
             try:
-                folders[controller].mkdir()
+                (mounts[controller] / name).mkdir()
             except OSError:
-                del folders[controller]
                 remove(folders)
                 raise
+            folders[controller] = mounts[controller] / name
         return folders
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:

@@ -1,0 +1,44 @@
+"""Processes that tests start on this machine: real ones, and none of them outlives its test."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from loadframe.host import Command, Limits
+from loadframe.host.local import LocalHost, LocalProcess
+
+NO_LIMITS = Limits()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that any user may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="loadframe-host-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[..., LocalProcess]]:
+    """Start a Python program as a node would be."""
+    running: list[LocalProcess] = []
+
+    def starter(program: str, limits: Limits = NO_LIMITS, **more: object) -> LocalProcess:
+        command = Command(
+            name=f"loadframe-test-{token_hex(4)}",
+            argv=(more.pop("python", sys.executable), "-S", "-c", program),
+            environment={},
+            folder=folder,
+            log=folder / "node.log",
+            **more,
+        )
+        running.append(LocalHost().start(command, limits))
+        return running[-1]
+
+    yield starter
+    for process in running:
+        process.stop()

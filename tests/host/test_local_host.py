@@ -1,0 +1,45 @@
+"""This machine as a host: ports that are free, and users for servers that refuse root."""
+
+import os
+import socket
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.host.local import SERVER_USER, LocalHost
+
+
+def test_free_ports_are_distinct_and_can_be_listened_on():
+    ports = LocalHost().free_ports(8)
+    assert len(set(ports)) == 8
+    for port in ports:
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+
+
+def test_ports_that_are_asked_for_count_on_from_the_first():
+    host = LocalHost()
+    first = next(port for port in host.free_ports(20) if all(not _listening(port + step) for step in range(3)))
+    assert host.free_ports(3, first) == [first, first + 1, first + 2]
+
+
+def test_a_port_in_use_is_named_with_a_way_out():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(BadInput, match=f"127.0.0.1: port {port} is in use"):
+            LocalHost().free_ports(1, port)
+
+
+@pytest.mark.parametrize("port", [0, 80, 65536])
+def test_a_number_that_is_no_port_for_a_node_is_refused(port):
+    with pytest.raises(BadInput, match="is no port for a node"):
+        LocalHost().free_ports(1, port)
+
+
+def test_servers_that_refuse_root_get_another_user_only_when_we_are_root():
+    assert LocalHost().server_user() == (SERVER_USER if os.geteuid() == 0 else None)
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
