@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from loadframe.record import RunWriter
 
 @dataclass(frozen=True)
 class Measured:
-    """A phase's result: rate in 1/s of the measured window, service times in s, peak memory of the process in bytes."""
+    """A phase's result: rate in 1/s of the measured window, requests per second of the process's CPU time, service
+    times in s, peak memory of the process in bytes."""
 
     rate: float
+    per_cpu_second: float
     p50: float
     p99: float
     failed: int
@@ -57,12 +60,15 @@ def phase(target: dict[str, Any], operation: dict[str, Any], pacing: dict[str, A
 
 def _run(plan: dict[str, Any]) -> Measured:
     with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as writer:
+        before = time.process_time()
         outcome = run_phase(plan, writer.phase(plan["phase"], 0.0), tell=lambda _: None)
+        spent = time.process_time() - before
         recordings = writer.join()
         (operation,) = outcome["operations"]
         service = recordings.histograms.total("benchmark/operation/service")
         return Measured(
             rate=operation["successes"] / outcome["measured"],
+            per_cpu_second=sum(recordings.series["requests"].to_pylist()) / spent,
             p50=service.quantile(0.5) or 0.0,
             p99=service.quantile(0.99) or 0.0,
             failed=operation["requests"] - operation["successes"],

@@ -1,6 +1,7 @@
 """wrk, the yardstick: an HTTP generator in C that does nothing but send and count."""
 
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -13,9 +14,10 @@ from loadframe.units import parse_duration
 
 @dataclass(frozen=True)
 class Measured:
-    """wrk's result: rate in 1/s, service times in s."""
+    """wrk's result: rate in 1/s, requests per second of its CPU time, service times in s."""
 
     rate: float
+    per_cpu_second: float
     p50: float
     p99: float
 
@@ -30,13 +32,21 @@ def measure(address: str, connections: int, duration: int, core: int, think_time
         script.write_text(f"function delay() return {think_time_ms} end\n")
         think = ["-s", str(script)] if think_time_ms else []
         load = ["-t1", f"-c{connections}", f"-d{duration}s", "--latency", *think, f"http://{address}/"]
+        before = _spent()
         answer = subprocess.run([pin, "-c", str(core), program, *load], capture_output=True, text=True, check=False)
-    return _read(answer.stdout + answer.stderr)
+    return _read(answer.stdout + answer.stderr, _spent() - before)
 
 
-def _read(text: str) -> Measured:
+def _spent() -> float:
+    """Return the CPU time of all children that have ended, s."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _read(text: str, spent: float) -> Measured:
     rate = re.search(r"^Requests/sec:\s*([0-9.]+)", text, re.MULTILINE)
+    requests = re.search(r"^\s*([0-9]+) requests in", text, re.MULTILINE)
     found = dict(re.findall(r"^\s*(50|99)%\s+([0-9.]+[a-z]+)", text, re.MULTILINE))
-    if rate is None or found.keys() != {"50", "99"}:
+    if rate is None or requests is None or found.keys() != {"50", "99"}:
         raise LoadframeError(f"wrk said nothing that can be read: {text.strip()}")
-    return Measured(float(rate[1]), parse_duration(found["50"]), parse_duration(found["99"]))
+    return Measured(float(rate[1]), int(requests[1]) / spent, parse_duration(found["50"]), parse_duration(found["99"]))
