@@ -49,8 +49,9 @@ def test_clients_and_rates_change_the_load_and_nothing_else(load):
 
 def test_the_experiments_times_replace_those_of_the_measured_phase(load):
     experiment = load(EXPERIMENT + "warmup: 0s\nduration: 1m\n")
-    phase = experiment.resolve({"nodes": 1, "clients": 8}, "elasticsearch").phase("look")
-    plan = phase.plan(seed=1, hosts=[], driver="null", **experiment.overrides({"nodes": 1, "clients": 8}))
+    treatment = {"nodes": 1, "clients": 8}
+    phase = experiment.resolve(treatment, "elasticsearch").phase("look").override(**experiment.overrides(treatment))
+    plan = phase.plan(seed=1, hosts=[], driver="null")
     assert (plan["warmup"], plan["streams"][0]["stop"]) == (0.0, {"duration": 60.0})
     assert plan["streams"][0]["pacing"]["closed"]["clients"] == 8
 

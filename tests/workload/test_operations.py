@@ -31,6 +31,9 @@ def form(load, operation):
          {"search": {"collection": "things", "body": {"a": None, "b": [1, {"c": 1.5}]}, "size": 0,
                      "request_cache": False, "parameters": {"preference": "_local", "n": 3}}}),
         ('{get: {collection: things, id: "7"}}', {"get": {"collection": "things", "id": "7"}}),
+        ("{get: {collection: things, id: 7}}", {"get": {"collection": "things", "id": 7}}),
+        ("{search: {collection: things}, assert: {min_hits: 1}}",
+         {"search": {"collection": "things"}, "assert": {"min_hits": 1}}),
         ("{index: {collection: things, document: {a: 1}}}", {"index": {"collection": "things", "document": {"a": 1}}}),
         ("{update: {collection: things, id: x, document: {}}}",
          {"update": {"collection": "things", "id": "x", "document": {}}}),
@@ -85,8 +88,13 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{bulk: {collection: things, corpus: trip, size: 5}}", "trip", "no corpus 'trip'", "did you mean 'trips'?"),
         ("{bulk: {collection: things, corpus: trips, size: 0}}", "0", "at least 1", None),
         ("{bulk: {collection: things, corpus: trips, size: 5, action: creat}}", "creat", "not valid", "'create'"),
-        ("{get: {collection: things, id: 7}}", "7", "expected a text, not 7", "put it in quotes"),
-        ("{get: {collection: things, id: ''}}", "''", "a text of at least 1 character", None),
+        ("{get: {collection: things, id: 1.5}}", "1.5", "expected a text or a whole number, not 1.5", None),
+        ("{get: {collection: things, id: ''}}", "''", "expected a text or a whole number", None),
+        ("{get: {collection: '', id: a}}", "''", "a text of at least 1 character", None),
+        ("{get: {collection: 5, id: a}}", "5", "expected a text, not 5", "put it in quotes"),
+        ("{search: {collection: things}, assert: {min_hits: 0}}", "0", "at least 1", None),
+        ("{search: {collection: things}, assert: {hits: 1}}", "hits", "unknown key 'hits'", "'min_hits'"),
+        ("{get: {collection: things, id: a}, assert: {min_hits: 1}}", "assert", "only a search has hits", "remove it"),
         ("{index: {collection: things}}", "{collection", "the key 'document' is missing", None),
         ("{request: {method: FOO, path: /}}", "FOO", "not valid", "valid here"),
         ("{request: {method: GET, path: _cat}}", "_cat", "begins with /", "write /_cat"),
@@ -109,6 +117,13 @@ def test_a_wrong_operation_is_refused_at_its_place(refused, operation, where, wh
     assert what in error.what
     assert pointed_at(text, error).startswith(where)
     assert (remedy or "") in (error.remedy or "")
+
+
+def test_the_number_of_hits_can_be_drawn_per_request(load):
+    text = WORKLOAD.format(operation='{search: {collection: things, size: "${n}"}}')
+    phase = load(text.replace("operations:", "variables: {n: {choice: [10, 100]}}\noperations:"))
+    phase = phase.for_family("elasticsearch", 1).phase("p")
+    assert phase.operations["o"]["search"]["size"] == "${n}"
 
 
 def test_a_collection_that_is_named_per_request_is_left_to_the_store(load):

@@ -21,9 +21,9 @@ phases:
 """
 
 
-def plan(load, phase, **arguments):
-    resolved = load(WORKLOAD.format(phase=phase)).for_family("elasticsearch", 1).phases[0]
-    return resolved.plan(**{"seed": 3, "hosts": ["a:1", "b:2"], "driver": "search"} | arguments)
+def plan(load, phase, *, threads=1, offset=0.0, **levels):
+    resolved = load(WORKLOAD.format(phase=phase)).for_family("elasticsearch", 1).phases[0].override(**levels)
+    return resolved.plan(seed=3, hosts=["a:1", "b:2"], driver="search", threads=threads, offset=offset)
 
 
 def test_a_plan_has_all_that_the_engine_needs_and_only_what_the_phase_uses(load):
@@ -105,6 +105,11 @@ def test_a_level_that_could_mean_two_streams_or_none_is_refused(load):
     for levels in ({"clients": 5}, {"rate": 5.0}, {"clients": 5, "rate": 5.0}):
         with pytest.raises(BadInput):
             plan(load, phase, **levels)
+
+
+def test_what_is_not_overridden_stays(load):
+    phase = "{name: p, operation: a, clients: 3, warmup: 5s, duration: 9}"
+    assert plan(load, phase, clients=None, rate=None, warmup=None, duration=None) == plan(load, phase)
 
 
 def test_an_experiments_times_replace_the_phases(load):

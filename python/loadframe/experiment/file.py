@@ -147,7 +147,7 @@ class Experiment:
         levels = {name.removeprefix(WITH): level for name, level in treatment.items() if name.startswith(WITH)}
         if self.file.grows is None:
             return levels
-        base = self.workload.fill(1).parameters[self.file.grows]
+        base = self.workload.parameters[self.file.grows]
         return {**levels, self.file.grows: int(str(base)) * self.nodes(treatment)}
 
     def workload_at(self, treatment: Mapping[str, Level]) -> Workload:
@@ -168,7 +168,7 @@ class Experiment:
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
         """Return what a treatment changes of the measured phases: `clients`, `rate` (1/s), `warmup`, `duration` (s).
 
-        They are arguments of `ResolvedPhase.plan`; what nobody sets is not there.
+        They are arguments of `ResolvedPhase.override`; what nobody sets is not there.
         """
         given = {"warmup": self.file.warmup, "duration": self.file.duration}
         levels = {key: treatment[key] for key in ("clients", "rate") if key in treatment}
@@ -251,7 +251,7 @@ def _check_growth(experiment: Experiment) -> None:
     document, grows = experiment.document, experiment.file.grows
     if grows is None:
         return
-    parameters = experiment.workload.fill(1).parameters
+    parameters = experiment.workload.parameters
     if grows not in parameters:
         what = f"the workload has no parameter {grows!r}"
         raise document.error(("grows",), what, did_you_mean(grows, parameters))

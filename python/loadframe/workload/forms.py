@@ -6,9 +6,10 @@ are. Bodies, paths and ids may hold `${variable}` holes, which are filled per re
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from loadframe.yamlfile import Duration, Model, Scalar, wrong
+from loadframe.workload.holes import names
+from loadframe.yamlfile import Duration, Model, Scalar, shown, wrong
 
 Family = Literal["elasticsearch"]
 
@@ -18,8 +19,26 @@ NATIVE: dict[Family, tuple[str, ...]] = {
     "elasticsearch": ("search", "get", "index", "update", "delete", "refresh", "force_merge", "request")
 }
 
+
+def _document_id(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise wrong(f"expected a text or a whole number, not {shown(value)}")
+    return value
+
+
+def _hits(value: Any) -> Any:
+    if isinstance(value, str) and set(names(value)):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise wrong(f"expected a whole number of at least 0, not {shown(value)}")
+    return value
+
+
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
+Id = Annotated[str | int, BeforeValidator(_document_id)]
+#: A number of hits, which may be drawn for each request.
+Hits = Annotated[int | str, BeforeValidator(_hits)]
 
 
 class Bulk(Model):
@@ -36,7 +55,7 @@ class Search(Model):
 
     collection: Text
     body: dict[str, Any] = Field(default_factory=dict)
-    size: Annotated[int, Field(ge=0)] | None = None
+    size: Hits | None = None
     request_cache: bool | None = None
     parameters: dict[str, Scalar] = Field(default_factory=dict)
 
@@ -45,14 +64,14 @@ class Get(Model):
     """Read one document by its id."""
 
     collection: Text
-    id: Text
+    id: Id
 
 
 class Index(Model):
     """Write one document; without an id the store chooses one."""
 
     collection: Text
-    id: Text | None = None
+    id: Id | None = None
     document: dict[str, Any]
 
 
@@ -60,7 +79,7 @@ class Update(Model):
     """Merge fields into one document."""
 
     collection: Text
-    id: Text
+    id: Id
     document: dict[str, Any]
 
 
@@ -68,7 +87,7 @@ class Delete(Model):
     """Remove one document."""
 
     collection: Text
-    id: Text
+    id: Id
 
 
 class Refresh(Model):
@@ -87,14 +106,20 @@ class ForceMerge(Model):
 class Request(Model):
     """Any other request of the protocol."""
 
-    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-    path: Annotated[str, Field(min_length=1)]
-    body: dict[str, Any] | None = None
+    method: Literal["GET", "HEAD", "POST", "PUT", "DELETE"]
+    path: Text
+    body: Any = None
     parameters: dict[str, Scalar] = Field(default_factory=dict)
 
 
+class Assertion(Model):
+    """What an answer must have to count as a success: so many hits."""
+
+    min_hits: Positive
+
+
 class Form(Model):
-    """One kind of request, and when it counts as timed out."""
+    """One kind of request, when it counts as timed out, and what is asserted of its answer."""
 
     bulk: Bulk | None = None
     search: Search | None = None
@@ -106,6 +131,7 @@ class Form(Model):
     force_merge: ForceMerge | None = None
     request: Request | None = None
     timeout: Annotated[Duration, Field(gt=0)] | None = None
+    assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Form":
@@ -114,6 +140,8 @@ class Form(Model):
             raise wrong(f"one request cannot be {' and '.join(kinds)}", "make two operations of it", key=kinds[1])
         if not kinds:
             raise wrong("it says no request", f"say one of {', '.join(_KINDS)}")
+        if self.assert_ is not None and self.search is None:
+            raise wrong(f"only a search has hits to assert, and this is {kinds[0]}", "remove it", key="assert")
         return self
 
     @property
@@ -132,6 +160,8 @@ class Form(Model):
         form: dict[str, Any] = {self.kind: self.content.model_dump(exclude_unset=True)}
         if self.timeout is not None:
             form["timeout"] = self.timeout
+        if self.assert_ is not None:
+            form["assert"] = self.assert_.model_dump()
         return form
 
 

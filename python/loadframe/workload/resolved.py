@@ -5,7 +5,7 @@ experiment's factors. The plan's form is the contract with `crates/engine/src/pl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadframe.errors import BadInput
@@ -35,6 +35,27 @@ class ResolvedPhase:
         """The measured seconds; None if something else ends the phase."""
         return self.stop["duration"] if isinstance(self.stop, dict) and "duration" in self.stop else None
 
+    def override(
+        self,
+        *,
+        clients: int | None = None,
+        rate: float | None = None,
+        warmup: float | None = None,
+        duration: float | None = None,
+    ) -> "ResolvedPhase":
+        """Return the phase at other levels; what is None stays as it is.
+
+        `clients` makes the phase's stream a closed one and `rate` (1/s) an open one; among several streams they mean
+        the one that is so already, and BadInput says if that is not exactly one. `duration` (s) replaces any other way
+        to end.
+        """
+        return replace(
+            self,
+            streams=paced(self.streams, clients, rate, self.name),
+            warmup=self.warmup if warmup is None else warmup,
+            stop=self.stop if duration is None else {"duration": duration},
+        )
+
     def plan(
         self,
         *,
@@ -45,19 +66,11 @@ class ResolvedPhase:
         ranks: int = 1,
         threads: int = 1,
         offset: float = 0.0,
-        clients: int | None = None,
-        rate: float | None = None,
-        warmup: float | None = None,
-        duration: float | None = None,
     ) -> dict[str, Any]:
         """Return the engine's plan of this phase for one generator, ready for JSON.
 
-        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began. The rest are
-        the levels of an experiment's factors: `clients` makes the phase's stream a closed one and `rate` (1/s) an open
-        one; among several streams they mean the one that is so already, and BadInput says if that is not exactly one.
-        `duration` (s) replaces any other way to end.
+        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began.
         """
-        stop = self.stop if duration is None else {"duration": duration}
         return {
             "seed": seed,
             "rank": rank,
@@ -65,7 +78,7 @@ class ResolvedPhase:
             "threads": threads,
             "phase": self.name,
             "offset": offset,
-            "warmup": self.warmup if warmup is None else warmup,
+            "warmup": self.warmup,
             "target": {"driver": driver, "hosts": list(hosts)},
             "corpora": dict(self.corpora),
             "variables": dict(self.variables),
@@ -75,9 +88,9 @@ class ResolvedPhase:
                     "name": stream.name,
                     "mix": [[name, weight] for name, weight in stream.weights.items()],
                     "pacing": pacing(stream),
-                    "stop": stop,
+                    "stop": self.stop,
                 }
-                for stream in paced(self.streams, clients, rate, self.name)
+                for stream in self.streams
             ],
         }
 
@@ -154,7 +167,7 @@ def pacing(stream: Stream) -> dict[str, Any]:
 
 
 def paced(streams: tuple[Stream, ...], clients: int | None, rate: float | None, phase: str) -> tuple[Stream, ...]:
-    """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.plan`."""
+    """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.override`."""
     if clients is None and rate is None:
         return streams
     if clients is not None and rate is not None:

@@ -47,6 +47,11 @@ class Workload:
         """The workload's name."""
         return self.file.workload
 
+    @property
+    def parameters(self) -> Mapping[str, Value]:
+        """The values of the parameters, by name, as on a single node."""
+        return self.fill(1).parameters
+
     def with_parameters(
         self, values: Mapping[str, Value], *, folder: Path | None = None, where: Callable[[str], str] | None = None
     ) -> "Workload":
