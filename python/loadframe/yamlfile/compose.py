@@ -32,6 +32,7 @@ class Document:
     """A file's data, and where in the file each part of it stands."""
 
     path: Path
+    text: str = field(repr=False)
     data: Any
     #: Where the key and the value at a place stand. The parts of an alias stand where the alias does.
     positions: Mapping[Place, tuple[Position, Position]] = field(repr=False)
@@ -136,7 +137,7 @@ class _Composer:
         after = next(self.events)
         if not isinstance(after, yaml.StreamEndEvent):
             raise self._error(after, "a second document begins", "put one document in a file")
-        return Document(self.path, data, self.positions, self.sha256)
+        return Document(self.path, self.text, data, self.positions, self.sha256)
 
     def _parsed(self) -> Iterator[Any]:
         try:

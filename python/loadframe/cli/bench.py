@@ -1,0 +1,136 @@
+"""`loadframe bench`: one workload on one cluster, existing or started for it; one run folder."""
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from loadframe.cli.app import Json, app, err, print_json
+from loadframe.cli.choices import assignments
+from loadframe.cli.console import Console
+from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.errors import BadInput
+from loadframe.experiment.session import Labels, Session
+from loadframe.record import Run
+from loadframe.report.terminal import print_run
+from loadframe.store import find
+from loadframe.units import parse_duration, parse_rate, parse_size
+from loadframe.workload import ResolvedPhase, ResolvedWorkload, load_workload
+
+_EXAMPLES = """\b
+Examples:
+  loadframe bench nyc_taxis --nodes 2
+  loadframe bench nyc_taxis --set documents=1000000 --only load
+  loadframe bench nyc_taxis --only load,range_100 --clients 32 --duration 30s
+  loadframe bench ./my-workload.yaml --hosts 127.0.0.1:9200 --rate 500/s
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def bench(
+    workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
+    store: Annotated[str, typer.Option(help="The store to start.")] = "opensearch",
+    version: Annotated[
+        str | None, typer.Option(help="The store's version; the newest embedded one if not given.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="Nodes to start.")] = 1,
+    cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Use the cluster at these host:port instead, comma-separated.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")
+    ] = False,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")
+    ] = False,
+    set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
+    only: Annotated[
+        str | None, typer.Option(help="Measure only these phases, comma-separated; those that prepare run anyway.")
+    ] = None,
+    clients: Annotated[int | None, typer.Option(help="Clients of the measured phases (closed loop).")] = None,
+    rate: Annotated[str | None, typer.Option(help="Rate of the measured phases, such as 1000/s (open loop).")] = None,
+    warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
+    duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Worker threads of the generator.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeats the requests of an earlier run; random if not given.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run one workload on one cluster and record it."""
+    loaded = load_workload(workload, assignments(set_))
+    if hosts and cluster:
+        raise BadInput("--hosts and --cluster both name a cluster", remedy="give one of them")
+    if replace and reuse:
+        raise BadInput("--replace and --reuse contradict each other", remedy="give one of them")
+    existing = bool(hosts or cluster)
+    path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if path.exists():
+        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
+    limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None)
+    override: dict[str, Any] = {
+        "clients": clients,
+        "rate": parse_rate(rate) if rate else None,
+        "warmup": parse_duration(warmup) if warmup else None,
+        "duration": parse_duration(duration) if duration else None,
+    }
+    interrupted = False
+    with Console() as console:
+        started: AbstractContextManager[Cluster]
+        if hosts:
+            started = Cluster.attach(hosts.split(","), store)
+        elif cluster:
+            started = Cluster.load(cluster)
+        else:
+            # Everything that can be wrong with the workload is said before a node starts.
+            _chosen(loaded.for_family(find(store).family, nodes=nodes), only, override, reuse=False)
+            spec = ClusterSpec(store=store, version=version, nodes=nodes, limits=limits)
+            started = Cluster.start(spec, console.step)
+        with started as live:
+            resolved = loaded.for_family(live.store.family, nodes=live.size)
+            phases = _chosen(resolved, only, override, reuse)
+            session = Session(
+                live,
+                resolved,
+                seed=secrets.randbits(32) if seed is None else seed,
+                threads=threads,
+                listener=console,
+            )
+            if not reuse:
+                session.create_collections(replace=replace or not existing)
+            try:
+                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
+            except KeyboardInterrupt:
+                interrupted = True
+    run = Run(path)
+    if as_json:
+        print_json({"run": str(path), **run.summary})
+    else:
+        print_run(run)
+        err.print(f"recorded in {path}; `loadframe report {path}` draws it", markup=False, highlight=False)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _chosen(
+    workload: ResolvedWorkload, only: str | None, override: dict[str, Any], reuse: bool
+) -> Sequence[ResolvedPhase]:
+    """Return the phases to run, those that are measured at the levels asked for."""
+    names = [phase.name for phase in workload.phases]
+    asked = only.split(",") if only else names
+    for name in asked:
+        if name not in names:
+            raise BadInput(f"{workload.name} has no phase {name!r}", remedy=f"its phases are {', '.join(names)}")
+    # What is measured must be there: a phase that prepares is left out only where the data is there already.
+    phases = [phase for phase in workload.phases if (not reuse if phase.prepares else phase.name in asked)]
+    if not phases:
+        raise BadInput("no phase is left to run", remedy="name others with --only, or leave out --reuse")
+    return [phase if phase.prepares else phase.override(**override) for phase in phases]

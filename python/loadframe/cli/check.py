@@ -1,0 +1,92 @@
+"""`loadframe check`: each operation of a workload once on a live store, request and answer printed, judged."""
+
+import secrets
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.choices import assignments
+from loadframe.cli.console import Console
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import LoadframeError
+from loadframe.experiment.session import Session
+from loadframe.load import check_operations
+from loadframe.store import find
+from loadframe.units import format_count, format_duration
+from loadframe.workload import load_workload
+
+_EXAMPLES = """\b
+Examples:
+  loadframe check nyc_taxis
+  loadframe check ./my-workload.yaml --hosts 127.0.0.1:9200
+  loadframe check ./my-workload.yaml --set size=50 --json | jq '.[] | select(.error)'
+"""
+
+#: Enough for every operation to find something, few enough to be loaded at once.
+_DOCUMENTS = "1000"
+
+
+@app.command(epilog=_EXAMPLES)
+def check(
+    workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
+    store: Annotated[str, typer.Option(help="The store to start.")] = "opensearch",
+    hosts: Annotated[str | None, typer.Option(help="Use the cluster and its data at these host:port instead.")] = None,
+    set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
+    as_json: Json = False,
+) -> None:
+    """Send each operation of a workload once and show request, answer and judgement.
+
+    On a node that is started for it the collections are filled with a few documents first; on an existing cluster
+    nothing is created, and only operations of phases that do not prepare are sent.
+    """
+    overrides = assignments(set_)
+    loaded = load_workload(workload, overrides)
+    if not hosts and "documents" in loaded.parameters and "documents" not in overrides:
+        loaded = load_workload(workload, overrides | {"documents": _DOCUMENTS})
+    seed = secrets.randbits(32)
+    shown: list[dict[str, Any]] = []
+    with Console() as console:
+        loaded.for_family(find(store).family, nodes=1)
+        started: AbstractContextManager[Cluster]
+        started = Cluster.attach(hosts.split(","), store) if hosts else Cluster.start(ClusterSpec(store), console.step)
+        with started as live:
+            resolved = loaded.for_family(live.store.family, nodes=live.size)
+            if not hosts:
+                session = Session(live, resolved, seed=seed, threads=1, listener=console)
+                session.create_collections()
+                with TemporaryDirectory(prefix="loadframe-check-") as scratch:
+                    session.prepare([phase for phase in resolved.phases if phase.prepares], Path(scratch))
+            for phase in resolved.phases:
+                if phase.prepares:
+                    continue
+                plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver)
+                shown += [{"phase": phase.name, **answer} for answer in check_operations(plan)]
+    if as_json:
+        print_json(shown)
+    else:
+        for answer in shown:
+            _print(answer)
+    failed = [answer for answer in shown if answer["error"]]
+    if failed:
+        raise LoadframeError(
+            f"{len(failed)} of {len(shown)} operations failed",
+            remedy="see the answers above; a measurement of them would count errors",
+        )
+
+
+def _print(answer: dict[str, Any]) -> None:
+    failed = answer["error"]
+    style = "red" if failed else "green"
+    verdict = f"{failed}: {answer['message']}" if failed else "good"
+    out.rule(f"[bold]{escape(answer['phase'])}[/bold] · {escape(answer['operation'])}", align="left")
+    out.print(escape(answer["request"]), style="dim")
+    out.print(escape(answer["answer"]))
+    documents = f"{format_count(answer['documents'])} documents in {format_duration(answer['service_time'])}"
+    out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}")
+    if not failed and not answer["documents"]:
+        out.print("[yellow]the answer is empty: does the operation ask for what the data holds?[/yellow]")

@@ -1,0 +1,99 @@
+"""`loadframe run`: a designed experiment, printed before, resumed after an interruption, reported at the end."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.console import Console
+from loadframe.cli.report import write_report
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment.design import Design, design
+from loadframe.experiment.design_estimate import estimate
+from loadframe.experiment.file import Experiment, load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.loop import describe, run_experiment
+from loadframe.units import format_duration
+
+_EXAMPLES = """\b
+Examples:
+  loadframe run nodes.yaml --dry-run
+  loadframe run nodes.yaml
+  loadframe run nodes.yaml --output results/second-try
+"""
+
+#: An experiment that takes longer wants to be meant.
+_DAY = 86400.0
+
+
+@app.command(epilog=_EXAMPLES)
+def run(
+    experiment: Annotated[Path, typer.Argument(help="An experiment file.")],
+    output: Annotated[Path | None, typer.Option(help="The experiment's folder; results/NAME if not given.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs and the expected time; start nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Start an experiment that takes longer than a day.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make failed runs again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a designed experiment. The same command goes on where an earlier one stopped."""
+    loaded = load_experiment(experiment)
+    planned = design(loaded)
+    if dry_run:
+        _print_design(loaded, planned, as_json)
+        return
+    expected = estimate(planned, loaded)
+    if expected > _DAY and not yes:
+        raise BadInput(
+            f"the experiment takes about {format_duration(expected)}",
+            where=str(experiment),
+            remedy="say --yes if that is meant, or take fewer levels or repetitions; --dry-run shows the runs",
+        )
+    carry_out(loaded, planned, output or Path("results") / loaded.name, retry_failed=retry_failed, as_json=as_json)
+
+
+def carry_out(loaded: Experiment, planned: Design, path: Path, *, retry_failed: bool, as_json: bool) -> None:
+    """Run what the folder lacks, then report; LoadframeError when runs have failed."""
+    folder = ExperimentFolder(path, describe(loaded, planned))
+    if retry_failed:
+        for failed in folder.failed():
+            folder.remove(failed)
+    expected = format_duration(estimate(planned, loaded))
+    err.print(f"{len(planned.runs)} runs, about {expected} in all; recorded in {path}", markup=False, highlight=False)
+    try:
+        with Console() as console:
+            run_experiment(loaded, planned, folder, console)
+    except KeyboardInterrupt:
+        err.print(f"stopped; the same command goes on with what is missing in {path}", markup=False, highlight=False)
+        raise
+    write_report(path, output=None, as_json=as_json)
+    failed_runs = folder.failed()
+    if failed_runs:
+        raise LoadframeError(
+            f"{len(failed_runs)} of {len(planned.runs)} runs failed",
+            where=str(path),
+            remedy="the report names them with their causes; --retry-failed makes them again",
+        )
+
+
+def _print_design(loaded: Experiment, planned: Design, as_json: bool) -> None:
+    seconds = estimate(planned, loaded)
+    if as_json:
+        print_json({**describe(loaded, planned), "expected_seconds": round(seconds)})
+        return
+    table = Table(
+        title=f"{loaded.name}: {len(planned.runs)} runs, about {format_duration(seconds)}", title_justify="left"
+    )
+    table.add_column("run")
+    table.add_column("block", justify="right")
+    for factor in loaded.factors:
+        table.add_column(factor.name, justify="right")
+    table.add_column("cluster")
+    for group in planned.groups():
+        for index, each in enumerate(group):
+            cluster = "started and filled" if index == 0 else "as before"
+            table.add_row(each.id, str(each.block), *(str(level) for level in each.treatment.values()), cluster)
+    out.print(table)

@@ -1,0 +1,22 @@
+"""Whom long work tells how it goes. The command line draws it; tests and programs may not care."""
+
+from loadframe.load import Progress
+
+
+class Listener:
+    """Hears what happens, and ignores it; whoever wants to show something overrides what it shows."""
+
+    def step(self, text: str) -> None:
+        """Something begins that takes a while: a node starts, a collection is made."""
+
+    def remark(self, text: str) -> None:
+        """Something that the user should read, now or later."""
+
+    def run(self, index: int, runs: int, run_id: str) -> None:
+        """Run `index` (from 0) of an experiment's `runs` begins."""
+
+    def phase(self, name: str, seconds: float | None) -> None:
+        """A phase begins; `seconds` is how long it lasts, where that is known."""
+
+    def progress(self, progress: Progress) -> None:
+        """The phase goes on."""

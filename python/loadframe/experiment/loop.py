@@ -1,0 +1,115 @@
+"""The loop over an experiment's runs: it brings the cluster to each state, records the runs, and resumes.
+
+What is done is what is in the folder: a run counts as done when its folder is there, so a loop that was killed at
+any instant goes on with the run that was in flight.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.errors import LoadframeError
+from loadframe.experiment.design import Design, PlannedRun
+from loadframe.experiment.file import Experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.session import Labels, Session
+
+
+def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
+    """Return the content of `experiment.json`: what is to be done, in which order."""
+    return {**experiment.describe(), "file": experiment.document.text, "design": design.describe()}
+
+
+def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
+    """Record every run of the design that the folder does not hold yet.
+
+    A run that fails, or whose cluster does not come up, is recorded as failed, and the rest goes on. An interrupt
+    leaves the folder without the run in flight, and goes on to the caller.
+    """
+    done = sum(folder.has(run.id) for run in design.runs)
+    if done:
+        listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
+    for group in design.groups():
+        pending = [run for run in group if not folder.has(run.id)]
+        if not pending:
+            continue
+        try:
+            _Group(experiment, design, folder, listener).run(pending)
+        except LoadframeError as error:
+            # Bad input too: a level that this machine cannot do must not end the levels that it can.
+            for run in pending:
+                if not folder.has(run.id):
+                    _fail(experiment, folder, listener, run, error)
+
+
+class _Group:
+    """Runs that share a state of the cluster, on one cluster."""
+
+    def __init__(self, experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
+        self._experiment = experiment
+        self._design = design
+        self._folder = folder
+        self._listener = listener
+
+    def run(self, runs: Sequence[PlannedRun]) -> None:
+        """Start and fill the cluster, then record the runs one by one."""
+        with Cluster.start(_spec(self._experiment, runs[0]), self._listener.step) as cluster:
+            # A node under a quota starts and fills slowly, which is not what is measured.
+            cluster.throttle(False)
+            session = self._session(cluster, runs[0])
+            session.create_collections()
+            with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
+                prepared = [session.workload.phase(name) for name in self._experiment.prepared]
+                session.prepare(prepared, Path(scratch))
+            cluster.throttle(True)
+            for run in runs:
+                self._listener.run(self._design.runs.index(run), len(self._design.runs), run.id)
+                try:
+                    self._record(cluster, run)
+                except LoadframeError as error:
+                    _fail(self._experiment, self._folder, self._listener, run, error)
+
+    def _record(self, cluster: Cluster, run: PlannedRun) -> None:
+        session = self._session(cluster, run)
+        levels = self._experiment.overrides(run.treatment)
+        phases = [session.workload.phase(name).override(**levels) for name in self._experiment.measured]
+        session.record(self._folder.runs_path, run.id, phases, _labels(run))
+
+    def _session(self, cluster: Cluster, run: PlannedRun) -> Session:
+        return Session(
+            cluster,
+            self._experiment.resolve(run.treatment, cluster.store.family),
+            seed=_seed(self._experiment, run),
+            threads=self._experiment.threads,
+            listener=self._listener,
+        )
+
+
+def _seed(experiment: Experiment, run: PlannedRun) -> int:
+    """Return a seed of the block's own: repetitions that sent the same requests would look more alike than they are."""
+    return experiment.seed + run.block - 1
+
+
+def _labels(run: PlannedRun) -> Labels:
+    return Labels(run.treatment, run.block, run.repetition)
+
+
+def _spec(experiment: Experiment, run: PlannedRun) -> ClusterSpec:
+    asked = experiment.cluster_spec(run.treatment)
+    return ClusterSpec(**{**asked, "limits": Limits(**asked["limits"])})
+
+
+def _fail(
+    experiment: Experiment, folder: ExperimentFolder, listener: Listener, run: PlannedRun, error: LoadframeError
+) -> None:
+    listener.remark(f"{run.id} failed: {error}")
+    asked = {
+        "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
+        "store": experiment.cluster_spec(run.treatment),
+        "seed": _seed(experiment, run),
+        "generator": {"ranks": 1, "threads": experiment.threads},
+    }
+    folder.record_failure(run.id, _labels(run), asked, str(error))

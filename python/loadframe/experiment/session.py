@@ -1,0 +1,169 @@
+"""One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.summary import summarize
+from loadframe.cluster import Cluster
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment.listener import Listener
+from loadframe.load import Outcome, run_phase
+from loadframe.observe import CgroupSampler, HostSampler, Observer, ProcessSampler, StoreSampler
+from loadframe.record import Manifest, RunWriter
+from loadframe.workload import ResolvedPhase, ResolvedWorkload
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What tells a run from the others of its experiment."""
+
+    treatment: Mapping[str, Any] = field(default_factory=dict)
+    block: int | None = None
+    repetition: int | None = None
+
+
+class Session:
+    """Phases of one workload on one cluster, with one seed and a fixed number of generator threads."""
+
+    def __init__(
+        self, cluster: Cluster, workload: ResolvedWorkload, *, seed: int, threads: int, listener: Listener
+    ) -> None:
+        self.cluster = cluster
+        self.workload = workload
+        self.seed = seed
+        self.threads = threads
+        self.listener = listener
+        #: Documents that were sent to each collection since it was made.
+        self._sent: Counter[str] = Counter()
+
+    def create_collections(self, *, replace: bool = False) -> None:
+        """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data."""
+        there = [name for name in self.workload.collections if self.cluster.has_collection(name)]
+        if there and not replace:
+            raise BadInput(
+                f"the cluster has {', '.join(there)} already",
+                remedy="--replace drops and fills it anew, --reuse keeps its data and skips the phases that prepare",
+            )
+        for name in there:
+            self.listener.step(f"dropping {name}")
+            self.cluster.drop_collection(name)
+        for name, definition in self.workload.collections.items():
+            self.listener.step(f"creating {name}")
+            self.cluster.create_collection(name, definition)
+            self._sent[name] = 0
+
+    def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
+        """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
+        for phase in phases:
+            outcome = self._phase(phase, folder, offset=0.0)
+            if outcome["interrupted"]:
+                raise KeyboardInterrupt
+            for operation in outcome["operations"]:
+                failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
+                if failed:
+                    words = "".join(f": {error['message']}" for error in operation["errors"][:1])
+                    raise _incomplete(f"{failed} requests of {operation['operation']} failed{words}", phase)
+            for difference in self._differences(phase, outcome):
+                raise _incomplete(difference, phase)
+
+    def record(
+        self,
+        parent: Path,
+        run_id: str,
+        phases: Sequence[ResolvedPhase],
+        labels: Labels,
+        *,
+        keep_interrupted: bool = False,
+    ) -> Path:
+        """Record a run of the phases into `parent/run_id` and return its folder.
+
+        An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on.
+        """
+        with RunWriter(parent, run_id) as writer:
+            manifest = self._manifest(run_id, writer, labels)
+            deviations = self.cluster.deviations()
+            outcomes: list[Outcome] = []
+            with Observer(self._samplers(), writer):
+                for phase in phases:
+                    start = writer.elapsed()
+                    folder = writer.phase(phase.name, start, self.cluster.addresses)
+                    writer.event("phase started", start, phase=phase.name)
+                    outcome = self._phase(phase, folder, offset=start)
+                    writer.event("phase ended", phase=phase.name)
+                    outcomes.append(outcome | {"prepares": phase.prepares})
+                    if outcome["interrupted"]:
+                        break
+                    for difference in self._differences(phase, outcome):
+                        writer.event("documents differ", phase=phase.name, difference=difference)
+                        self.listener.remark(difference)
+                        deviations.append(difference)
+            deviations += [text for text in self.cluster.deviations() if text not in deviations]
+            interrupted = bool(outcomes) and outcomes[-1]["interrupted"]
+            if interrupted and not keep_interrupted:
+                raise KeyboardInterrupt
+            joined = writer.join()
+            judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations)
+            path = writer.finish(manifest, {"status": "interrupted" if interrupted else "done", **judged})
+        if interrupted:
+            raise KeyboardInterrupt
+        return path
+
+    def _samplers(self) -> list[ProcessSampler | CgroupSampler | HostSampler | StoreSampler]:
+        nodes = self.cluster.nodes
+        return [
+            ProcessSampler(lambda: {node.name: node.pid for node in nodes if node.pid}),
+            CgroupSampler(lambda: {node.name: node.control_groups for node in nodes if node.control_groups}),
+            HostSampler(),
+            StoreSampler(self.cluster.statistics),
+        ]
+
+    def _manifest(self, run_id: str, writer: RunWriter, labels: Labels) -> dict[str, Any]:
+        return Manifest(
+            run=run_id,
+            started=writer.started,
+            treatment=labels.treatment,
+            block=labels.block,
+            repetition=labels.repetition,
+            workload=self.workload.describe(),
+            store=self.cluster.describe(),
+            seed=self.seed,
+            generator={"ranks": 1, "threads": self.threads},
+        ).as_dict()
+
+    def _phase(self, phase: ResolvedPhase, folder: Path, offset: float) -> Outcome:
+        plan = phase.plan(
+            seed=self.seed,
+            hosts=self.cluster.addresses,
+            driver=self.cluster.store.driver,
+            threads=self.threads,
+            offset=offset,
+        )
+        self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
+        return run_phase(plan, folder, self.listener.progress)
+
+    def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
+        """Compare what was sent with what the store counts, where a phase sends a whole corpus; a sentence each."""
+        if phase.stop != "exhausted":
+            return []
+        found = []
+        for operation in outcome["operations"]:
+            collection = phase.operations[operation["operation"]].get("bulk", {}).get("collection")
+            if collection not in self._sent:
+                continue
+            self._sent[collection] += operation["documents"] + operation["warmup"]["documents"]
+            counted = self.cluster.count(collection)
+            if counted != self._sent[collection]:
+                sent = self._sent[collection]
+                found.append(f"{collection} holds {counted:,} documents, but {sent:,} were acknowledged")
+        return found
+
+
+def _incomplete(what: str, phase: ResolvedPhase) -> LoadframeError:
+    return LoadframeError(
+        what,
+        where=f"phase {phase.name}",
+        remedy="data that is not all there must not be measured: mend the cause and run again",
+    )
