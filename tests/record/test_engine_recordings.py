@@ -90,4 +90,6 @@ def test_another_tool_reads_the_same_figures_from_the_log(run):
     for tag in ("first/nothing/response", "second/nothing/service/warmup", "generator/lag"):
         ours = run.histograms.total(tag)
         assert sums[tag].get_total_count() == ours.count
-        assert sums[tag].get_value_at_percentile(99) / 1e6 == pytest.approx(ours.quantile(0.99), rel=1e-3, abs=1e-6)
+        # Tools round the rank of a percentile differently, but not these.
+        assert sums[tag].get_max_value() / 1e6 == pytest.approx(ours.max)
+        assert sums[tag].get_mean_value() / 1e6 == pytest.approx(ours.mean, rel=1e-6)
