@@ -2,24 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from loadframe.errors import LoadframeError
-from loadframe.observe import Gap, Observer, Sample, StoreSampler, cluster_samplers
+from loadframe.observe import Gap, HostSampler, Observer, ProcessSampler, Sample, StoreSampler
 from loadframe.record import Run, RunWriter
-
-
-@dataclass(frozen=True)
-class OwnNode:
-    """A node whose process is on this machine and has no limits."""
-
-    name: str
-    pid: int
-    control_groups: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Counting:
@@ -154,9 +143,10 @@ def test_a_disk_that_fails_is_said_when_leaving(tmp_path):
 
 
 def test_looking_at_three_nodes_costs_less_than_a_hundredth_of_a_core(tmp_path, spawn):
-    nodes = [OwnNode(f"n{number}", spawn("import time; time.sleep(60)").pid) for number in range(3)]
+    pids = {f"n{number}": spawn("import time; time.sleep(60)").pid for number in range(3)}
+    samplers = [ProcessSampler(lambda: pids), HostSampler(), StoreSampler(dict)]
     with RunWriter(tmp_path, "r1") as writer:
-        with Observer(cluster_samplers(lambda: nodes, dict), writer):
+        with Observer(samplers, writer):
             time.sleep(4.3)
         run = finished(writer)
     costs = rows(run, "observer:system")["cpu"]

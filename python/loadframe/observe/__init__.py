@@ -4,7 +4,6 @@ They look once a second and write into the run's telemetry. They know process id
 """
 
 from loadframe.observe.cgroup import CgroupSampler
-from loadframe.observe.cluster import Watched, cluster_samplers
 from loadframe.observe.machine import HostSampler
 from loadframe.observe.observer import Observer
 from loadframe.observe.process import ProcessSampler
@@ -20,6 +19,4 @@ __all__ = [
     "Sample",
     "Sampler",
     "StoreSampler",
-    "Watched",
-    "cluster_samplers",
 ]
