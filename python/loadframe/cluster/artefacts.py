@@ -21,6 +21,8 @@ from loadframe.store.distribution import Distribution, Jar
 
 _THREADS = 6
 _ATTEMPTS = 3
+#: Seconds before the second attempt; the third waits twice as long.
+_PAUSE = 1.0
 _STAMP = "installed.json"
 
 
@@ -64,7 +66,7 @@ def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
     """Return the jars that are not there as the stamp says they were when their checksum was right."""
     try:
         stamp = json.loads((target / _STAMP).read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (OSError, json.JSONDecodeError):
         stamp = {}
     return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_signs(target / jar.path)]]
 
@@ -76,7 +78,7 @@ def _reads(path: Path, content: str) -> bool:
 def _signs(path: Path) -> list[int]:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return []
     return [status.st_size, status.st_mtime_ns]
 
@@ -132,7 +134,7 @@ def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: 
             # By place, since two modules may have a jar of the same name.
             path = download(jar, staging / jar.place, progress.advance, stop)
         except RegistryError:
-            if attempt == _ATTEMPTS or stop.wait(attempt):
+            if attempt == _ATTEMPTS or stop.wait(attempt * _PAUSE):
                 raise
             continue
         if _good(path, jar):

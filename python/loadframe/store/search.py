@@ -52,7 +52,14 @@ class SearchStore(Store):
                     where=address,
                     remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
                 )
-            return answer.json()
+            try:
+                return answer.json()
+            except ValueError as error:
+                raise LoadframeError(
+                    f"what answers to {method} {path} is no cluster of this family: it sends no JSON",
+                    where=address,
+                    remedy="give the address of the cluster's HTTP interface",
+                ) from error
         raise Unreachable(
             f"the cluster does not answer ({failure})",
             where=", ".join(addresses),

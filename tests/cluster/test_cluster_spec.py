@@ -1,0 +1,45 @@
+"""What may be asked of a cluster."""
+
+import pytest
+
+from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.errors import BadInput, LoadframeError
+
+
+def test_a_spec_survives_being_written_down():
+    spec = ClusterSpec(nodes=3, limits=Limits(0.5, 2**30), settings={"a.b": True}, name="x", port=9200)
+    assert ClusterSpec.from_record(spec.to_record()) == spec
+
+
+def test_a_cluster_without_nodes_is_refused():
+    with pytest.raises(BadInput, match="a cluster of 0 nodes"):
+        ClusterSpec(nodes=0)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "Trial", "a b", "-x", "x" * 42])
+def test_a_name_that_is_no_folder_name_is_refused(name):
+    with pytest.raises(BadInput, match="is no name for a cluster"):
+        ClusterSpec(name=name)
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:", ":9200", "http://x:y"])
+def test_an_address_without_host_or_port_is_refused(address):
+    with pytest.raises(BadInput, match="is no address"):
+        Cluster.attach([address])
+
+
+def test_a_cluster_that_does_not_answer_cannot_be_attached_to():
+    with pytest.raises(LoadframeError, match="the cluster does not answer"):
+        Cluster.attach(["127.0.0.1:9"])
+
+
+def test_a_cluster_that_does_not_exist_is_answered_with_how_to_make_one(state):
+    with pytest.raises(BadInput, match=r"there is no cluster 'trial'\n  there is none yet; start one with"):
+        Cluster.load("trial")
+
+
+def test_a_damaged_record_is_named(state):
+    (state / "clusters" / "trial").mkdir(parents=True)
+    (state / "clusters" / "trial" / "cluster.json").write_text("{")
+    with pytest.raises(BadInput, match=r"cluster\.json: the record of cluster trial is damaged"):
+        Cluster.load("trial")

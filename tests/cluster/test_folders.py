@@ -1,0 +1,47 @@
+"""Where loadframe keeps things, and whether there is room and reach."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from loadframe.cluster import folders
+from loadframe.errors import BadInput
+
+
+def test_the_environment_says_where_the_cache_and_the_clusters_are(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path / "c"))
+    monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "s"))
+    assert folders.cache() == tmp_path / "c"
+    assert folders.state() == tmp_path / "s"
+
+
+@pytest.mark.parametrize(
+    ("user", "cache", "state"),
+    [
+        (0, "/var/cache/loadframe", "/var/lib/loadframe"),
+        (1000, "/home/me/.cache/loadframe", "/home/me/.local/state/loadframe"),
+    ],
+)
+def test_root_keeps_things_where_its_servers_can_reach_them(monkeypatch, user, cache, state):
+    for variable in ("LOADFRAME_CACHE", "LOADFRAME_STATE", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert folders.cache() == Path(cache)
+    assert folders.state() == Path(state)
+
+
+def test_a_folder_behind_a_private_one_is_out_of_reach(tmp_path):
+    inner = tmp_path / "private" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "private").chmod(0o700)
+    with pytest.raises(BadInput, match="cannot enter this folder"):
+        folders.require_reachable(inner, 12345)
+    folders.require_reachable(inner, None)
+
+
+def test_room_that_is_not_there_is_named_with_both_sizes(tmp_path):
+    with pytest.raises(BadInput, match=r"no room on the disk: a trial needs 1,024 TiB, and .* are free"):
+        folders.require_room(tmp_path, 2**50, "a trial")
+    folders.require_room(tmp_path, 1, "a trial")

@@ -1,0 +1,66 @@
+"""Which Java runs the stores, and what is said when there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from loadframe.cluster import java
+from loadframe.errors import BadInput
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch):
+    """A Java home that calls itself as it is told."""
+
+    def make(version: str) -> Path:
+        (tmp_path / "bin").mkdir()
+        program = tmp_path / "bin" / "java"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+        monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
+        return tmp_path
+
+    return make
+
+
+def test_the_runtime_that_came_along_suits_the_default_store(monkeypatch):
+    monkeypatch.delenv("LOADFRAME_JAVA_HOME", raising=False)
+    found = java.find(21, None)
+    assert found.major >= 21
+    assert (found.home / "bin" / "java").exists()
+
+
+def test_the_users_own_java_comes_first(fake):
+    home = fake("23.0.1")
+    assert java.find(21, None) == java.Java(home, "23.0.1")
+
+
+@pytest.mark.parametrize(("version", "shown"), [("17.0.15", "17.0.15"), ("1.8.0_412", "8.0_412")])
+def test_a_java_that_is_too_old_is_refused_with_its_version(fake, version, shown):
+    fake(version)
+    with pytest.raises(BadInput, match=f"Java 21 or newer is needed, and this is {shown}"):
+        java.find(21, None)
+
+
+def test_a_folder_without_java_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
+    with pytest.raises(BadInput, match="no Java: there is no bin/java"):
+        java.find(21, None)
+
+
+def test_a_runtime_out_of_the_servers_reach_is_copied_into_the_cache(fake, tmp_path, monkeypatch, cache):
+    home = fake("21.0.1")
+    home.chmod(0o700)
+    monkeypatch.delenv("LOADFRAME_JAVA_HOME")
+    monkeypatch.setattr(java, "_bundled", lambda: home)
+    found = java.find(21, 12345)
+    assert found.home == cache / "java" / "21.0.1"
+    assert (found.home / "bin" / "java").stat().st_mode & 0o005 == 0o005
+    assert java.find(21, 12345) == found
+
+
+def test_the_users_own_java_is_not_copied_but_asked_to_be_put_within_reach(fake, cache):
+    fake("21.0.1").chmod(0o700)
+    with pytest.raises(BadInput, match="user 12345, whom root's servers run as, cannot enter this folder"):
+        java.find(21, 12345)

@@ -1,0 +1,132 @@
+"""An OpenSearch node's files and command line, and the layout of its distribution."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.store import Installation, NodePlan, NodeSpec, find
+
+GIB = 2**30
+INSTALLATION = Installation(Path("/cache/opensearch"), Path("/java"))
+
+
+def plan(**more) -> NodePlan:
+    spec = {
+        "cluster": "loadframe-x",
+        "name": "node-1",
+        "address": "127.0.0.1",
+        "port": 9201,
+        "peer_port": 9301,
+        "folder": Path("/clusters/x/node-1"),
+        "peers": ("127.0.0.1:9300", "127.0.0.1:9301"),
+        "founders": ("node-0", "node-1"),
+    }
+    return find("opensearch").plan(NodeSpec(**spec | more), INSTALLATION)
+
+
+def configuration(planned: NodePlan) -> dict:
+    lines = planned.files["config/opensearch.yml"].splitlines()
+    return {key: json.loads(value) for key, value in (line.split(": ", 1) for line in lines)}
+
+
+@pytest.mark.parametrize(
+    ("memory", "settings", "heap"),
+    [
+        (None, {}, GIB // 2),
+        (GIB, {}, GIB // 2),
+        (4 * GIB, {}, 2 * GIB),
+        (512 * 2**20, {}, 256 * 2**20),
+        (128 * GIB, {}, 31 * GIB),
+        (None, {"heap": "300m"}, 300 * 2**20),
+        (GIB, {"heap": "600m"}, 600 * 2**20),
+    ],
+)
+def test_the_heap_is_half_of_the_memory_unless_it_is_set(memory, settings, heap):
+    planned = plan(memory=memory, settings=settings)
+    assert f"-Xms{heap}" in planned.argv
+    assert f"-Xmx{heap}" in planned.argv
+    assert planned.facts["heap"] == heap
+
+
+@pytest.mark.parametrize(("memory", "settings"), [(256 * 2**20, {}), (GIB, {"heap": "1g"})])
+def test_a_heap_that_leaves_no_memory_for_the_rest_is_refused(memory, settings):
+    with pytest.raises(BadInput, match=r"leaves a node of .* too little"):
+        plan(memory=memory, settings=settings)
+
+
+@pytest.mark.parametrize(("cpus", "processors"), [(0.5, 1), (1, 1), (1.5, 2), (4, 4)])
+def test_a_limited_node_sizes_its_pools_for_the_cpus_it_may_use(cpus, processors):
+    assert f"-XX:ActiveProcessorCount={processors}" in plan(cpus=cpus).argv
+
+
+def test_an_unlimited_node_sizes_its_pools_for_the_machine():
+    assert not any("ActiveProcessorCount" in word for word in plan().argv)
+
+
+def test_the_collector_does_not_change_with_the_cpus():
+    assert "-XX:+UseG1GC" in plan(cpus=0.5).argv
+    assert "-XX:+UseG1GC" in plan(cpus=8).argv
+
+
+def test_a_node_binds_its_own_address_and_looks_for_its_peers():
+    settings = configuration(plan())
+    assert settings["network.host"] == "127.0.0.1"
+    assert settings["http.port"] == 9201
+    assert settings["transport.port"] == 9301
+    assert settings["discovery.seed_hosts"] == ["127.0.0.1:9300", "127.0.0.1:9301"]
+    assert settings["cluster.initial_cluster_manager_nodes"] == ["node-0", "node-1"]
+
+
+def test_a_node_writes_only_into_its_own_folder():
+    planned = plan()
+    assert configuration(planned)["path.data"] == "/clusters/x/node-1/data"
+    assert configuration(planned)["path.logs"] == "/clusters/x/node-1/logs"
+    assert "-Djava.io.tmpdir=/clusters/x/node-1/tmp" in planned.argv
+    assert "-Dopensearch.path.home=/cache/opensearch" in planned.argv
+
+
+def test_a_full_disk_does_not_turn_the_cluster_red():
+    assert configuration(plan())["cluster.routing.allocation.disk.threshold_enabled"] is False
+
+
+def test_settings_of_the_user_come_last_and_heap_is_none_of_the_servers():
+    asked = {"cluster.routing.allocation.disk.threshold_enabled": True, "node.processors": 1, "heap": "1g"}
+    settings = configuration(plan(settings=asked))
+    assert settings["cluster.routing.allocation.disk.threshold_enabled"] is True
+    assert settings["node.processors"] == 1
+    assert "heap" not in settings
+
+
+@pytest.mark.parametrize("key", ["http.port", "path.data", "network.host", "cluster.name"])
+def test_settings_that_loadframe_decides_are_refused(key):
+    with pytest.raises(BadInput, match=f"{key} is loadframe's to decide"):
+        find("opensearch").check_settings({key: "x"})
+
+
+def test_a_heap_that_is_no_size_is_refused():
+    with pytest.raises(BadInput, match="is no size"):
+        find("opensearch").check_settings({"heap": "much"})
+
+
+def test_a_version_that_is_not_embedded_is_answered_with_those_that_are():
+    with pytest.raises(BadInput, match=r"opensearch 1\.0 is not among the embedded versions\n  take 3\.8\.0"):
+        find("opensearch").distribution("1.0")
+
+
+def test_no_jar_is_both_in_the_library_and_in_a_module():
+    jars = find("opensearch").distribution("3.8.0").jars
+    library = {jar.coordinates for jar in jars if jar.place == "lib"}
+    assert not [jar.path for jar in jars if jar.place != "lib" and jar.coordinates in library]
+
+
+def test_each_module_has_its_jars_and_a_descriptor_that_names_its_class():
+    distribution = find("opensearch").distribution("3.8.0")
+    texts = dict(distribution.texts)
+    assert {"transport-netty4", "mapper-extras", "lang-painless", "reindex"} <= {m.name for m in distribution.modules}
+    for module in distribution.modules:
+        assert any(jar.place == f"modules/{module.name}" for jar in distribution.jars)
+        descriptor = texts[f"modules/{module.name}/plugin-descriptor.properties"]
+        assert f"classname={module.plugin_class}\n" in descriptor
+        assert "opensearch.version=3.8.0\n" in descriptor

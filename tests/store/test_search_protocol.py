@@ -1,0 +1,79 @@
+"""Clusters of the Elasticsearch family that do not answer, or answer with an error. Real answers: tests/cluster."""
+
+import http.server
+import json
+import socket
+import threading
+
+import pytest
+
+from loadframe.errors import LoadframeError
+from loadframe.store import find
+from loadframe.store.search import Unreachable
+
+
+@pytest.fixture
+def answering():
+    """A server that gives one status and body to every request; returns its address."""
+    servers = []
+
+    def begin(status: int, body: str) -> str:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"127.0.0.1:{servers[-1].server_port}"
+
+    yield begin
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_cluster_that_does_not_answer_is_named_by_all_its_addresses(closed):
+    with pytest.raises(Unreachable, match=f"{closed}, {closed}: the cluster does not answer"):
+        find("opensearch").health([closed, closed])
+
+
+def test_the_next_address_is_asked_when_one_does_not_answer(closed, answering):
+    health = {
+        "status": "yellow",
+        "number_of_nodes": 1,
+        "relocating_shards": 2,
+        "unassigned_shards": 3,
+        "initializing_shards": 4,
+    }
+    found = find("opensearch").health([closed, answering(200, json.dumps(health))])
+    assert (found.ready, found.status, found.nodes, found.moving, found.missing) == (False, "yellow", 1, 2, 7)
+    assert not found.balanced
+
+
+def test_an_error_of_the_store_is_given_in_its_own_words(answering):
+    address = answering(400, json.dumps({"error": {"type": "x", "reason": "no such index [taxis]"}, "status": 400}))
+    with pytest.raises(LoadframeError, match=r"was answered with 400: no such index \[taxis\]"):
+        find("opensearch").request([address], "GET", "/taxis/_count")
+
+
+def test_another_distribution_of_the_family_is_called_by_its_name(answering):
+    address = answering(200, json.dumps({"version": {"number": "6.8.23"}}))
+    assert find("opensearch").version([address]) == "elasticsearch 6.8.23"
+
+
+def test_something_else_that_speaks_http_is_no_cluster(answering):
+    with pytest.raises(LoadframeError, match="is no cluster of this family"):
+        find("opensearch").version([answering(200, "<html>Welcome to nginx</html>")])
