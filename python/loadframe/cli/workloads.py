@@ -1,0 +1,125 @@
+"""`loadframe workloads`: which workloads are built in, and what one of them, or one of the user's, consists of."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from loadframe.cli.app import Json, app, out, print_json
+from loadframe.units import format_count, format_duration
+from loadframe.workload import Workload, library, load_workload
+from loadframe.workload.forms import every_form
+from loadframe.workload.phases import Phase, Stream
+
+_EXAMPLES = """\b
+Examples:
+  loadframe workloads
+  loadframe workloads nyc_taxis
+  loadframe workloads ./my-workload.yaml
+  loadframe workloads nyc_taxis --json | jq -r '.phases[].name'
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def workloads(
+    name: Annotated[str | None, typer.Argument(help="A workload of the library, or a workload file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the built-in workloads, or show the parameters, operations and phases of one."""
+    if name is None:
+        _list(as_json)
+        return
+    outline = _outline(load_workload(name))
+    if as_json:
+        print_json(outline)
+        return
+    out.print(f"[bold]{escape(outline['name'])}[/bold]  {escape(outline['description'])}")
+    out.print(escape(outline["file"]), style="dim", soft_wrap=True)
+    _table("parameter", "default", rows=[[key, _value(value)] for key, value in outline["parameters"].items()])
+    _table("operation", "is", rows=[[key, ", ".join(kinds)] for key, kinds in outline["operations"].items()])
+    rows = [
+        [p["name"], "prepares" if p["prepares"] else "", p["ends"], "; ".join(_load(s) for s in p["streams"])]
+        for p in outline["phases"]
+    ]
+    _table("phase", "", "ends", "load", rows=rows)
+
+
+def _list(as_json: bool) -> None:
+    listed = [{"name": workload.name, "description": workload.file.description} for workload in library()]
+    if as_json:
+        print_json(listed)
+        return
+    table = Table("workload", "", box=None, pad_edge=False)
+    for workload in listed:
+        table.add_row(workload["name"], escape(workload["description"]))
+    out.print(table)
+
+
+def _outline(workload: Workload) -> dict[str, Any]:
+    """Return a workload for programs; durations in seconds, rates per second."""
+    file = workload.file
+    return {
+        "name": file.workload,
+        "description": file.description,
+        "file": str(workload.document.path),
+        "parameters": dict(workload.defaults),
+        "collections": list(file.collections),
+        "corpora": list(file.corpora),
+        "operations": {
+            name: sorted({form.kind for form in every_form(operation).values()})
+            for name, operation in file.operations.items()
+        },
+        "phases": [
+            {
+                "name": phase.name,
+                "prepares": phase.prepares,
+                "warmup": phase.warmup,
+                "duration": phase.duration,
+                "requests": phase.requests,
+                "ends": _end(phase),
+                "streams": [_stream(stream) for stream in phase.named_streams],
+            }
+            for phase in file.phases
+        ],
+    }
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    pacing = stream.model_dump(exclude={"name", "operation", "mix"}, exclude_none=True)
+    return {"name": stream.name, "mix": stream.weights, **pacing}
+
+
+def _end(phase: Phase) -> str:
+    if phase.duration is not None:
+        warmup = f" after {format_duration(phase.warmup)}" if phase.warmup else ""
+        return format_duration(phase.duration) + warmup
+    if phase.requests is None:
+        return "with the corpus"
+    return "after 1 request" if phase.requests == 1 else f"after {format_count(phase.requests)} requests"
+
+
+def _load(stream: dict[str, Any]) -> str:
+    mix = stream["mix"]
+    what = next(iter(mix)) if len(mix) == 1 else " + ".join(f"{weight:g} {name}" for name, weight in mix.items())
+    if "rate" in stream:
+        return f"{what}, {format_count(stream['rate'])}/s"
+    think = f", thinking {format_duration(stream['think_time'])}" if stream.get("think_time") else ""
+    return f"{what}, {stream['clients']} client{'s' if stream['clients'] > 1 else ''}{think}"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _table(*heads: str, rows: list[list[str]]) -> None:
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False)
+    for index, head in enumerate(heads):
+        table.add_column(head, no_wrap=index == 0)  # names are for typing: none may be cut
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    out.print()
+    out.print(table)

@@ -1,0 +1,76 @@
+"""`loadframe workloads`, as it is typed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def loadframe(*arguments):
+    command = [sys.executable, "-c", "from loadframe.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_library_is_listed_with_a_line_on_each():
+    done = loadframe("workloads")
+    assert done.returncode == 0
+    assert "nyc_taxis  Taxi trips" in done.stdout
+    assert {"name", "description"} == set(json.loads(loadframe("workloads", "--json").stdout)[0])
+
+
+def test_a_workload_is_shown_with_its_parameters_operations_and_phases():
+    shown = loadframe("workloads", "nyc_taxis").stdout
+    for words in (
+        "documents      100000",
+        "bulk_clients   ${clients}",
+        "range_100            search",
+        "with the corpus",
+    ):
+        assert words in shown
+    assert "match_all_1000_sleep_500ms" in shown
+
+
+def test_a_workload_is_described_to_programs():
+    told = json.loads(loadframe("workloads", "nyc_taxis", "--json").stdout)
+    assert told["parameters"]["documents"] == 100_000
+    assert told["operations"]["bulk"] == ["bulk"]
+    phase = {phase["name"]: phase for phase in told["phases"]}["match_all_1000_sleep_20ms"]
+    assert (phase["warmup"], phase["duration"], phase["prepares"]) == (1.0, 5.0, False)
+    assert phase["streams"] == [
+        {"name": "match_all_1000", "mix": {"match_all_1000": 1.0}, "clients": 8, "think_time": 0.02}
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rate: 10/s", "clients: 1, think_time: 1s"])
+def test_a_users_own_file_is_shown_too(tmp_path, kind):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "workload: mine\ncollections: {c: {}}\n"
+        "operations: {a: {search: {collection: c}}, b: {get: {collection: c, id: x}}}\n"
+        f"phases: [{{name: p, mix: {{a: 3, b: 1}}, {kind}, requests: 1}}]\n"
+    )
+    shown = loadframe("workloads", str(path)).stdout
+    assert "after 1 request " in shown
+    assert "3 a + 1 b" in shown
+
+
+def test_an_unknown_workload_is_bad_input_with_the_nearest():
+    done = loadframe("workloads", "nyc_taxi")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "loadframe: there is no workload 'nyc_taxi'\n  did you mean 'nyc_taxis'? (the path of a file ends with .yaml)\n"
+    )
+
+
+def test_a_broken_file_is_bad_input_with_its_place(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text("workload: w\noperatoins: {}\nphases: []\n")
+    done = loadframe("workloads", str(path), "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"loadframe: {path}:2:1: unknown key 'operatoins'\n  did you mean 'operations'?\n"
+
+
+def test_the_help_has_examples():
+    assert "loadframe workloads nyc_taxis" in loadframe("workloads", "--help").stdout

@@ -1,0 +1,59 @@
+"""The documentation of the language: every example in it is loaded, and its tables are held against the code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loadframe.workload import load_workload
+from loadframe.workload.forms import NATIVE, NEUTRAL
+from loadframe.workload.phases import Phase
+
+DOCS = Path(__file__).parents[2] / "docs"
+LANGUAGE = (DOCS / "workloads.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", LANGUAGE, re.DOTALL)
+WHOLE, *PARTS = EXAMPLES
+
+
+def completed(part: str) -> str:
+    """Return a whole workload with the sections that an example shows in place of its own."""
+    sections: dict[str, Any] = yaml.safe_load(WHOLE)
+    variables = next(yaml.safe_load(part) for part in PARTS if part.startswith("variables:"))
+    operations = next(yaml.safe_load(part) for part in PARTS if part.startswith("operations:"))
+    sections["variables"] |= variables["variables"]
+    sections["operations"] |= operations["operations"]
+    for name, content in yaml.safe_load(part).items():
+        sections[name] = content if isinstance(content, list) else sections.get(name, {}) | content
+    return yaml.safe_dump(sections, sort_keys=False)
+
+
+def test_the_language_is_shown_by_examples():
+    assert len(PARTS) >= 7
+
+
+@pytest.mark.parametrize("text", [WHOLE, *(completed(part) for part in PARTS)])
+def test_every_example_is_a_workload(tmp_path, text):
+    path = tmp_path / "w.yaml"
+    path.write_text(text)
+    resolved = load_workload(str(path)).for_family("elasticsearch", 2)
+    assert resolved.phases
+
+
+def test_every_operation_and_every_key_of_a_phase_is_documented():
+    for kind in (*NEUTRAL, *NATIVE["elasticsearch"]):
+        assert f"| `{kind}` |" in LANGUAGE
+    for key in Phase.model_fields.keys() - {"name"}:
+        assert re.search(rf"^\| .*`{key}[`:].* \|", LANGUAGE, re.MULTILINE)
+
+
+def test_the_parameters_and_phases_of_nyc_taxis_are_documented():
+    text = (DOCS / "workloads" / "nyc_taxis.md").read_text()
+    workload = load_workload("nyc_taxis")
+    for name, default in workload.defaults.items():
+        assert re.search(rf"^\| .*`{name}`.* \|", text, re.MULTILINE)
+        if isinstance(default, int) and not isinstance(default, bool) and name not in ("low", "high"):
+            assert re.search(rf"^\| `{name}` \| {default} \|", text, re.MULTILINE)
+    for phase in workload.file.phases:
+        assert f"`{phase.name}`" in text or f"`_{phase.name.rsplit('_', 1)[1]}`" in text
