@@ -58,7 +58,7 @@ impl Judge {
         };
         verdict.unwrap_or_else(|Unexpected| {
             let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));
-            Verdict { documents: 0, outcome: failure(ErrorClass::Server, message) }
+            Verdict { documents: 0, outcome: Err(Failure { class: ErrorClass::Server, message, items: sent.max(1) }) }
         })
     }
 }
@@ -199,12 +199,14 @@ fn words(error: &Value) -> String {
     }
 }
 
+/// The beginning of a body on one line.
 fn excerpt(body: &[u8]) -> String {
     if body.is_empty() {
         return "an empty body".to_owned();
     }
     let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
-    format!("{}{}", text.trim(), if body.len() > EXCERPT { " ..." } else { "" })
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if body.len() > EXCERPT { line + " ..." } else { line }
 }
 
 #[cfg(test)]

@@ -63,9 +63,10 @@ fn a_success_that_is_no_answer_to_the_question_is_none() {
     for body in [json!({}), json!([]), json!("ok"), json!({"hits": 3}), json!({"hits": {"total": 3}})] {
         assert_eq!(judged(SEARCH, 200, &body, 0).1.unwrap().0, ErrorClass::Server, "{body}");
     }
-    let html = SEARCH.judge(200, b"<html>welcome</html>", 0).outcome.unwrap_err();
-    assert_eq!(html.message, "HTTP 200, but not the answer that was expected: <html>welcome</html>");
-    assert_eq!(judged(Judge::Bulk, 200, &json!({"took": 3}), 5).1.unwrap().0, ErrorClass::Server);
+    let html = SEARCH.judge(200, b"<html>\r\n welcome</html>", 0).outcome.unwrap_err();
+    assert_eq!(html.message, "HTTP 200, but not the answer that was expected: <html> welcome</html>");
+    let (class, _, items) = judged(Judge::Bulk, 200, &json!({"took": 3}), 5).1.unwrap();
+    assert_eq!((class, items), (ErrorClass::Server, 5));
 }
 
 #[test]
