@@ -89,5 +89,6 @@ def summary(**parts: Any) -> dict[str, Any]:
         "lag_p99": 3e-5,
         "achieved": None,
     }
-    verdict = {"valid": False, "reasons": [{"code": "cpu", "cause": "the generator was busy", "remedy": "use more"}]}
+    reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more"}
+    verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"]}
     return {"status": "done", "phases": [phase], "generator": generator, "verdict": verdict} | parts

@@ -87,11 +87,14 @@ SUMMARY = (
     Field("generator.threads", "int", "threads", "workers"),
     Field("generator.cpu_share", "number", "share", "greatest mean CPU share of a worker in the measured window; 0..1"),
     Field("generator.cpu_share_peak", "number", "share", "greatest CPU share of a worker in one second"),
-    Field("generator.lateness_p99", "number", "s", "99th percentile of sent - scheduled"),
-    Field("generator.lag_p99", "number", "s", "99th percentile of the event loop's lag"),
+    Field(
+        "generator.lateness_p99", "number or null", "s", "99th percentile of how late clients turned to due requests"
+    ),
+    Field("generator.lag_p99", "number or null", "s", "99th percentile of the event loop's lag"),
     Field("generator.achieved", "number or null", "share", "achieved over offered rate; null for closed pacing"),
     Field("verdict.valid", "bool", "", "whether the run may be believed"),
     Field("verdict.reasons[].code", "string", "", "which doubt it is"),
     Field("verdict.reasons[].cause", "string", "", "what was seen, with its figures"),
     Field("verdict.reasons[].remedy", "string", "", "what to do about it"),
+    Field("verdict.not_judged[]", "string", "", "what could not be judged, and why"),
 )

@@ -1,0 +1,107 @@
+"""The summary of a run, from its parts: figures per phase and operation, the generator, the verdict. Pure."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadframe.analyze.generator import combine, generator_figures
+from loadframe.analyze.verdict import JudgedPhase, judge
+
+if TYPE_CHECKING:
+    from loadframe._engine import HistogramLog
+
+_ERROR = "error_"
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+
+def summarize(
+    series: pa.Table,
+    histograms: "HistogramLog",
+    outcomes: Sequence[dict[str, Any]],
+    telemetry: pa.Table,
+    deviations: Sequence[str],
+) -> dict[str, Any]:
+    """Return the summary's `phases`, `generator` and `verdict`.
+
+    `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others;
+    `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
+    where nothing else was measured.
+    """
+    phases: list[dict[str, Any]] = []
+    judged: list[JudgedPhase] = []
+    prepares: list[JudgedPhase] = []
+    for outcome in outcomes:
+        rows = series.filter(pc.equal(series["phase"], outcome["phase"]))
+        summary = _phase(outcome, rows, histograms)
+        phases.append(summary)
+        figures = generator_figures(outcome, rows, telemetry, histograms)
+        (prepares if summary["prepares"] else judged).append(
+            JudgedPhase(summary, figures, throughput_by_second(outcome, rows))
+        )
+    judged = judged or prepares
+    return {
+        "phases": phases,
+        "generator": combine([phase.generator for phase in judged]),
+        "verdict": judge(judged, deviations).as_dict(),
+    }
+
+
+def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray[np.float64]:
+    """Return successes in each whole second of the measured window, all operations together.
+
+    A success counts in the second in which it was done, whenever it was scheduled.
+    """
+    first = int(np.ceil(outcome["warmup"]))
+    last = int(np.floor(outcome["warmup"] + outcome["measured"]))
+    counts = np.zeros(max(last - first, 0))
+    second = rows["second"].to_numpy()
+    within = (second >= first) & (second < last)
+    np.add.at(counts, second[within] - first, rows["successes"].to_numpy()[within])
+    return counts
+
+
+def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") -> dict[str, Any]:
+    measured = rows.filter(pc.equal(rows["segment"], "measure"))
+    names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
+    return {
+        "name": outcome["phase"],
+        "prepares": outcome.get("prepares", False),
+        "start": outcome["offset"],
+        "warmup": outcome["warmup"],
+        "duration": outcome["measured"],
+        "streams": [{"name": stream["name"], "pacing": stream["pacing"]} for stream in outcome["streams"]],
+        "operations": {name: _operation(name, outcome, measured, histograms) for name in names},
+    }
+
+
+def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histograms: "HistogramLog") -> dict[str, Any]:
+    rows = measured.filter(pc.equal(measured["operation"], name))
+    total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
+    window = outcome["measured"]
+    return {
+        "requests": total["requests"],
+        "successes": total["successes"],
+        "documents": total["documents"],
+        "errors": {column.removeprefix(_ERROR): n for column, n in total.items() if column.startswith(_ERROR) and n},
+        "dropped": total["dropped"],
+        "in_flight_at_end": sum(e["in_flight_at_end"] for e in outcome["operations"] if e["operation"] == name),
+        "throughput": total["successes"] / window if window else 0.0,
+        "documents_per_second": total["documents"] / window if window else 0.0,
+        "response": _latency(histograms, f"{outcome['phase']}/{name}/response"),
+        "service": _latency(histograms, f"{outcome['phase']}/{name}/service"),
+    }
+
+
+def _counts(rows: pa.Table) -> list[str]:
+    counts = ("requests", "successes", "documents", "dropped")
+    return [name for name in rows.column_names if name in counts or name.startswith(_ERROR)]
+
+
+def _latency(histograms: "HistogramLog", tag: str) -> dict[str, float | int | None]:
+    histogram = histograms.total(tag)
+    quantiles = {name: histogram.quantile(q) for name, q in _QUANTILES.items()}
+    return {"count": histogram.count, "mean": histogram.mean, **quantiles, "max": histogram.max}

@@ -1,0 +1,46 @@
+"""Throughput that had settled is told from throughput that moved."""
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.steadiness import steadiness
+
+
+def noise(seconds, seed=0, level=1000.0, spread=0.03):
+    return level * (1 + spread * np.random.default_rng(seed).standard_normal(seconds))
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 300])
+def test_noise_around_a_level_is_steady(seconds):
+    assert all(steadiness(noise(seconds, seed)).steady for seed in range(20))
+
+
+def test_a_run_under_twenty_seconds_is_not_judged():
+    assert steadiness(noise(19)) is None
+
+
+def test_throughput_that_grows_all_the_time_is_not_steady():
+    judged = steadiness(noise(60) * np.linspace(0.8, 1.2, 60))
+    assert not judged.steady
+    assert judged.change == pytest.approx(0.4, abs=0.06)
+
+
+def test_a_late_step_has_not_settled():
+    judged = steadiness(np.concatenate([noise(90, 1), noise(110, 2, level=1300)]))
+    assert not judged.settled
+
+
+def test_a_short_warm_up_inside_the_window_is_found_and_forgiven():
+    judged = steadiness(np.concatenate([noise(20, 3, level=400), noise(280, 4)]))
+    assert judged.warmup == pytest.approx(20, abs=5)
+    assert judged.settled
+
+
+def test_one_bad_second_does_not_make_a_trend():
+    series = noise(120)
+    series[100] = 0
+    assert steadiness(series).steady
+
+
+def test_a_slow_change_below_five_percent_is_let_pass():
+    assert steadiness(noise(300, spread=0.001) * np.linspace(0.985, 1.015, 300)).steady

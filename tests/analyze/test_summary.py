@@ -1,0 +1,97 @@
+"""The summary of runs that the real engine made with the driver that answers at once."""
+
+import json
+
+import pytest
+
+from loadframe.analyze.summary import summarize, throughput_by_second
+from loadframe.load import run_phase
+from loadframe.record import Run, RunWriter, schema
+
+
+def record(tmp_path, *plans, deviations=()):
+    """Run phases and write the run as an experiment does; return it and its outcomes."""
+    with RunWriter(tmp_path, "r1") as writer:
+        outcomes = []
+        for plan in plans:
+            folder = writer.phase(plan["phase"], start := writer.elapsed())
+            prepares = plan.pop("prepares", False)
+            outcomes.append(run_phase(plan | {"offset": start}, folder, lambda _: None) | {"prepares": prepares})
+        joined = writer.join()
+        judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations)
+        manifest = {"format": schema.FORMAT}
+        return Run(writer.finish(manifest, {"status": "done", **judged})), outcomes
+
+
+def plan(name, *streams, **parts):
+    return {
+        "seed": 1,
+        "phase": name,
+        "target": {"driver": "null"},
+        "operations": {"a": {}, "b": {}},
+        "streams": [
+            {"name": f"s{i}", "mix": [["a", 1], ["b", 1]], "stop": {"duration": 2.0}} | stream
+            for i, stream in enumerate(streams)
+        ],
+    } | parts
+
+
+PACED = {"pacing": {"open": {"rate": 400.0}}}
+FEW = {"pacing": {"closed": {"clients": 2, "think_time": 0.01}}}
+
+
+def test_a_phase_is_summed_over_its_measured_window_without_its_warm_up(tmp_path):
+    run, outcomes = record(tmp_path, plan("p", PACED, FEW, warmup=1.0))
+    phase = run.summary["phases"][0]
+    assert (phase["name"], phase["warmup"], phase["duration"]) == ("p", 1.0, 2.0)
+    for name in ("a", "b"):
+        operation = phase["operations"][name]
+        counted = [entry for entry in outcomes[0]["operations"] if entry["operation"] == name]
+        assert operation["requests"] == sum(entry["requests"] for entry in counted)
+        assert operation["throughput"] == operation["successes"] / 2
+        assert operation["response"]["count"] == operation["successes"]
+        assert operation["response"]["p50"] <= operation["response"]["p99"] <= operation["response"]["max"]
+        assert operation["errors"] == {}
+    total = sum(operation["requests"] for operation in phase["operations"].values())
+    assert 800 < total < 1250  # 400/s in the open stream, at most 200/s from two thinking clients
+
+
+def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
+    run, _ = record(tmp_path, plan("p", PACED, warmup=1.0, threads=2))
+    generator = run.summary["generator"]
+    assert generator["threads"] == 2
+    assert 0 < generator["cpu_share"] <= generator["cpu_share_peak"] < 1
+    assert generator["achieved"] == pytest.approx(1, abs=0.02)
+    assert 0 <= generator["lateness_p99"] < 0.1
+    assert 0 <= generator["lag_p99"] < 0.1
+
+
+def test_closed_pacing_offers_no_rate_to_achieve(tmp_path):
+    run, _ = record(tmp_path, plan("p", FEW))
+    assert run.summary["generator"]["achieved"] is None
+
+
+def test_phases_that_prepare_are_summed_but_not_judged(tmp_path):
+    busy = {"pacing": {"closed": {"clients": 1}}, "stop": {"requests": 300000}}
+    run, _ = record(tmp_path, plan("load", busy, prepares=True), plan("p", PACED))
+    assert [phase["name"] for phase in run.summary["phases"]] == ["load", "p"]
+    assert [phase["prepares"] for phase in run.summary["phases"]] == [True, False]
+    assert "load" not in json.dumps(run.summary["verdict"])
+    assert run.summary["verdict"]["not_judged"] == ["steadiness of phase p: 2 s are too short (20 s are needed)"]
+
+
+def test_a_cluster_that_differs_makes_the_run_invalid(tmp_path):
+    run, _ = record(tmp_path, plan("p", FEW), deviations=["1 node instead of 2"])
+    assert not run.summary["verdict"]["valid"]
+    assert run.summary["verdict"]["reasons"][0]["code"] == "cluster_state"
+
+
+def test_every_key_of_a_summary_is_documented(tmp_path):
+    run, _ = record(tmp_path, plan("p", PACED, FEW), deviations=["1 node instead of 2"])
+    assert schema.undocumented(run.summary, schema.SUMMARY) == []
+
+
+def test_throughput_by_second_counts_whole_seconds_of_the_window(tmp_path):
+    run, outcomes = record(tmp_path, plan("p", PACED, warmup=1.0))
+    seconds = throughput_by_second(outcomes[0], run.series)
+    assert seconds.tolist() == pytest.approx([400, 400], rel=0.1)

@@ -1,0 +1,109 @@
+"""Each doubt about a run is raised at its limit and not before, with figures and a remedy."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.generator import GeneratorFigures
+from loadframe.analyze.verdict import JudgedPhase, judge
+
+QUIET = GeneratorFigures(threads=2, cpu_share=0.5, cpu_share_peak=0.7, lateness_p99=1e-5, lag_p99=1e-4, achieved=None)
+CLOSED = {"closed": {"clients": 8, "think_time": 0.0}}
+THINKING = {"closed": {"clients": 8, "think_time": 0.25}}
+OPEN = {"open": {"rate": 100.0, "arrivals": "constant", "max_in_flight": 1024}}
+
+
+def verdict(generator=QUIET, pacing=CLOSED, throughput=None, deviations=(), **operation):
+    latency = {"p99": operation.pop("p99", 0.1)}
+    counts = {"requests": 1000, "successes": 1000, "dropped": 0, "in_flight_at_end": 0, "errors": {}} | operation
+    summary = {
+        "name": "range",
+        "streams": [{"name": "main", "pacing": pacing}],
+        "operations": {"range": counts | {"response": latency, "service": latency}},
+    }
+    series = np.full(30, 100.0) if throughput is None else throughput
+    return judge([JudgedPhase(summary, generator, series)], deviations)
+
+
+def codes(*arguments, **operation):
+    return [reason.code for reason in verdict(*arguments, **operation).reasons]
+
+
+def test_a_quiet_generator_and_good_answers_are_valid():
+    assert verdict().valid
+    assert verdict(replace(QUIET, achieved=0.995), OPEN).valid
+
+
+def test_a_worker_above_80_percent_is_the_limit():
+    assert codes(replace(QUIET, cpu_share=0.80)) == []
+    assert codes(replace(QUIET, cpu_share=0.81)) == ["generator_cpu"]
+
+
+@pytest.mark.parametrize("pacing", [OPEN, THINKING])
+def test_requests_that_are_due_at_fixed_instants_must_not_be_late(pacing):
+    assert codes(replace(QUIET, lateness_p99=0.9e-3), pacing) == []
+    assert codes(replace(QUIET, lateness_p99=1.1e-3), pacing) == ["lateness"]
+    assert codes(replace(QUIET, lateness_p99=0.9e-3), pacing, p99=0.01) == ["lateness"]
+
+
+def test_closed_clients_without_think_time_cannot_be_late():
+    assert codes(replace(QUIET, lateness_p99=0.5), CLOSED) == []
+
+
+def test_lag_counts_where_response_times_show_it():
+    assert codes(replace(QUIET, lag_p99=4e-3), p99=0.1) == []
+    assert codes(replace(QUIET, lag_p99=6e-3), p99=0.1) == ["loop_lag"]
+    assert codes(replace(QUIET, lag_p99=0.9e-3), p99=0.002) == []
+
+
+def test_an_open_load_must_be_achieved():
+    assert codes(replace(QUIET, achieved=0.98), OPEN) == ["not_achieved"]
+
+
+def test_one_dropped_request_in_a_thousand_is_let_pass():
+    assert codes(pacing=OPEN, dropped=1) == []
+    assert codes(pacing=OPEN, dropped=2) == ["dropped"]
+
+
+def test_more_than_one_failure_in_a_hundred_is_too_many():
+    assert codes(successes=990, errors={"timeout": 10}) == []
+    doubted = verdict(successes=989, errors={"timeout": 8, "rejected": 3})
+    assert [reason.code for reason in doubted.reasons] == ["errors"]
+    assert "11 of 1,000" in doubted.reasons[0].cause
+    assert "8 timeout, 3 rejected" in doubted.reasons[0].cause
+
+
+def test_requests_that_were_never_answered_count_as_failed():
+    assert codes(in_flight_at_end=32) == ["errors"]
+
+
+def test_a_window_without_any_answer_measures_nothing():
+    assert codes(requests=0, successes=0, p99=None) == ["nothing_measured"]
+
+
+def test_throughput_that_moves_is_not_steady():
+    assert codes(throughput=np.linspace(80, 120, 60)) == ["unsteady"]
+
+
+def test_a_short_run_says_that_its_steadiness_was_not_judged():
+    short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
+    assert short.valid
+    assert short.not_judged == ("steadiness of phase range: 3 s are too short (20 s are needed)",)
+
+
+def test_a_cluster_in_another_state_than_the_treatments_is_named():
+    doubted = verdict(deviations=["2 nodes instead of 3"])
+    assert doubted.as_dict()["reasons"][0]["code"] == "cluster_state"
+    assert doubted.as_dict()["reasons"][0]["cause"] == "2 nodes instead of 3"
+
+
+def test_each_reason_states_cause_and_remedy():
+    bad = replace(QUIET, cpu_share=0.99, lateness_p99=0.5, lag_p99=0.5, achieved=0.1)
+    doubted = verdict(bad, OPEN, np.linspace(1, 9, 60), ["no node"], successes=1, dropped=500, errors={"item": 999})
+    found = doubted.as_dict()
+    assert not found["valid"]
+    assert {reason["code"] for reason in found["reasons"]} == {
+        "generator_cpu", "lateness", "loop_lag", "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
+    }  # fmt: skip
+    assert all(reason["cause"] and reason["remedy"] for reason in found["reasons"])
