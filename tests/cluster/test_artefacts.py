@@ -62,7 +62,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def mirror(monkeypatch):
     with Mirror() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         monkeypatch.setenv("LOADFRAME_MAVEN", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setattr(artefacts, "_PAUSE", 0.01)

@@ -29,7 +29,7 @@ def answering():
                 pass
 
         servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
         return f"127.0.0.1:{servers[-1].server_port}"
 
     yield begin

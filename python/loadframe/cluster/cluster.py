@@ -236,7 +236,7 @@ class Cluster:
         if health.nodes != self._expected:
             found.append(f"the cluster has {health.nodes} nodes, not {self._expected}")
         if not health.ready:
-            found.append(f"the cluster is {health.status}: {health.missing} copies of data are not in service")
+            found.append(f"the cluster is {health.status}, with {health.missing} copies of data not in service")
         if health.moving:
             found.append(f"{health.moving} pieces of data are on the move between nodes")
         return found

@@ -1,0 +1,109 @@
+"""`loadframe cluster`: one stays up between commands, and comes back with its data."""
+
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import CompletedProcess, run
+
+import pytest
+
+from loadframe.cluster import Cluster, named
+
+LOADFRAME = Path(__file__).parents[2] / ".venv" / "bin" / "loadframe"
+
+
+@pytest.fixture
+def state(monkeypatch) -> Iterator[Path]:
+    """A state folder of the test's own; clusters that it left running are stopped."""
+    with tempfile.TemporaryDirectory(prefix="loadframe-state-") as name:
+        Path(name).chmod(0o755)
+        monkeypatch.setenv("LOADFRAME_STATE", name)
+        yield Path(name)
+        for cluster in named.names():
+            if named.existing(cluster).running:
+                Cluster.load(cluster).stop()
+
+
+@pytest.fixture
+def cluster(state) -> Callable[..., CompletedProcess]:
+    """Run `loadframe cluster` with these words."""
+
+    def call(*words: str) -> CompletedProcess:
+        return run([LOADFRAME, "cluster", *words], capture_output=True, text=True, timeout=120, check=False)
+
+    return call
+
+
+@pytest.mark.store
+def test_a_cluster_stays_up_and_comes_back_with_its_data(cluster):
+    started = cluster("up", "trial", "--set", "heap=300m", "--json")
+    assert started.returncode == 0, started.stderr
+    state = json.loads(started.stdout)
+    assert (state["state"], state["size"], state["settings"]) == ("running", 1, {"heap": "300m"})
+    assert state["deviations"] == []
+
+    trial = Cluster.load("trial")
+    trial.create_collection("kept", {"settings": {"number_of_replicas": 0}})
+    trial.store.request(trial.addresses, "PUT", "/kept/_doc/1", {"a": 1})
+
+    assert "trial    running  opensearch 3.8.0  1" in cluster("status").stdout
+    again = cluster("up", "trial")
+    assert again.returncode == 2
+    assert "cluster trial is running already" in again.stderr
+
+    assert cluster("down", "trial").returncode == 0
+    assert not trial.nodes[0].process.alive()
+    assert json.loads(cluster("status", "trial", "--json").stdout)["state"] == "stopped"
+    other = cluster("up", "trial", "--nodes", "2")
+    assert other.returncode == 2
+    assert "cluster trial exists with nodes 1, not 2" in other.stderr
+
+    assert cluster("up", "trial").returncode == 0
+    trial = Cluster.load("trial")
+    assert trial.count("kept") == 1
+    assert trial.describe()["heap"] == 300 * 2**20, "the settings of the first start are forgotten"
+
+    os.kill(trial.nodes[0].pid, signal.SIGKILL)
+    while trial.nodes[0].process.alive():
+        pass
+    assert json.loads(cluster("status", "trial", "--json").stdout)["state"] == "stopped"
+
+    assert cluster("down", "trial", "--delete-data").returncode == 0
+    assert cluster("status", "--json").stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("word", ["status", "down"])
+def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
+    answer = cluster(word, "trial")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("loadframe: there is no cluster 'trial'")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--store", "opensaerch"), "did you mean opensearch?"),
+        (("--nodes", "0"), "a cluster of 0 nodes"),
+        (("--cpus", "0"), "0.0 CPUs for a node"),
+        (("--memory", "much"), "'much' is no size"),
+        (("--memory", "200m"), "leaves a node of 200 MiB too little"),
+        (("--set", "heap"), "--set 'heap' sets nothing"),
+        (("--set", "http.port=1"), "http.port is loadframe's to decide"),
+        (("--version", "1.0"), "opensearch 1.0 is not among the embedded versions"),
+        (("--port", "80"), "port 80 is no port for a node"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_message_and_leaves_nothing(cluster, state, words, message):
+    answer = cluster("up", "trial", *words)
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not (state / "clusters" / "trial").exists()
+
+
+@pytest.mark.parametrize("word", ["up", "status", "down"])
+def test_every_command_has_examples(cluster, word):
+    assert f"loadframe cluster {word}" in cluster(word, "--help").stdout

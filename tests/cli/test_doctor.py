@@ -1,0 +1,47 @@
+"""`loadframe doctor`: what the machine can do, what it lacks, and what to do about it."""
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess, run
+
+import pytest
+
+LOADFRAME = Path(__file__).parents[2] / ".venv" / "bin" / "loadframe"
+
+
+def doctor(*words: str) -> CompletedProcess:
+    return run([LOADFRAME, "doctor", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def findings(*words: str) -> dict[str, dict]:
+    return {check["name"]: check for check in json.loads(doctor("--json", *words).stdout)}
+
+
+def test_it_looks_at_everything_that_a_cluster_needs():
+    found = findings()
+    assert {"cores", "memory", "disk for cache", "disk for clusters", "Java", "open files", "wrk", "nginx"} <= set(
+        found
+    )
+    assert any(name.startswith("limits") for name in found)
+    assert "opensearch 3.8.0" in found
+    assert "package registry" not in found, "it asks the network without being told to"
+    assert {check["state"] for check in found.values()} <= {"ok", "limited", "lacking"}
+
+
+def test_a_java_that_is_not_there_is_lacking_and_gives_status_1(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
+    answer = doctor()
+    assert answer.returncode == 1
+    assert "Embedded stores cannot be started here: see Java." in answer.stderr
+    assert findings()["Java"]["remedy"].startswith("set LOADFRAME_JAVA_HOME")
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_registry_out_of_reach_matters_only_until_the_store_is_here(monkeypatch, tmp_path, here):
+    if not here:
+        monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
+    monkeypatch.setenv("LOADFRAME_MAVEN", "http://127.0.0.1:9")
+    found = findings("--network")
+    installed = found["opensearch 3.8.0"]["state"] == "ok"
+    assert found["package registry"]["state"] == ("limited" if installed else "lacking")
+    assert "cannot be reached" in found["package registry"]["finding"]

@@ -1,0 +1,24 @@
+"""`loadframe stores`: which there are, and whether they are here."""
+
+import json
+from pathlib import Path
+from subprocess import run
+
+LOADFRAME = Path(__file__).parents[2] / ".venv" / "bin" / "loadframe"
+
+
+def stores(*words: str) -> str:
+    return run([LOADFRAME, "stores", *words], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_the_default_store_is_listed_with_its_family_and_version():
+    (opensearch,) = [store for store in json.loads(stores("--json")) if store["kind"] == "opensearch"]
+    assert opensearch["family"] == "elasticsearch"
+    assert opensearch["versions"][0]["version"] == "3.8.0"
+    assert 50e6 < opensearch["versions"][0]["size"] < 70e6
+
+
+def test_a_store_that_was_not_fetched_yet_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
+    assert json.loads(stores("--json"))[0]["versions"][0]["cached"] is False
+    assert "no, fetched at the first start" in stores()

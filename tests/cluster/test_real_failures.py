@@ -1,0 +1,96 @@
+"""Real nodes that do not come up, and starts that are cut off: one clear message, and nothing left running."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import BadInput, LoadframeError
+
+pytestmark = pytest.mark.store
+
+START = """
+from loadframe.cluster import Cluster, ClusterSpec
+with Cluster.start(ClusterSpec(nodes=2), print) as cluster:
+    print("ready", flush=True)
+    input()
+"""
+
+
+def servers(state) -> list[psutil.Process]:
+    """Every Java process that works in this test's folder, and its guards."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(state) in word for word in process.info["cmdline"] or []):
+            found.append(process)
+    return found
+
+
+def test_a_setting_that_the_store_does_not_know_is_shown_from_its_log(state):
+    with pytest.raises(LoadframeError) as caught:
+        Cluster.start(ClusterSpec(settings={"no.such.setting": 1}))
+    message = str(caught.value)
+    assert message.startswith("node-0 ended with status 1 while it started; the end of its log:\n")
+    assert "unknown setting [no.such.setting]" in message
+    assert caught.value.exit_status == 1
+    assert not servers(state)
+    assert not any(state.glob("passing/*"))
+
+
+def test_nothing_starts_on_a_port_in_use(state):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(BadInput, match=f"port {port} is in use"):
+            Cluster.start(ClusterSpec(name="trial", port=port))
+    assert not servers(state)
+    assert not any(path.is_dir() for path in state.glob("clusters/*"))
+
+
+@pytest.mark.parametrize("moment", ["while its nodes start", "when it is ready"])
+def test_a_killed_command_leaves_no_node(state, moment):
+    command = subprocess.Popen(
+        [sys.executable, "-c", START], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        wanted = "ready\n" if moment == "when it is ready" else "starting 2 nodes of opensearch 3.8.0\n"
+        while command.stdout.readline() != wanted:
+            assert command.poll() is None
+        if moment == "while its nodes start":
+            end = time.monotonic() + 20
+            while len(servers(state)) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
+        running = servers(state)
+        assert len(running) == 2
+        os.kill(command.pid, signal.SIGKILL)
+        assert not psutil.wait_procs(running, timeout=20)[1]
+        end = time.monotonic() + 5
+        while any(state.glob("passing/*")) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(state.glob("passing/*"))
+    finally:
+        command.kill()
+        command.communicate()
+
+
+def test_root_that_keeps_clusters_where_its_servers_cannot_go_is_told_so(state):
+    if os.geteuid() != 0:
+        pytest.skip("only root's servers run as somebody else")
+    state.chmod(0o700)
+    with pytest.raises(BadInput, match="cannot enter this folder"):
+        Cluster.start(ClusterSpec())
+    assert not servers(state)
+
+
+def test_without_the_software_and_without_network_nothing_starts(state, cache, monkeypatch):
+    monkeypatch.setenv("LOADFRAME_MAVEN", "http://127.0.0.1:9")
+    with pytest.raises(BadInput, match="the package registry cannot be reached"):
+        Cluster.start(ClusterSpec(name="trial"))
+    assert not any(path.is_dir() for path in state.glob("clusters/*"))
+    shutil.rmtree(cache)
