@@ -5,6 +5,7 @@ This names them, finds the files and identifies them by hash; the documents them
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -74,10 +75,17 @@ def describe(source: dict[str, Any]) -> dict[str, Any]:
         return source
     described = []
     for name in source["files"]:
-        with Path(name).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        described.append({"path": name, "bytes": Path(name).stat().st_size, "sha256": digest})
+        status = Path(name).stat()
+        digest = _digest(name, status.st_size, status.st_mtime_ns)
+        described.append({"path": name, "bytes": status.st_size, "sha256": digest})
     return {**source, "files": described}
+
+
+@lru_cache
+def _digest(name: str, _size: int, _changed: int) -> str:
+    """Return a file's SHA-256; a corpus can be large, and every run of an experiment asks for it."""
+    with Path(name).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check(file: Path, error: Callable[[str, str], BadInput]) -> None:
