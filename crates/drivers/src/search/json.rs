@@ -87,6 +87,18 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.scalar()?).ok().and_then(|digits| digits.parse().ok()).ok_or(Unexpected)
     }
 
+    /// The string that is here; only if it has escapes is it a copy.
+    pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
+        let start = self.at;
+        let (inside, escapes) = self.raw_string()?;
+        if !escapes {
+            return Ok(Cow::Borrowed(inside));
+        }
+        let text: String =
+            serde_json::from_slice(self.bytes[start..self.at].trim_ascii_start()).map_err(|_| Unexpected)?;
+        Ok(Cow::Owned(text.into_bytes()))
+    }
+
     /// Passes over white space and shows what comes then.
     fn next(&mut self) -> Result<u8, Unexpected> {
         while let Some(byte) = self.bytes.get(self.at) {
@@ -105,18 +117,6 @@ impl<'a> Cursor<'a> {
         } else {
             Err(Unexpected)
         }
-    }
-
-    /// The string that is here; only if it has escapes is it a copy.
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
-        let start = self.at;
-        let (inside, escapes) = self.raw_string()?;
-        if !escapes {
-            return Ok(Cow::Borrowed(inside));
-        }
-        let text: String =
-            serde_json::from_slice(self.bytes[start..self.at].trim_ascii_start()).map_err(|_| Unexpected)?;
-        Ok(Cow::Owned(text.into_bytes()))
     }
 
     /// What stands between the quotes of the string that is here, and whether it has escapes.

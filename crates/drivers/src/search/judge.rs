@@ -85,6 +85,8 @@ struct Shards {
     failed: u64,
     /// Hits found, as far as the store counted.
     total: Option<u64>,
+    /// There are more than it counted.
+    cut_off: bool,
     /// Hits returned.
     hits: Option<u64>,
 }
@@ -117,6 +119,7 @@ impl Shards {
                 b"total" if cursor.at_object()? => cursor.object(|name, cursor| {
                     match name {
                         b"value" => self.total = Some(cursor.whole()?),
+                        b"relation" => self.cut_off = *cursor.string()? == *b"gte",
                         _ => cursor.skip()?,
                     }
                     Ok(true)
@@ -143,7 +146,8 @@ impl Shards {
         let found = self.total.unwrap_or(documents);
         let outcome = match (self.outcome(body), min_hits) {
             (Ok(()), Some(least)) if found < least => {
-                failure(ErrorClass::Assertion, format!("{found} hits, fewer than the {least} that are asserted"))
+                let hint = if self.cut_off { "; the store counted no further, track_total_hits makes it" } else { "" };
+                failure(ErrorClass::Assertion, format!("{found} hits, fewer than the {least} that are asserted{hint}"))
             }
             (outcome, _) => outcome,
         };

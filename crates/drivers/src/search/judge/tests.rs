@@ -50,6 +50,11 @@ fn an_assertion_is_about_the_hits_found_or_else_those_returned() {
     let expected = "1234 hits, fewer than the 1235 that are asserted".to_owned();
     assert_eq!((documents, failure), (10, Some((ErrorClass::Assertion, expected, 1))));
 
+    let mut cut_off = hits(10);
+    cut_off["hits"]["total"] = json!({"value": 10000, "relation": "gte"});
+    let (_, message, _) = judged(at_least(20_000), 200, &cut_off, 0).1.unwrap();
+    assert!(message.ends_with("the store counted no further, track_total_hits makes it"), "{message}");
+
     let mut untold = hits(10);
     untold["hits"].as_object_mut().unwrap().remove("total");
     assert_eq!(judged(at_least(10), 200, &untold, 0).1, None);
