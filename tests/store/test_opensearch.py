@@ -1,12 +1,14 @@
 """An OpenSearch node's files and command line, and the layout of its distribution."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
+from loadframe.store.search import METRICS
 
 GIB = 2**30
 INSTALLATION = Installation(Path("/cache/opensearch"), Path("/java"))
@@ -130,3 +132,10 @@ def test_each_module_has_its_jars_and_a_descriptor_that_names_its_class():
         descriptor = texts[f"modules/{module.name}/plugin-descriptor.properties"]
         assert f"classname={module.plugin_class}\n" in descriptor
         assert "opensearch.version=3.8.0\n" in descriptor
+
+
+def test_every_figure_is_documented_and_every_documented_one_exists():
+    page = (Path(__file__).parents[2] / "docs" / "stores" / "opensearch.md").read_text()
+    table = page[page.index("| figure |") :]
+    documented = {name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])}
+    assert documented == set(METRICS)

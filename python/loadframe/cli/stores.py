@@ -35,7 +35,7 @@ def stores(as_json: Json = False) -> None:
                 store["family"],
                 version["version"],
                 f"yes, {format_size(version['size'])}",
-                "yes" if version["cached"] else "no, fetched at the first start",
+                "yes" if version["cached"] else "not yet",
             )
         if not store["versions"]:
             table.add_row(store["kind"], store["family"], "", "no", "by --hosts")

@@ -147,8 +147,8 @@ def _number_of_shards(settings: Mapping[str, Any]) -> Any:
     )
 
 
-#: Our metric -> where `_nodes/stats` has it.
-_METRICS = {
+#: Our figure -> where `_nodes/stats` has it.
+METRICS = {
     "cpu_percent": "process.cpu.percent",
     "open_files": "process.open_file_descriptors",
     "heap_used_bytes": "jvm.mem.heap_used_in_bytes",
@@ -191,12 +191,12 @@ _METRICS = {
     "indexing_pressure_bytes": "indexing_pressure.memory.current.all_in_bytes",
     "indexing_pressure_rejected": "indexing_pressure.memory.total.coordinating_rejections",
 }
-_FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in _METRICS.values())])
+_FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in METRICS.values())])
 
 
 def _figures(node: Mapping[str, Any]) -> dict[str, float]:
     figures = {}
-    for metric, path in _METRICS.items():
+    for metric, path in METRICS.items():
         value: Any = node
         for key in path.split("."):
             value = value.get(key) if isinstance(value, dict) else None
