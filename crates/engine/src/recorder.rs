@@ -37,6 +37,10 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Bytes read, all requests.
     pub bytes_received: u64,
+    /// Successes that were done inside the measured window, whenever they were scheduled: what throughput counts.
+    pub completed: u64,
+    /// Documents of those.
+    pub completed_documents: u64,
     /// Requests that were due and not sent, because too many were in flight.
     pub dropped: u64,
     /// Failed requests by class; of a bulk request with failed items one.
@@ -51,6 +55,8 @@ impl Counts {
         self.documents += other.documents;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
+        self.completed += other.completed;
+        self.completed_documents += other.completed_documents;
         self.dropped += other.dropped;
         for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
             *mine += theirs;
@@ -163,6 +169,17 @@ impl Interval {
     }
 }
 
+/// The instants of a request that its stream knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// When it was due.
+    pub scheduled: Instant,
+    /// When its client turned to it.
+    pub started: Instant,
+    /// Where the stream's measured window ends, if the clock ends it.
+    pub ends: Option<Instant>,
+}
+
 /// A worker's recorder.
 pub struct Recorder {
     measured_from: Instant,
@@ -197,14 +214,18 @@ impl Recorder {
     }
 
     /// Writes down a request. It counts in the second in which it was done, and belongs to the segment in which it
-    /// was scheduled.
+    /// was scheduled; `ends` is where its stream's measured window ends, if the clock ends it.
     #[inline]
-    pub fn request(&mut self, slot: usize, scheduled: Instant, started: Instant, reply: Reply, in_flight: u64) {
+    pub fn request(&mut self, slot: usize, times: Times, reply: Reply, in_flight: u64) {
+        let Times { scheduled, started, ends } = times;
         self.turn(reply.done, in_flight);
+        let in_window = reply.done >= self.measured_from && ends.is_none_or(|ends| reply.done < ends);
         record(&mut self.interval.watch.lateness, started.saturating_duration_since(scheduled));
         let cell = self.cell(slot, scheduled);
         let counts = &mut cell.counts;
         counts.requests += 1;
+        counts.completed += u64::from(in_window && reply.outcome.is_ok());
+        counts.completed_documents += if in_window { reply.documents } else { 0 };
         counts.bytes_sent += reply.bytes_sent;
         counts.bytes_received += reply.bytes_received;
         let node = usize::from(reply.node);
@@ -313,10 +334,12 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), finished, empty);
-        recorder.request(0, at(100), at(101), reply(at(110), at(200), Ok(())), 1);
-        recorder.request(0, at(900), at(900), reply(at(900), at(1100), Ok(())), 1);
+        let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)) };
+        recorder.request(0, times(100), reply(at(110), at(200), Ok(())), 1);
+        recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), 1);
         let failure = Failure { class: ErrorClass::Rejected, message: "busy".into(), items: 1 };
-        recorder.request(0, at(1100), at(1100), reply(at(1100), at(1200), Err(failure)), 1);
+        recorder.request(0, times(1100), reply(at(1100), at(1200), Err(failure)), 1);
+        recorder.request(0, times(1200), reply(at(1200), at(1260), Ok(())), 1);
         recorder.finish(at(1300), 0);
         let seconds: Vec<_> = intervals.iter().collect();
         assert_eq!(seconds.len(), 2);
@@ -329,9 +352,11 @@ mod tests {
         let late_warm = seconds[1].cells[0].as_ref().unwrap();
         assert_eq!(late_warm.counts.successes, 1, "done after the warm-up, scheduled in it");
         let measured = seconds[1].cells[1].as_ref().unwrap();
-        assert_eq!((measured.counts.requests, measured.counts.successes), (1, 0));
+        assert_eq!((measured.counts.requests, measured.counts.successes), (2, 1));
+        assert_eq!((late_warm.counts.completed, measured.counts.completed), (1, 0), "by the instant they were done");
+        assert_eq!(late_warm.counts.completed_documents, 3);
         assert_eq!(measured.counts.errors[ErrorClass::Rejected as usize], 1);
-        assert_eq!(measured.response.len(), 0, "a failed request has no response time");
+        assert_eq!(measured.response.len(), 1, "a failed request has no response time");
         assert_eq!(seconds[1].messages[0].text, "busy");
     }
 

@@ -256,6 +256,8 @@ fn describe<D: Driver>(
                 "requests": counts.requests,
                 "successes": counts.successes,
                 "documents": counts.documents,
+                "completed": warmup.completed + counts.completed,
+                "completed_documents": warmup.completed_documents + counts.completed_documents,
                 "dropped": counts.dropped,
                 "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
                 "in_flight_at_end": ages.len(),

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::draw::{Draw, hash_name};
 use crate::driver::{Context, Driver, ErrorClass};
 use crate::plan::{Pacing, Plan, Stop};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Times};
 use crate::schedule::{Due, Share, salt};
 use crate::timer::Timer;
 
@@ -291,7 +291,8 @@ impl<D: Driver> Worker<D> {
         let done = reply.done;
         let refused = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Connect);
         self.last_done.set(self.last_done.get().max(done));
-        self.recorder.borrow_mut().request(slot, scheduled, started, reply, self.in_flight.get());
+        let times = Times { scheduled, started, ends: stream.ends };
+        self.recorder.borrow_mut().request(slot, times, reply, self.in_flight.get());
         (done, refused)
     }
 

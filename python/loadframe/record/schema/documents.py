@@ -72,14 +72,14 @@ SUMMARY = (
     *(
         Field(f"phases[].operations.OPERATION.{name}", kind, unit, says)
         for name, kind, unit, says in (
-            ("requests", "int", "requests", "done in the measured window"),
+            ("requests", "int", "requests", "scheduled in the measured window and done"),
             ("successes", "int", "requests", "of these, judged good"),
             ("documents", "int", "documents", "that the store took or returned"),
             ("errors.CLASS", "int", "requests", "failed, by error class"),
             ("dropped", "int", "requests", "never sent, since too many were in flight"),
             ("in_flight_at_end", "int", "requests", "sent and not answered when the phase was over"),
-            ("throughput", "number", "1/s", "successes per second of the measured window"),
-            ("documents_per_second", "number", "1/s", "documents per second of the measured window"),
+            ("throughput", "number", "1/s", "successes that were answered in the measured window, per second of it"),
+            ("documents_per_second", "number", "1/s", "documents that were answered in the measured window, per second of it"),
             *((f"response.{name}", kind, unit, f"done - scheduled: {says}") for name, kind, unit, says in _LATENCY),
             *((f"service.{name}", kind, unit, f"done - sent: {says}") for name, kind, unit, says in _LATENCY),
         )
