@@ -1,9 +1,8 @@
 """A cluster's life: its software fetched, its nodes started on a host under limits, watched, stopped."""
 
 from loadframe.cluster.cluster import Cluster
-from loadframe.cluster.launch import install
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.limits import Limits
 
-__all__ = ["Cluster", "ClusterSpec", "Limits", "Node", "install"]
+__all__ = ["Cluster", "ClusterSpec", "Limits", "Node"]

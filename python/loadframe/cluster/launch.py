@@ -9,7 +9,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import loadframe.store as stores
 from loadframe.cluster import artefacts, folders, java
 from loadframe.cluster.node import Node, log_of
 from loadframe.cluster.spec import ClusterSpec
@@ -36,12 +35,6 @@ class Software:
     installation: Installation
     java_version: str
     user: int | None
-
-
-def install(kind: str, version: str | None, report: Report) -> None:
-    """Fetch a store's software into the cache, so that a later start needs no network."""
-    store = stores.find(kind)
-    artefacts.install(store.distribution(version or store.versions[0]), report)
 
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:

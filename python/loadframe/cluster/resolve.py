@@ -87,7 +87,9 @@ def _plugin_class(jar: Path) -> str:
 
 def main() -> None:
     """Write the list of the version given on the command line into the package."""
-    (version,) = sys.argv[1:]
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m loadframe.cluster.resolve VERSION")
+    version = sys.argv[1]
     with tempfile.TemporaryDirectory() as cache:
         distribution = resolve_opensearch(version, Path(cache))
     target = Path(loadframe.store.__path__[0]) / f"opensearch-{version}.json"

@@ -94,10 +94,6 @@ class Store(ABC):
         """Return the cluster's state; Unreachable when no address answers."""
 
     @abstractmethod
-    def settled(self, addresses: Sequence[str]) -> bool:
-        """Whether background work (merges, compactions) has come to rest on every node."""
-
-    @abstractmethod
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a collection and return when it can be written and read; `nodes` is the cluster's size."""
 

@@ -83,11 +83,6 @@ class SearchStore(Store):
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
         )
 
-    def settled(self, addresses: Sequence[str]) -> bool:
-        """Whether no node merges segments."""
-        nodes = self.request(addresses, "GET", "/_nodes/stats/indices/merge?filter_path=nodes.*.indices.merges.current")
-        return all(node["indices"]["merges"]["current"] == 0 for node in nodes.get("nodes", {}).values())
-
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.
 
