@@ -119,7 +119,7 @@ def _from_covariance(fitted: PointFit, observations: Observations, random: np.ra
     return Spread(
         np.clip(theta, least, greatest),
         0.025,
-        np.maximum(fitted.free() - half_width, least[:p]),
+        np.maximum(fitted.free() - half_width, np.minimum(least[:p], 0)),
         np.minimum(fitted.free() + half_width, greatest[:p]),
     )
 

@@ -1,0 +1,90 @@
+"""Reads anybody's (n, throughput) measurements from CSV text: a header and two columns. It fits nothing.
+
+The delimiter is the one of comma, semicolon and tab that the header has; decimals have a point. A byte-order mark and
+either kind of line end are accepted, empty lines are skipped.
+"""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+
+from loadframe.errors import BadInput
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SHAPE = "write a header line and then two columns, such as `nodes,throughput` and `4,3076.9`"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The observations of a file, and what its header calls n and throughput."""
+
+    over: str
+    measure: str
+    pairs: tuple[tuple[float, float], ...]
+
+
+def parse_table(content: bytes, name: str) -> Table:
+    """Return the table in a file's content; BadInput with `name` and the line for whatever is no such table."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BadInput("this is no UTF-8 text", where=f"{name}:{line}", remedy=_SHAPE) from error
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = next((mark for mark in ",;\t" if mark in first), ",")
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    header: list[str] | None = None
+    pairs = []
+    try:
+        for cells in rows:
+            row, where = [cell.strip() for cell in cells], f"{name}:{rows.line_num}"
+            if not any(row):
+                continue
+            if header is None:
+                header = _header(row, where)
+            else:
+                pairs.append(_pair(row, header, where))
+    except csv.Error as error:
+        raise BadInput(f"no CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
+    if header is None:
+        raise BadInput("the file is empty", where=name, remedy=_SHAPE)
+    if not pairs:
+        raise BadInput("there is a header but no measurement below it", where=name, remedy=_SHAPE)
+    return Table(header[0], header[1], tuple(pairs))
+
+
+def _header(row: list[str], where: str) -> list[str]:
+    if len(row) != 2:
+        raise BadInput(f"the header has {_columns(len(row))}, not 2", where=where, remedy=_SHAPE)
+    if any(_NUMBER.fullmatch(cell) for cell in row):
+        raise BadInput("the first line holds numbers where the header belongs", where=where, remedy=_SHAPE)
+    if not all(row):
+        raise BadInput("a column has no name", where=where, remedy=_SHAPE)
+    return row
+
+
+def _pair(row: list[str], header: list[str], where: str) -> tuple[float, float]:
+    if len(row) != 2:
+        raise BadInput(f"the line has {_columns(len(row))}, the header has 2", where=where, remedy=_SHAPE)
+    n, throughput = (_number(cell, column, where) for cell, column in zip(row, header, strict=True))
+    return n, throughput
+
+
+def _number(cell: str, column: str, where: str) -> float:
+    if not _NUMBER.fullmatch(cell):
+        raise BadInput(
+            f"{column} is {cell!r}, which is no finite number",
+            where=where,
+            remedy="write digits with a point for decimals; leave failed runs out",
+        )
+    value = float(cell)
+    if not 0 < value < float("inf"):
+        raise BadInput(
+            f"{column} is {cell}, and must be above 0 and finite", where=where, remedy="leave failed runs out"
+        )
+    return value
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"

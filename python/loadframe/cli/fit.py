@@ -1,0 +1,51 @@
+"""`loadframe fit`: scalability models for anybody's measurements."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from loadframe.cli.app import Json, app, out, print_json
+from loadframe.errors import BadInput
+
+_EXAMPLES = """\b
+Examples:
+  loadframe fit nodes.csv
+  loadframe fit published.csv --residuals absolute
+  loadframe fit nodes.csv --json | jq .peak
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def fit(
+    file: Annotated[
+        Path, typer.Argument(help="A CSV file: a header, then n and throughput; repeated n are repetitions.")
+    ],
+    residuals: Annotated[
+        Literal["relative", "absolute"],
+        typer.Option(help="Whether noise grows with throughput, or not (as most published fits have it)."),
+    ] = "relative",
+    as_json: Json = False,
+) -> None:
+    """Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs."""
+    from loadframe.analyze.scalability import fit as fit_models
+    from loadframe.analyze.scalability.table import parse_table
+    from loadframe.report.fit_terminal import print_fit
+
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"cannot read the file: {error.strerror}", where=str(file), remedy="check its name and permissions"
+        ) from error
+    table = parse_table(content, str(file))
+    try:
+        result = fit_models(table.pairs, residuals=residuals, over=table.over)
+    except BadInput as error:
+        raise BadInput(
+            error.what, where=f"{file}, {error.where}" if error.where else str(file), remedy=error.remedy
+        ) from error
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        print_fit(out, result)

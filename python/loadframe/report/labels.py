@@ -1,0 +1,65 @@
+"""Short words for what manifests and summaries hold: pacing, clusters, verdicts, durations that may be missing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from loadframe.units import format_count, format_duration, format_size
+
+
+def pacing_text(pacing: Mapping[str, Any]) -> str:
+    """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`."""
+    if "closed" in pacing:
+        clients, think = pacing["closed"]["clients"], pacing["closed"].get("think_time", 0)
+        words = f"{format_count(clients)} client{'s' * (clients != 1)}"
+        return f"{words} thinking {format_duration(think)}" if think else words
+    rate = f"{format_count(pacing['open']['rate'])}/s"
+    return f"{rate}, Poisson" if pacing["open"].get("arrivals") == "poisson" else rate
+
+
+def load_text(phase: Mapping[str, Any]) -> str:
+    """Write the pacing of a phase's streams, with their names where there are several."""
+    streams = phase["streams"]
+    if len(streams) == 1:
+        return pacing_text(streams[0]["pacing"])
+    return "; ".join(f"{stream['name']}: {pacing_text(stream['pacing'])}" for stream in streams)
+
+
+def cluster_text(store: Mapping[str, Any]) -> str:
+    """Write `opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB`."""
+    nodes = store.get("nodes")
+    words = [" ".join(str(store[key]) for key in ("kind", "version") if store.get(key))]
+    if nodes:
+        words.append(f"{nodes} node{'s' * (nodes != 1)}")
+    limits = limits_text(store)
+    return ", ".join([*words, limits] if limits else words)
+
+
+def limits_text(store: Mapping[str, Any]) -> str:
+    """Write what each node may use: `each 0.5 CPUs and 1 GiB`; empty without limits."""
+    limits = store.get("limits") or {}
+    parts = []
+    if limits.get("cpus"):
+        parts.append(f"{limits['cpus']:g} CPUs")
+    if limits.get("memory"):
+        parts.append(format_size(limits["memory"]))
+    return f"each {' and '.join(parts)}" if parts else ""
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Write a duration, or a dash where nothing was measured."""
+    return "–" if seconds is None else format_duration(seconds)
+
+
+def errors_text(operation: Mapping[str, Any]) -> str:
+    """Write the failures of an operation by class: `3 timeout, 1 rejected`; empty without any."""
+    words = [f"{format_count(count)} {kind}" for kind, count in operation["errors"].items()]
+    if operation["dropped"]:
+        words.append(f"{format_count(operation['dropped'])} dropped")
+    if operation["in_flight_at_end"]:
+        words.append(f"{format_count(operation['in_flight_at_end'])} unanswered")
+    return ", ".join(words)
+
+
+def treatment_text(treatment: Mapping[str, Any]) -> str:
+    """Write `nodes 2, clients 8`; factors are shown by their last name."""
+    return ", ".join(f"{factor.rsplit('.', 1)[-1]} {level}" for factor, level in treatment.items())

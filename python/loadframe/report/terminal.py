@@ -1,0 +1,67 @@
+"""One run on the terminal: figures per phase and operation, and whether to believe them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadframe.record import Run
+from loadframe.report.labels import cluster_text, errors_text, load_text, seconds_text
+from loadframe.units import format_count, format_duration
+
+_PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
+
+
+def print_run(run: Run, console: Console | None = None) -> None:
+    """Print a run in brief, on standard output unless another console is given."""
+    console = console or Console()
+    manifest, summary = run.manifest, run.summary
+    workload = manifest.get("workload", {}).get("name", "")
+    console.print(Text(f"{workload} on {cluster_text(manifest.get('store', {}))}", style="bold"))
+    if summary["status"] != "done":
+        words = f"The run was {summary['status']}" if summary["status"] == "interrupted" else "The run failed"
+        failure = summary.get("failure")
+        console.print(Text(f"{words}{f': {failure}' if failure else ''}", style="red"))
+    for phase in summary.get("phases", []):
+        console.print()
+        window = f"measured {format_duration(phase['duration'])}"
+        if phase["warmup"]:
+            window += f" after {format_duration(phase['warmup'])} of warm-up"
+        console.print(Text.assemble((phase["name"], "bold"), f" · {load_text(phase)} · {window}"))
+        console.print(_operations(phase["operations"]))
+    if "verdict" in summary:
+        console.print()
+        print_verdict(console, summary["verdict"])
+
+
+def print_verdict(console: Console, verdict: Mapping[str, Any]) -> None:
+    """Print whether the run may be believed, the reasons why not, and what was not judged."""
+    if verdict["valid"]:
+        console.print(Text("valid", style="bold green"))
+    else:
+        console.print(Text("INVALID: do not believe these figures", style="bold red"))
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for reason in verdict["reasons"]:
+        grid.add_row(Text("!", style="yellow"), Text(reason["cause"], style="yellow"))
+        grid.add_row("", Text(reason["remedy"], style="dim"))
+    for words in verdict.get("not_judged", []):
+        grid.add_row("", Text(f"not judged: {words}", style="dim"))
+    if grid.row_count:
+        console.print(grid)
+
+
+def _operations(operations: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("operation")
+    failing = any(errors_text(operation) for operation in operations.values())
+    headers: Sequence[str] = ("requests/s", "documents/s", *_PERCENTILES.values(), *(["failures"] if failing else []))
+    for header in headers:
+        table.add_column(header, justify="right")
+    for name, operation in operations.items():
+        percentiles = [seconds_text(operation["response"][key]) for key in _PERCENTILES]
+        figures = [format_count(operation["throughput"]), format_count(operation["documents_per_second"])]
+        row = [name, *figures, *percentiles, *([errors_text(operation)] if failing else [])]
+        table.add_row(*(Text(cell) for cell in row))
+    return table

@@ -1,0 +1,88 @@
+"""`loadframe fit`: JSON of the documented shape, a readable table, and one message for bad files."""
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess, run
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOADFRAME = ROOT / ".venv" / "bin" / "loadframe"
+SCALING = ROOT / "tests" / "data" / "scaling"
+
+
+def fit(*words: str | Path) -> CompletedProcess[str]:
+    return run([LOADFRAME, "fit", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def parsed(*words: str | Path) -> dict:
+    return json.loads(fit(*words, "--json").stdout)
+
+
+def test_json_has_the_documented_keys():
+    result = parsed(SCALING / "raytracer.csv")
+    assert list(result) == ["best", "models", "peak", "warnings"]
+    keys = {name: list(model["parameters"]) for name, model in result["models"].items()}
+    assert keys == {
+        "linear": ["lambda"],
+        "amdahl": ["lambda", "sigma"],
+        "knee": ["lambda", "ceiling"],
+        "usl": ["lambda", "sigma", "kappa"],
+    }
+    for model in result["models"].values():
+        assert list(model) == ["parameters", "aicc", "r_squared"]
+        for estimate in model["parameters"].values():
+            assert list(estimate) == ["value", "low", "high"]
+            assert estimate["low"] <= estimate["value"]
+    assert all(list(warning) == ["cause", "remedy"] for warning in result["warnings"])
+
+
+def test_a_peak_has_its_place_and_its_throughput():
+    peak = parsed(SCALING / "exact.csv", "--residuals", "absolute")["peak"]
+    assert peak["n"]["value"] == pytest.approx(7, rel=0.01)
+    assert peak["throughput"]["value"] == pytest.approx(3.571, rel=0.01)
+    assert parsed(SCALING / "netflix_cassandra.csv")["peak"] is None
+
+
+def test_an_open_end_of_an_interval_is_null(tmp_path):
+    (tmp_path / "three.csv").write_text("nodes,throughput\n1,10\n2,18\n4,28\n")
+    assert parsed(tmp_path / "three.csv")["models"]["usl"]["parameters"]["kappa"]["high"] is None
+
+
+def test_the_residuals_are_relative_unless_told_otherwise():
+    relative = parsed(SCALING / "raytracer.csv")
+    assert relative == parsed(SCALING / "raytracer.csv", "--residuals", "relative")
+    assert relative != parsed(SCALING / "raytracer.csv", "--residuals", "absolute")
+
+
+def test_people_get_a_sentence_a_table_and_the_doubts():
+    shown = fit(SCALING / "sysbench_cpu.csv").stdout
+    assert "hard ceiling" in shown
+    assert "→ hard knee" in shown
+    assert "! only 5 different numbers of threads were measured" in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "what"),
+    [
+        ("nodes,throughput\n1,10\n", "bad.csv", "only 1 distinct size"),
+        ("nodes,throughput\n1,10\n2,-3\n", "bad.csv:3", "above 0"),
+        ("nodes,throughput\n1,10\n2,fast\n", "bad.csv:3", "no finite number"),
+        ("nodes,throughput\n1,10\n2\n", "bad.csv:3", "1 column"),
+        ("nodes,throughput\n0.5,10\n1,20\n2,30\n", "bad.csv, observation 1", "below 1"),
+    ],
+)
+def test_a_bad_file_is_one_message_and_status_2(tmp_path, content, where, what):
+    (tmp_path / "bad.csv").write_text(content)
+    done = fit(tmp_path / "bad.csv", "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert what in done.stderr
+    assert f"{tmp_path}/{where}: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_is_named(tmp_path):
+    done = fit(tmp_path / "none.csv")
+    assert done.returncode == 2
+    assert "none.csv: cannot read the file: No such file or directory" in done.stderr
