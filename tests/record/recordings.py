@@ -15,12 +15,12 @@ GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENER
 
 def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int = 0) -> None:
     """Write what the engine leaves in `folder` for a phase with one stream, one operation and one worker."""
-    counts = "10,9,90,1000,20000,0,0,0,1,0,0,0,0"
+    counts = "10,9,90,1000,20000,0,0,0,0,1,0,0,0,0"
     rows = [
         f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000" for s in range(seconds)
     ]
     (folder / "series.csv").write_text("\n".join([SERIES_HEADER, *rows]) + "\n")
-    watched = [f"{s},0,0.250000,1.000000,0.000010,0.000020,0.000030,0.000040,4" for s in range(seconds)]
+    watched = [f"{s},0,0.250000,0.000000,1.000000,0.000010,0.000020,0.000030,0.000040,4" for s in range(seconds)]
     (folder / "generator.csv").write_text("\n".join([GENERATOR_HEADER, *watched]) + "\n")
     served = [f"range,{node},{s},{requests}" for s in range(seconds) for node, requests in ((0, 6), (1, 4))]
     (folder / "nodes.csv").write_text("\n".join(["operation,node,second,requests", *served]) + "\n")

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use loadframe_drivers::null::Null;
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::run::start;
@@ -223,4 +223,132 @@ fn a_bad_plan_is_refused_before_anything_runs() {
         let error = start::<Null>(serde_json::from_value(plan(stream)).unwrap(), &folder.0).err().unwrap();
         assert!(error.0.contains(cause), "{error} does not say {cause:?}");
     }
+}
+
+#[test]
+fn users_arrive_walk_their_journey_and_leave() {
+    for threads in [1, 3] {
+        let mut plan = plan(json!({
+            "name": "s", "pacing": {"open": {"rate": 50, "arrivals": "poisson"}}, "stop": {"duration": 1.0},
+            "journey": [{"operation": "a", "think_time": 0.01}, {"operation": "b"}, {"operation": "a"}],
+        }));
+        plan["threads"] = json!(threads);
+        plan["operations"]["b"] = json!({"ms": 20});
+        let (outcome, _folder) = run::<Slow>(&plan);
+        let count = |index: usize| outcome["operations"][index]["successes"].as_u64().unwrap();
+        assert_eq!(outcome["operations"].as_array().unwrap().len(), 2, "an operation that comes twice is one row");
+        let (a, b) = (count(0), count(1));
+        assert!((25..=85).contains(&b), "{b} users arrived");
+        // The last users are cut short where the stream ends.
+        assert!(a > 2 * b - 12 && a <= 2 * b + 6, "{a} and {b}");
+    }
+}
+
+#[test]
+fn a_journey_has_its_steps_in_order_and_whole_journeys_only() {
+    let stream = json!({
+        "name": "s", "pacing": {"closed": {"clients": 3}}, "stop": {"requests": 3000},
+        "journey": [{"operation": "a"}, {"operation": "b"}, {"operation": "b"}],
+    });
+    let (outcome, _folder) = run::<Null>(&plan(stream.clone()));
+    assert_eq!(outcome["operations"][0]["successes"], 1000);
+    assert_eq!(outcome["operations"][1]["successes"], 2000);
+    let mut odd = stream;
+    odd["stop"] = json!({"requests": 1000});
+    let folder = Folder::new();
+    let error = start::<Null>(serde_json::from_value(plan(odd)).unwrap(), &folder.0).err().unwrap();
+    assert!(error.0.contains("no whole number of journeys"), "{error}");
+}
+
+#[test]
+fn clients_come_and_go_with_the_level() {
+    // Two clients for a second, then six, each at most 100 a second.
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "stop": {"duration": 3.0},
+        "pacing": {"closed": {
+            "clients": {"from": 2, "stages": [{"to": 2, "over": 1}, {"to": 6, "over": 0}, {"to": 6, "over": 1}, {"to": 1, "over": 0}]},
+            "think_time": 0.01,
+        }},
+    }));
+    plan["threads"] = json!(2);
+    let (_outcome, folder) = run::<Null>(&plan);
+    let mut seconds = [0u64; 3];
+    for row in series(&folder) {
+        seconds[row[3].parse::<usize>().unwrap().min(2)] += row[5].parse::<u64>().unwrap();
+    }
+    let per_client = seconds[0] as f64 / 2.0;
+    assert!((4.0..8.0).contains(&(seconds[1] as f64 / per_client)), "{seconds:?}");
+    assert!((0.5..1.5).contains(&(seconds[2] as f64 / per_client)), "{seconds:?}");
+}
+
+#[test]
+fn a_ramp_offers_what_lies_under_it() {
+    let (outcome, _folder) = run::<Null>(&plan(json!({
+        "name": "s", "mix": [["a", 1]], "stop": {"duration": 2.0},
+        "pacing": {"open": {"rate": {"from": 0, "stages": [{"to": 1000, "over": 2}]}}},
+    })));
+    let sent = outcome["operations"][0]["successes"].as_u64().unwrap();
+    assert!((999..=1001).contains(&sent), "{sent}");
+}
+
+/// Fails the first attempts of each request as a store does that pushes back.
+struct Moody(AtomicU64);
+
+impl Driver for Moody {
+    type Operation = ();
+    type Connection = ();
+
+    fn new(_: &Target) -> Result<Self, PlanError> {
+        Ok(Self(AtomicU64::new(0)))
+    }
+    fn map(&self, _: &Value, _: &Context) -> Result<(), PlanError> {
+        Ok(())
+    }
+    fn requests(&self, (): &()) -> Option<u64> {
+        None
+    }
+    fn connection(&self, _: u64) {}
+    async fn execute(&self, (): &mut (), (): &(), _: &Context, _: &Draw) -> Reply {
+        let sent = Instant::now();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let attempt = self.0.fetch_add(1, Ordering::Relaxed);
+        let failure = Failure { class: ErrorClass::Rejected, message: "busy".into(), items: 1 };
+        let outcome = if attempt % 3 == 2 { Ok(()) } else { Err(failure) };
+        Reply { sent, done: Instant::now(), outcome, bytes_sent: 0, bytes_received: 0, documents: 1, node: 0 }
+    }
+    async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {
+        (self.execute(connection, operation, context, draw).await, Exchange::default())
+    }
+}
+
+#[test]
+fn retries_are_counted_and_stay_inside_the_response_time() {
+    let stream = json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 30}, "retries": 2,
+    });
+    let (outcome, folder) = run::<Moody>(&plan(stream.clone()));
+    let operation = &outcome["operations"][0];
+    assert_eq!((&operation["requests"], &operation["successes"]), (&json!(30), &json!(30)));
+    assert_eq!(operation["retries"], 60);
+    let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+    let least = |tag: &str| log.total(tag, 0.0, f64::INFINITY).unwrap().min();
+    assert!(least("p/a/response") >= 15_000, "three attempts of 5 ms each");
+    assert!(least("p/a/service") < 15_000, "the last attempt");
+
+    let mut unasked = stream;
+    unasked["retries"] = json!(0);
+    let (outcome, _folder) = run::<Moody>(&plan(unasked));
+    assert_eq!(outcome["operations"][0]["successes"], 10, "no retries unless asked for");
+}
+
+#[test]
+fn a_condition_ends_the_phase_and_says_so() {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"duration": 600},
+    }));
+    plan["stop_when"] = json!([{"metric": "error_share", "above": 0.5, "seconds": 2}]);
+    let (outcome, _folder) = run::<Moody>(&plan);
+    assert_eq!(outcome["interrupted"], false);
+    assert_eq!(outcome["stopped_by"]["metric"], "error_share");
+    assert!(outcome["measured"].as_f64().unwrap() < 10.0);
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -22,6 +23,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use crate::driver::ErrorClass;
+use crate::plan::{Condition, Metric, Plan};
 use crate::recorder::{Cell, Counts, Interval, Message, histogram};
 
 /// Messages kept of a phase, per operation and error class.
@@ -62,6 +64,8 @@ pub struct Totals {
     pub counts: Vec<[Counts; 2]>,
     /// The first messages of each operation and error class.
     pub messages: Vec<Message>,
+    /// The condition that ended the phase, if one did.
+    pub stopped_by: Option<Condition>,
 }
 
 /// Seconds of the phase, written as they become complete.
@@ -75,6 +79,8 @@ pub struct Collector {
     log: PathBuf,
     began: SystemTime,
     progress: Arc<Mutex<Progress>>,
+    /// Each with the number of seconds on end in which it was met.
+    conditions: Vec<(Condition, u64)>,
     totals: Totals,
 }
 
@@ -82,32 +88,32 @@ pub struct Collector {
 pub type Result<T> = io::Result<T>;
 
 impl Collector {
-    /// Creates the phase's files in `folder`. `offset` is the phase's start after the run's.
+    /// Creates the phase's files in `folder`. `began` is when the run began, by the wall clock.
     pub fn create(
         folder: &Path,
-        phase: &str,
+        plan: &Plan,
         slots: Vec<Slot>,
-        offset: Duration,
         began: SystemTime,
         progress: Arc<Mutex<Progress>>,
     ) -> Result<Self> {
         let open = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
-        let totals = Totals { counts: vec![Default::default(); slots.len()], messages: Vec::new() };
+        let totals = Totals { counts: vec![Default::default(); slots.len()], messages: Vec::new(), stopped_by: None };
         let mut collector = Self {
-            phase: phase.to_owned(),
+            phase: plan.phase.clone(),
             slots,
-            offset,
+            offset: Duration::from_secs_f64(plan.offset),
             series: open("series.csv")?,
             nodes: open("nodes.csv")?,
             generator: open("generator.csv")?,
             log: folder.join("histograms.hlog"),
             began,
             progress,
+            conditions: plan.stop_when.iter().map(|condition| (condition.clone(), 0)).collect(),
             totals,
         };
         write!(
             collector.series,
-            "stream,operation,segment,second,requests,successes,documents,bytes_sent,bytes_received,dropped"
+            "stream,operation,segment,second,requests,successes,documents,bytes_sent,bytes_received,dropped,retries"
         )?;
         for class in ErrorClass::ALL {
             write!(collector.series, ",error_{}", class.name())?;
@@ -116,13 +122,19 @@ impl Collector {
         writeln!(collector.nodes, "operation,node,second,requests")?;
         writeln!(
             collector.generator,
-            "second,worker,cpu_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,in_flight"
+            "second,worker,cpu_seconds,waited_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,in_flight"
         )?;
         Ok(collector)
     }
 
-    /// Collects until all workers have hung up. `empties` takes each worker's intervals back for reuse.
-    pub fn collect(mut self, intervals: &Receiver<Interval>, empties: &[Sender<Interval>]) -> Result<Totals> {
+    /// Collects until all workers have hung up. `empties` takes each worker's intervals back for reuse; `stop` is set
+    /// when a condition of the plan is met.
+    pub fn collect(
+        mut self,
+        intervals: &Receiver<Interval>,
+        empties: &[Sender<Interval>],
+        stop: &AtomicBool,
+    ) -> Result<Totals> {
         let mut log = BufWriter::new(File::create(&self.log)?);
         {
             let mut serializer = V2DeflateSerializer::new();
@@ -154,6 +166,9 @@ impl Collector {
                 while open.first_key_value().is_some_and(|(_, (workers, _))| *workers == empties.len()) {
                     if let Some((_, (_, sum))) = open.pop_first() {
                         self.second(&sum, &mut write)?;
+                        if self.totals.stopped_by.is_some() {
+                            stop.store(true, Ordering::Relaxed);
+                        }
                         let _ = empties[sum.worker].send(sum);
                     }
                 }
@@ -174,10 +189,11 @@ impl Collector {
         let watch = &interval.watch;
         writeln!(
             self.generator,
-            "{},{},{:.6},{:.6},{},{},{},{},{}",
+            "{},{},{:.6},{:.6},{:.6},{},{},{},{},{}",
             interval.second,
             interval.worker,
             watch.cpu,
+            watch.waited,
             watch.wall,
             Seconds(watch.lateness.value_at_quantile(0.99)),
             Seconds(watch.lateness.max()),
@@ -196,6 +212,8 @@ impl Collector {
         let mut shown = Progress { seconds: second + 1, ..self.shown() };
         (shown.throughput, shown.documents_throughput) = (0, 0);
         let mut response = histogram();
+        let mut dropped = 0;
+        let before = (shown.requests, shown.errors);
         for (index, cell) in sum.cells.iter().enumerate() {
             let (Some(cell), true) = (cell, sum.used[index]) else { continue };
             let (slot, measured) = (index / 2, index % 2 == 1);
@@ -210,6 +228,7 @@ impl Collector {
             shown.requests += cell.counts.requests;
             shown.errors += cell.counts.requests - cell.counts.successes;
             shown.documents += cell.counts.documents;
+            dropped += cell.counts.dropped;
             shown.throughput += cell.counts.successes;
             shown.documents_throughput += cell.counts.documents;
             response.add(&cell.response).expect("layouts are equal");
@@ -223,6 +242,19 @@ impl Collector {
             let alike = self.totals.messages.iter().filter(|m| (m.slot, m.class) == (message.slot, message.class));
             if alike.count() < MESSAGES {
                 self.totals.messages.push(message.clone());
+            }
+        }
+        let requests = shown.requests - before.0;
+        let errors = if requests > 0 { (shown.errors - before.1) as f64 / requests as f64 } else { 0.0 };
+        for (condition, seconds) in &mut self.conditions {
+            let figure = match condition.metric {
+                Metric::ErrorShare => errors,
+                Metric::ResponseP99 => response.value_at_quantile(0.99) as f64 / 1e6,
+                Metric::Dropped => dropped as f64,
+            };
+            *seconds = if figure > condition.above { *seconds + 1 } else { 0 };
+            if *seconds >= condition.seconds {
+                self.totals.stopped_by.get_or_insert_with(|| condition.clone());
             }
         }
         shown.response = (response.value_at_quantile(0.5), response.value_at_quantile(0.99));
@@ -240,8 +272,8 @@ impl Collector {
         let c = &cell.counts;
         write!(
             self.series,
-            "{stream},{operation},{segment},{second},{},{},{},{},{},{}",
-            c.requests, c.successes, c.documents, c.bytes_sent, c.bytes_received, c.dropped
+            "{stream},{operation},{segment},{second},{},{},{},{},{},{},{}",
+            c.requests, c.successes, c.documents, c.bytes_sent, c.bytes_received, c.dropped, c.retries
         )?;
         for errors in c.errors {
             write!(self.series, ",{errors}")?;

@@ -115,6 +115,11 @@ impl ErrorClass {
     pub const ALL: [Self; 7] =
         [Self::Connect, Self::Timeout, Self::Rejected, Self::Client, Self::Server, Self::Item, Self::Assertion];
 
+    /// Whether the same request may succeed when it is tried again.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Self::Connect | Self::Timeout | Self::Rejected | Self::Server)
+    }
+
     /// The name that stands in records.
     pub fn name(self) -> &'static str {
         ["connect", "timeout", "rejected", "client", "server", "item", "assertion"][self as usize]

@@ -13,6 +13,7 @@ pub mod encode;
 pub mod histograms;
 pub mod nearest;
 pub mod plan;
+pub mod profile;
 pub mod recorder;
 pub mod run;
 pub mod schedule;

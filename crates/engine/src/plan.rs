@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One phase of a workload, for one rank.
@@ -44,6 +44,9 @@ pub struct Plan {
     pub operations: BTreeMap<String, Value>,
     /// The streams that fork at the phase's start and join at its end.
     pub streams: Vec<Stream>,
+    /// Any of these ends the phase early.
+    #[serde(default)]
+    pub stop_when: Vec<Condition>,
 }
 
 /// Whom to talk to.
@@ -66,47 +69,118 @@ pub struct Target {
 pub struct Stream {
     /// Names the stream in records; keys its randomness together with the phase's name.
     pub name: String,
-    /// Operations and their weights; a mix of one is the common case.
+    /// Operations and their weights; a mix of one is the common case. Empty where there is a journey.
+    #[serde(default)]
     pub mix: Vec<(String, f64)>,
+    /// The operations that one user walks through in order, instead of a mix.
+    #[serde(default)]
+    pub journey: Vec<Step>,
     /// When requests are due.
     pub pacing: Pacing,
     /// When the stream is over.
     pub stop: Stop,
+    /// How often a request that failed for no fault of its own is tried again at once; inside its response time.
+    #[serde(default)]
+    pub retries: u32,
+}
+
+/// A step of a journey.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// What is asked for.
+    pub operation: String,
+    /// How long the user thinks between this step's answer and the next step.
+    #[serde(default)]
+    pub think_time: Think,
 }
 
 /// When requests are due.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Pacing {
-    /// Each client sends its next request when the last is answered and its think time is over.
+    /// Each client sends its next request, or walks its next journey, when the last is over and its think time too.
     Closed {
         /// How many clients, over all generators.
-        clients: u64,
-        /// Seconds between an answer and the next request.
+        clients: Level,
+        /// Seconds between an answer and the next request, or between journeys.
         #[serde(default)]
-        think_time: f64,
+        think_time: Think,
     },
-    /// Requests are due at instants that do not depend on the answers.
+    /// Requests are due, or users arrive for a journey, at instants that do not depend on the answers.
     Open {
-        /// Requests per second, over all generators.
-        rate: f64,
+        /// Requests or journeys per second, over all generators.
+        rate: Level,
         /// How arrivals are spaced.
         #[serde(default)]
         arrivals: Arrivals,
-        /// A request that is due while so many (over all generators) are in flight is dropped, and counted.
+        /// A request (or user) that is due while so many (over all generators) are in flight is dropped, and counted.
         #[serde(default = "many")]
         max_in_flight: u64,
     },
 }
 
+/// A number of clients or a rate; see [`crate::profile`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Level {
+    /// The same throughout.
+    Constant(f64),
+    /// Steps and ramps; the last level holds.
+    Stages {
+        /// At the phase's start.
+        from: f64,
+        /// One after the other.
+        stages: Vec<Stage>,
+    },
+}
+
+/// A linear change of a level; one over 0 seconds is a step.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// The level at its end.
+    pub to: f64,
+    /// Seconds.
+    pub over: f64,
+}
+
+/// A think time, seconds.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Think {
+    /// Always the same.
+    Constant(f64),
+    /// Drawn for each request.
+    Drawn(ThinkDraw),
+}
+
+/// How think times are drawn, seconds.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ThinkDraw {
+    /// Between two bounds.
+    Uniform(f64, f64),
+    /// With this mean.
+    Exponential(f64),
+    /// With this mean and standard deviation; below 0 counts as 0.
+    Normal(f64, f64),
+}
+
+impl Default for Think {
+    fn default() -> Self {
+        Self::Constant(0.0)
+    }
+}
+
 /// How the arrivals of an open stream are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Evenly: request k is due at k / rate.
+    /// Evenly: request k is due when k are due by the rate so far.
     #[default]
     Constant,
-    /// As a Poisson process: independent exponential gaps with mean 1 / rate.
+    /// As a Poisson process: the rate so far grows by independent exponential amounts of mean 1.
     Poisson,
 }
 
@@ -120,6 +194,31 @@ pub enum Stop {
     Requests(u64),
     /// When each document of the operation's corpus has been sent once.
     Exhausted,
+}
+
+/// Ends a phase early when a figure of its last seconds passes a bound.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// Which figure of a second.
+    pub metric: Metric,
+    /// The bound; met when the figure is above it.
+    pub above: f64,
+    /// For so many seconds on end.
+    #[serde(default = "one")]
+    pub seconds: u64,
+}
+
+/// A figure of one second of a phase.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Failed requests over all, 0 to 1.
+    ErrorShare,
+    /// 99th percentile of the response times, seconds.
+    ResponseP99,
+    /// Requests that were dropped.
+    Dropped,
 }
 
 /// A plan that cannot be carried out: says which part, and why.

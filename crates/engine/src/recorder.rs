@@ -43,6 +43,8 @@ pub struct Counts {
     pub completed_documents: u64,
     /// Requests that were due and not sent, because too many were in flight.
     pub dropped: u64,
+    /// Attempts beyond the first, where failed requests are tried again.
+    pub retries: u64,
     /// Failed requests by class; of a bulk request with failed items one.
     pub errors: [u64; ErrorClass::ALL.len()],
 }
@@ -58,6 +60,7 @@ impl Counts {
         self.completed += other.completed;
         self.completed_documents += other.completed_documents;
         self.dropped += other.dropped;
+        self.retries += other.retries;
         for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
             *mine += theirs;
         }
@@ -106,7 +109,9 @@ impl Cell {
 pub struct Watch {
     /// CPU time of the worker's thread, seconds.
     pub cpu: f64,
-    /// How long the second took: CPU share is `cpu / wall`.
+    /// How long the thread was ready to run and did not, because others had the cores or its group's quota was used up.
+    pub waited: f64,
+    /// How long the second took, s: CPU share is `cpu / wall`.
     pub wall: f64,
     /// From the scheduled instant of a request to the instant at which its client turned to it.
     pub lateness: Histogram<u64>,
@@ -145,7 +150,7 @@ pub struct Interval {
 
 impl Interval {
     fn new(worker: usize, cells: usize) -> Self {
-        let watch = Watch { cpu: 0.0, wall: 0.0, lateness: histogram(), lag: histogram(), in_flight: 0 };
+        let watch = Watch { cpu: 0.0, waited: 0.0, wall: 0.0, lateness: histogram(), lag: histogram(), in_flight: 0 };
         Self {
             worker,
             second: 0,
@@ -169,7 +174,7 @@ impl Interval {
     }
 }
 
-/// The instants of a request that its stream knows.
+/// What the stream knows of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// When it was due.
@@ -178,6 +183,8 @@ pub struct Times {
     pub started: Instant,
     /// Where the stream's measured window ends, if the clock ends it.
     pub ends: Option<Instant>,
+    /// Attempts beyond the first.
+    pub retries: u64,
 }
 
 /// A worker's recorder.
@@ -189,6 +196,7 @@ pub struct Recorder {
     finished: Sender<Interval>,
     empty: Receiver<Interval>,
     cpu: f64,
+    waited: f64,
     turned: Instant,
 }
 
@@ -209,6 +217,7 @@ impl Recorder {
             finished,
             empty,
             cpu: thread_cpu(),
+            waited: thread_waited(),
             turned: start,
         }
     }
@@ -217,13 +226,14 @@ impl Recorder {
     /// was scheduled; `ends` is where its stream's measured window ends, if the clock ends it.
     #[inline]
     pub fn request(&mut self, slot: usize, times: Times, reply: Reply, in_flight: u64) {
-        let Times { scheduled, started, ends } = times;
+        let Times { scheduled, started, ends, retries } = times;
         self.turn(reply.done, in_flight);
         let in_window = reply.done >= self.measured_from && ends.is_none_or(|ends| reply.done < ends);
         record(&mut self.interval.watch.lateness, started.saturating_duration_since(scheduled));
         let cell = self.cell(slot, scheduled);
         let counts = &mut cell.counts;
         counts.requests += 1;
+        counts.retries += retries;
         counts.completed += u64::from(in_window && reply.outcome.is_ok());
         counts.completed_documents += if in_window { reply.documents } else { 0 };
         counts.bytes_sent += reply.bytes_sent;
@@ -294,6 +304,8 @@ impl Recorder {
         let mut full = std::mem::replace(&mut self.interval, next);
         let cpu = thread_cpu();
         full.watch.cpu = cpu - std::mem::replace(&mut self.cpu, cpu);
+        let waited = thread_waited();
+        full.watch.waited = waited - std::mem::replace(&mut self.waited, waited);
         full.watch.wall = ended.saturating_duration_since(self.turned).as_secs_f64();
         self.turned = ended;
         full.watch.in_flight = in_flight;
@@ -316,6 +328,13 @@ fn thread_cpu() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// How long the calling thread has waited for a core since it began, seconds; 0 where the kernel does not count it.
+fn thread_waited() -> f64 {
+    // The second figure of schedstat is nanoseconds on a run queue (kernel documentation, sched-stats).
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
@@ -334,7 +353,7 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), finished, empty);
-        let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)) };
+        let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), retries: 0 };
         recorder.request(0, times(100), reply(at(110), at(200), Ok(())), 1);
         recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), 1);
         let failure = Failure { class: ErrorClass::Rejected, message: "busy".into(), items: 1 };

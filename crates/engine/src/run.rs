@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 use crate::collector::{Collector, Progress, Slot, Totals};
 use crate::corpus::Corpora;
 use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
-use crate::plan::{Pacing, Plan, PlanError, Stop};
+use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
+use crate::profile::Profile;
 use crate::recorder::{Interval, Recorder};
 use crate::schedule::Share;
 use crate::variables::Variables;
-use crate::worker::{self, Choice, Leftover, Phase};
+use crate::worker::{self, Choice, Course, Leftover, Phase};
 
 /// Workers get this long to come up before the phase's common start.
 const RUN_UP: Duration = Duration::from_millis(30);
@@ -63,38 +64,53 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     let variables = Variables::parse(&plan.variables)?;
     let corpora = Corpora::open(&plan.corpora, plan.seed)?;
     let context = Context { variables, corpora };
-    let mut choices = Vec::new();
-    let mut limits = Vec::new();
+    let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
     for stream in &plan.streams {
+        let place = || format!("stream {:?}", stream.name);
         let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
+        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0 / stream.journey.len() as f64));
+        let shares = stream.mix.iter().map(|(name, weight)| (name, weight / total)).chain(steps);
         let mut sum = 0.0;
-        let mut mapped = Vec::new();
+        let mut choices = Vec::new();
         let mut exhausted = None;
-        for (name, weight) in &stream.mix {
+        for (name, share) in shares {
             let form = &plan.operations[name];
             let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
             let requests = driver.requests(&operation);
-            if requests.is_some() && stream.mix.len() > 1 {
+            if requests.is_some() && stream.mix.len() + stream.journey.len() > 1 {
                 let cause = "it sends each document of its corpus once, so it needs a stream of its own";
-                return Err(PlanError(cause.into()).within(format!("operation {name:?} in a mix")));
+                return Err(PlanError(cause.into()).within(format!("operation {name:?} in a mix or journey")));
             }
             exhausted = exhausted.or(requests);
-            sum += weight / total;
-            mapped.push(Choice { operation, below: sum, slot: slots.len() });
-            slots.push(Slot { stream: stream.name.clone(), operation: name.clone() });
+            sum += share;
+            let slot = Slot { stream: stream.name.clone(), operation: name.clone() };
+            // A journey may come by the same operation twice.
+            let known = slots.iter().position(|other| *other == slot);
+            let slot = known.unwrap_or_else(|| {
+                slots.push(slot);
+                slots.len() - 1
+            });
+            choices.push(Choice { operation, below: sum, slot });
         }
+        let course = Course { choices, thinks: stream.journey.iter().map(|step| step.think_time).collect() };
         limits.push(match stream.stop {
-            Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests))),
+            Stop::Requests(requests) if requests % course.steps() != 0 => {
+                let cause = format!("{requests} requests are no whole number of journeys of {} steps", course.steps());
+                return Err(PlanError(cause).within(place()));
+            }
+            Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests)) / course.steps()),
             Stop::Exhausted if exhausted.is_none() => {
                 let cause = "it runs until its corpus is exhausted, but its operation reads none";
-                return Err(PlanError(cause.into()).within(format!("stream {:?}", stream.name)));
+                return Err(PlanError(cause.into()).within(place()));
             }
             Stop::Exhausted | Stop::Duration(_) => exhausted,
         });
-        choices.push(mapped);
+        let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &stream.pacing;
+        profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
+        courses.push(course);
     }
-    Ok((Phase { plan, driver, context, choices, limits, stop: AtomicBool::new(false) }, slots))
+    Ok((Phase { plan, driver, context, courses, profiles, limits, stop: AtomicBool::new(false) }, slots))
 }
 
 /// The plan's own figures; names and forms are the driver's to judge.
@@ -117,27 +133,33 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         if !names.insert(&stream.name) {
             return within("the name is taken by another stream of this phase".into());
         }
-        if stream.mix.is_empty() {
-            return within("it names no operation".into());
+        if stream.mix.is_empty() == stream.journey.is_empty() {
+            return within("it names no operation, or both a mix and a journey".into());
         }
-        for (operation, weight) in &stream.mix {
+        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0));
+        for (operation, weight) in stream.mix.iter().map(|(name, weight)| (name, *weight)).chain(steps) {
             if !plan.operations.contains_key(operation) {
                 return within(format!("there is no operation {operation:?}"));
             }
-            if !(*weight > 0.0 && weight.is_finite()) {
+            if !(weight > 0.0 && weight.is_finite()) {
                 return within(format!("operation {operation:?} has weight {weight}: give more than 0"));
             }
         }
+        for time in stream.journey.iter().map(|step| step.think_time) {
+            check_think(time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+        }
         match stream.pacing {
-            Pacing::Closed { clients: 0, .. } => return within("0 clients send nothing: give 1 or more".into()),
-            Pacing::Closed { think_time, .. } if !(0.0..1e9).contains(&think_time) => {
-                return within(format!("think time of {think_time} s: give 0 or more"));
+            Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {
+                return within(format!("{clients} clients send nothing: give 1 or more"));
             }
-            Pacing::Open { rate, .. } if !(rate > 0.0 && rate <= 1e9) => {
+            Pacing::Closed { think_time, .. } => {
+                check_think(think_time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+            }
+            Pacing::Open { rate: Level::Constant(rate), .. } if !(rate > 0.0 && rate <= 1e9) => {
                 return within(format!("rate of {rate} a second: give more than 0"));
             }
             Pacing::Open { max_in_flight: 0, .. } => return within("max_in_flight of 0 drops everything".into()),
-            Pacing::Closed { .. } | Pacing::Open { .. } => {}
+            Pacing::Open { .. } => {}
         }
         match stream.stop {
             Stop::Duration(seconds) if !(seconds > 0.0 && seconds < 1e9) => {
@@ -155,6 +177,18 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
+fn check_think(time: Think) -> Result<(), PlanError> {
+    let parts = match time {
+        Think::Constant(seconds) | Think::Drawn(ThinkDraw::Exponential(seconds)) => [seconds, seconds],
+        Think::Drawn(ThinkDraw::Uniform(low, high)) => [low, high - low],
+        Think::Drawn(ThinkDraw::Normal(mean, deviation)) => [mean, deviation],
+    };
+    match parts.iter().all(|part| (0.0..1e9).contains(part)) {
+        true => Ok(()),
+        false => Err(PlanError(format!("think time {time:?}: give seconds of 0 or more, bounds in their order"))),
+    }
+}
+
 /// Starts a phase that records into `folder`. Errors of the plan come back at once, before anything is sent.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (phase, slots) = prepare::<D>(plan)?;
@@ -162,10 +196,9 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     // The instants of the records are durations on the monotonic clock; one pair of readings ties them to the wall.
     let start = Instant::now() + RUN_UP;
     let started = SystemTime::now() + RUN_UP;
-    let offset = Duration::from_secs_f64(phase.plan.offset);
     let progress = Arc::new(Mutex::new(Progress::default()));
-    let began = started.checked_sub(offset).unwrap_or(UNIX_EPOCH);
-    let collector = Collector::create(folder, &phase.plan.phase, slots.clone(), offset, began, progress.clone())
+    let began = started.checked_sub(Duration::from_secs_f64(phase.plan.offset)).unwrap_or(UNIX_EPOCH);
+    let collector = Collector::create(folder, &phase.plan, slots.clone(), began, progress.clone())
         .map_err(|e| PlanError(format!("{}: {e}", folder.display())))?;
     let (sender, intervals) = channel();
     let mut empties = Vec::new();
@@ -224,7 +257,8 @@ fn finish<D: Driver>(
     workers: Vec<JoinHandle<std::io::Result<Leftover>>>,
     started: SystemTime,
 ) -> Result<Value, String> {
-    let totals = collector.collect(intervals, empties).map_err(|e| format!("cannot write the records: {e}"))?;
+    let totals =
+        collector.collect(intervals, empties, &phase.stop).map_err(|e| format!("cannot write the records: {e}"))?;
     let mut leftover = Leftover::default();
     for worker in workers {
         let theirs = worker.join().map_err(|_| "a worker panicked")?.map_err(|e| format!("a worker failed: {e}"))?;
@@ -259,6 +293,7 @@ fn describe<D: Driver>(
                 "completed": warmup.completed + counts.completed,
                 "completed_documents": warmup.completed_documents + counts.completed_documents,
                 "dropped": counts.dropped,
+                "retries": counts.retries,
                 "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
                 "in_flight_at_end": ages.len(),
                 "in_flight_oldest": ages.iter().copied().reduce(f64::max),
@@ -271,11 +306,11 @@ fn describe<D: Driver>(
         Stop::Duration(seconds) => Some(seconds),
         _ => None,
     });
-    let interrupted = phase.stop.load(Ordering::Relaxed);
+    let stopped = phase.stop.load(Ordering::Relaxed);
     let last_done = leftover.last_done.as_secs_f64();
     // A phase that ends by itself was measured until its last answer; one that ends by the clock, until then.
     let measured = match durations.reduce(|a, b| Some(a?.max(b?))).flatten() {
-        Some(seconds) if !interrupted => seconds,
+        Some(seconds) if !stopped => seconds,
         _ => (last_done - plan.warmup).max(0.0),
     };
     let wall = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -287,18 +322,16 @@ fn describe<D: Driver>(
         "warmup": plan.warmup,
         "measured": measured,
         "last_done": last_done,
-        "interrupted": interrupted,
+        "interrupted": stopped && totals.stopped_by.is_none(),
+        "stopped_by": totals.stopped_by.as_ref().map(|condition| json!({
+            "metric": condition.metric, "above": condition.above, "seconds": condition.seconds})),
         "rank": plan.rank,
         "ranks": plan.ranks,
         "threads": plan.threads,
         "hosts": plan.target.hosts,
         "streams": plan.streams.iter().map(|stream| json!({
             "name": stream.name,
-            "pacing": match stream.pacing {
-                Pacing::Closed { clients, think_time } => json!({"closed": {"clients": clients, "think_time": think_time}}),
-                Pacing::Open { rate, arrivals, max_in_flight } => json!({"open": {
-                    "rate": rate, "arrivals": format!("{arrivals:?}").to_lowercase(), "max_in_flight": max_in_flight}}),
-            },
+            "pacing": stream.pacing,
         })).collect::<Vec<_>>(),
         "operations": operations,
         "error_classes": ErrorClass::ALL.map(ErrorClass::name),
@@ -322,7 +355,7 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exc
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();
         let mut seen = HashSet::new();
-        for choice in phase.choices.iter().flatten() {
+        for choice in phase.courses.iter().flat_map(|course| &course.choices) {
             let name = &slots[choice.slot].operation;
             if seen.insert(name) {
                 let draw = crate::draw::Draw { seed, stream: 0, k: 0 };

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::draw::Draw;
-use crate::plan::Arrivals;
+use crate::plan::{Arrivals, Think, ThinkDraw};
+use crate::profile::Profile;
 
 /// Salts tell apart what one request draws.
 pub mod salt {
@@ -14,6 +15,8 @@ pub mod salt {
     pub const ARRIVAL: u64 = 1;
     /// The operation that is picked from a mix.
     pub const MIX: u64 = 2;
+    /// The time that is thought after it: this salt and the next.
+    pub const THINK: u64 = 3;
     /// Variables have the salts from here on.
     pub const VARIABLES: u64 = 1 << 16;
 }
@@ -52,55 +55,76 @@ impl Share {
 /// The due instants of an open stream, as seen by one generator.
 #[derive(Clone, Debug)]
 pub struct Due {
-    rate: f64,
+    profile: Profile,
     arrivals: Arrivals,
     share: Share,
     key: Draw,
     next: u64,
-    elapsed: f64,
+    area: f64,
 }
 
 impl Due {
-    /// The arrivals at `rate` per second (over all generators) that are `share`'s own.
-    pub fn new(rate: f64, arrivals: Arrivals, share: Share, seed: u64, stream: u64) -> Self {
-        Self { rate, arrivals, share, key: Draw { seed, stream, k: 0 }, next: 0, elapsed: 0.0 }
+    /// The arrivals at a rate (over all generators) that are `share`'s own.
+    pub fn new(rate: Profile, arrivals: Arrivals, share: Share, seed: u64, stream: u64) -> Self {
+        Self { profile: rate, arrivals, share, key: Draw { seed, stream, k: 0 }, next: 0, area: 0.0 }
     }
 }
 
 impl Iterator for Due {
     type Item = (u64, Duration);
 
-    /// The next request's number and when it is due after the phase's start.
+    /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0.
     fn next(&mut self) -> Option<Self::Item> {
-        match self.arrivals {
+        let (k, area) = match self.arrivals {
             Arrivals::Constant => {
                 let k = self.share.index + self.next * self.share.of;
                 self.next += 1;
-                Some((k, Duration::from_secs_f64(k as f64 / self.rate)))
+                (k, k as f64)
             }
-            // The gaps of the others are summed up too: about 5 ns each, and no talk.
+            // A Poisson process of any rate is one of rate 1 on the axis of the rate's integral (time rescaling). The
+            // gaps of the other generators are summed up too: about 5 ns each, and no talk.
             Arrivals::Poisson => loop {
                 let k = self.next;
                 self.next += 1;
-                let gap = -(1.0 - Draw { k, ..self.key }.unit(salt::ARRIVAL)).ln() / self.rate;
-                self.elapsed += gap;
+                self.area -= (1.0 - Draw { k, ..self.key }.unit(salt::ARRIVAL)).ln();
                 if k % self.share.of == self.share.index {
-                    return Some((k, Duration::from_secs_f64(self.elapsed)));
+                    break (k, self.area);
                 }
             },
-        }
+        };
+        self.profile.inverse(area).map(|due| (k, Duration::from_secs_f64(due)))
     }
+}
+
+/// How long a client thinks after request `draw`.
+pub fn think(time: &Think, draw: &Draw) -> Duration {
+    let unit = |part: u64| draw.unit(salt::THINK + part);
+    let seconds = match *time {
+        Think::Constant(seconds) => seconds,
+        Think::Drawn(ThinkDraw::Uniform(low, high)) => low + (high - low) * unit(0),
+        Think::Drawn(ThinkDraw::Exponential(mean)) => -mean * (1.0 - unit(0)).ln(),
+        // Box and Muller 1958.
+        Think::Drawn(ThinkDraw::Normal(mean, deviation)) => {
+            mean + deviation * (-2.0 * (1.0 - unit(0)).ln()).sqrt() * (std::f64::consts::TAU * unit(1)).cos()
+        }
+    };
+    Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Level, Stage};
+
+    fn rate(value: f64) -> Profile {
+        Profile::new(&Level::Constant(value)).unwrap()
+    }
 
     fn schedule(arrivals: Arrivals, generators: u64, total: usize) -> Vec<(u64, Duration)> {
         let mut all: Vec<_> = (0..generators)
             .flat_map(|g| {
                 let share = Share { index: g, of: generators };
-                Due::new(1000.0, arrivals, share, 7, 3).take(share.count(total as u64) as usize)
+                Due::new(rate(1000.0), arrivals, share, 7, 3).take(share.count(total as u64) as usize)
             })
             .collect();
         all.sort();
@@ -121,7 +145,7 @@ mod tests {
     #[test]
     fn constant_arrivals_are_even() {
         let share = Share { index: 0, of: 1 };
-        let due: Vec<_> = Due::new(4.0, Arrivals::Constant, share, 0, 0).take(5).map(|(_, due)| due).collect();
+        let due: Vec<_> = Due::new(rate(4.0), Arrivals::Constant, share, 0, 0).take(5).map(|(_, due)| due).collect();
         assert_eq!(due, [0, 250, 500, 750, 1000].map(Duration::from_millis));
     }
 
@@ -153,5 +177,33 @@ mod tests {
         assert_eq!(Share::new(1, 2, 1, 3), Share { index: 4, of: 6 });
         assert_eq!(Share { index: 4, of: 6 }.among(3), None);
         assert_eq!(Share { index: 2, of: 6 }.among(3), Some(Share { index: 2, of: 3 }));
+    }
+
+    #[test]
+    fn a_poisson_ramp_has_as_many_arrivals_as_the_area_under_it() {
+        let ramp = Profile::new(&Level::Stages { from: 0.0, stages: vec![Stage { to: 2000.0, over: 20.0 }] }).unwrap();
+        let due: Vec<f64> = Due::new(ramp, Arrivals::Poisson, Share { index: 0, of: 1 }, 5, 5)
+            .map(|(_, due)| due.as_secs_f64())
+            .take_while(|due| *due < 20.0)
+            .collect();
+        // 50 t^2 by t: four standard deviations around a quarter of it by half of the time.
+        let early = due.iter().filter(|due| **due < 10.0).count() as f64;
+        assert!((early - 5_000.0).abs() < 4.0 * 5_000f64.sqrt(), "{early}");
+        assert!((due.len() as f64 - 20_000.0).abs() < 4.0 * 20_000f64.sqrt(), "{}", due.len());
+    }
+
+    #[test]
+    fn think_times_have_the_means_they_were_given() {
+        for (time, mean, deviation) in [
+            (Think::Constant(0.5), 0.5, 0.0),
+            (Think::Drawn(ThinkDraw::Uniform(1.0, 3.0)), 2.0, (4.0f64 / 12.0).sqrt()),
+            (Think::Drawn(ThinkDraw::Exponential(2.0)), 2.0, 2.0),
+            (Think::Drawn(ThinkDraw::Normal(10.0, 1.0)), 10.0, 1.0),
+        ] {
+            let n = 10_000;
+            let draws = |k| think(&time, &Draw { seed: 1, stream: 1, k }).as_secs_f64();
+            let average = (0..n).map(draws).sum::<f64>() / n as f64;
+            assert!((average - mean).abs() <= 4.0 * deviation / 100.0 + 1e-9, "{time:?}: {average}");
+        }
     }
 }

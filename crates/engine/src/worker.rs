@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 
 use crate::draw::{Draw, hash_name};
 use crate::driver::{Context, Driver, ErrorClass};
-use crate::plan::{Pacing, Plan, Stop};
+use crate::plan::{Pacing, Plan, Stop, Think};
+use crate::profile::Profile;
 use crate::recorder::{Recorder, Times};
-use crate::schedule::{Due, Share, salt};
+use crate::schedule::{Due, Share, salt, think};
 use crate::timer::Timer;
 
 /// How often a worker looks whether its event loop is late and whether it has been told to stop.
@@ -38,6 +39,21 @@ pub struct Choice<D: Driver> {
     pub slot: usize,
 }
 
+/// What a stream does in one iteration: a request picked from a mix, or a journey of several requests.
+pub struct Course<D: Driver> {
+    /// The mix's operations, or the journey's steps in their order.
+    pub choices: Vec<Choice<D>>,
+    /// What is thought after each step of a journey; empty for a mix.
+    pub thinks: Vec<Think>,
+}
+
+impl<D: Driver> Course<D> {
+    /// Requests of one iteration.
+    pub fn steps(&self) -> u64 {
+        self.thinks.len().max(1) as u64
+    }
+}
+
 /// What all workers of a phase share, read-only.
 pub struct Phase<D: Driver> {
     /// As it came.
@@ -46,9 +62,11 @@ pub struct Phase<D: Driver> {
     pub driver: D,
     /// What operations refer to.
     pub context: Context,
-    /// The choices of each stream.
-    pub choices: Vec<Vec<Choice<D>>>,
-    /// How many requests each stream has, where it has an end.
+    /// Of each stream.
+    pub courses: Vec<Course<D>>,
+    /// The level of each stream's pacing.
+    pub profiles: Vec<Profile>,
+    /// How many iterations each stream has, where it has an end.
     pub limits: Vec<Option<u64>>,
     /// Set from outside: end now.
     pub stop: AtomicBool,
@@ -160,18 +178,21 @@ impl<D: Driver> Worker<D> {
         let key = hash_name(&format!("{}/{}", self.phase.plan.phase, plan.name));
         let stream = |share| Rc::new(Stream { index, key, share, issued: Cell::new(0), ends });
         let mut clients = JoinSet::new();
+        let profile = &self.phase.profiles[index];
         match plan.pacing {
-            Pacing::Closed { clients: total, think_time } => {
+            Pacing::Closed { think_time, .. } => {
+                let total = profile.greatest() as u64;
                 if let Some(own) = share.among(total) {
                     let stream = stream(own);
-                    let think_time = Duration::from_secs_f64(think_time);
                     for client in own.own(total) {
-                        clients.spawn_local(self.clone().closed(stream.clone(), client, think_time));
+                        // Client number c is there while the level is above c.
+                        let stretches = profile.at_least(client as f64 + 1.0);
+                        clients.spawn_local(self.clone().closed(stream.clone(), client, stretches, think_time));
                     }
                 }
             }
-            Pacing::Open { rate, arrivals, max_in_flight } => {
-                let due = Due::new(rate, arrivals, share, self.phase.plan.seed, key);
+            Pacing::Open { arrivals, max_in_flight, .. } => {
+                let due = Due::new(profile.clone(), arrivals, share, self.phase.plan.seed, key);
                 let most = share.count(max_in_flight).max(1);
                 self.clone().open(stream(share), due, most, &mut clients).await;
             }
@@ -188,23 +209,31 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A closed loop: the next request is due when the last was answered and the think time is over.
-    async fn closed(self: Rc<Self>, stream: Rc<Stream>, client: u64, think_time: Duration) {
+    /// A closed loop: the next iteration is due when the last is over and the think time too. `stretches` are when the
+    /// client is there, seconds after the phase's start.
+    async fn closed(self: Rc<Self>, stream: Rc<Stream>, client: u64, stretches: Vec<(f64, f64)>, think_time: Think) {
         let mut connection = self.phase.driver.connection(client);
         let place = self.place();
-        let mut scheduled = self.start;
         let mut turns = 0;
-        loop {
-            self.timer.sleep_until(scheduled).await;
-            if stream.ends.is_some_and(|ends| Instant::now() >= ends) {
-                return;
-            }
-            let Some(k) = self.next(&stream) else { return };
-            let (done, refused) = self.request(&stream, &mut connection, place, k, scheduled).await;
-            scheduled = done + if refused { think_time.max(PAUSE) } else { think_time };
-            turns += 1;
-            if turns % TURNS == 0 {
-                tokio::task::yield_now().await;
+        for (from, to) in stretches {
+            let mut scheduled = self.start + Duration::from_secs_f64(from);
+            let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
+            loop {
+                self.timer.sleep_until(scheduled).await;
+                if stream.ends.is_some_and(|ends| Instant::now() >= ends) {
+                    return;
+                }
+                if leaves.is_some_and(|leaves| scheduled >= leaves) {
+                    break;
+                }
+                let Some(n) = self.next(&stream) else { return };
+                let (k, done, refused) = self.walk(&stream, &mut connection, place, n, scheduled).await;
+                let thought = think(&think_time, &self.draw(&stream, k));
+                scheduled = done + if refused { thought.max(PAUSE) } else { thought };
+                turns += 1;
+                if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
         }
     }
@@ -238,7 +267,8 @@ impl<D: Driver> Worker<D> {
                 let client = stream.share.index + stream.share.of * (desks.len() as u64 - 1);
                 clients.spawn_local(self.clone().serve(stream.clone(), client, desk, idle.clone(), closing.clone()));
             } else {
-                let (_, slot) = self.pick(&stream, k);
+                let first = k * self.phase.courses[stream.index].steps();
+                let slot = self.pick(&stream, first, 0).slot;
                 self.recorder.borrow_mut().dropped(slot, scheduled, Instant::now(), self.in_flight.get());
             }
         }
@@ -260,8 +290,8 @@ impl<D: Driver> Worker<D> {
         let mut connection = self.phase.driver.connection(client);
         let place = self.place();
         loop {
-            if let Some((k, scheduled)) = desk.order.take() {
-                self.request(&stream, &mut connection, place, k, scheduled).await;
+            if let Some((n, scheduled)) = desk.order.take() {
+                self.walk(&stream, &mut connection, place, n, scheduled).await;
                 idle.borrow_mut().push(desk.clone());
             } else if closing.get() {
                 return;
@@ -271,6 +301,31 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Iteration `n`: one request, or all of a journey's. Returns the last request's number, when it was done, and
+    /// whether nobody answered it.
+    async fn walk(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        place: usize,
+        n: u64,
+        scheduled: Instant,
+    ) -> (u64, Instant, bool) {
+        let course = &self.phase.courses[stream.index];
+        let (steps, first) = (course.steps(), n * course.steps());
+        let (mut done, mut refused) = self.request(stream, connection, place, first, 0, scheduled).await;
+        for step in 1..steps {
+            let k = first + step;
+            let scheduled = done + think(&course.thinks[step as usize - 1], &self.draw(stream, k - 1));
+            self.timer.sleep_until(scheduled).await;
+            if stream.ends.is_some_and(|ends| Instant::now() >= ends) {
+                return (k - 1, done, refused);
+            }
+            (done, refused) = self.request(stream, connection, place, k, step as usize, scheduled).await;
+        }
+        (first + steps - 1, done, refused)
+    }
+
     /// One request, from its scheduled instant to its record. Returns when it was done, and whether nobody answered.
     async fn request(
         &self,
@@ -278,43 +333,57 @@ impl<D: Driver> Worker<D> {
         connection: &mut D::Connection,
         place: usize,
         k: u64,
+        step: usize,
         scheduled: Instant,
     ) -> (Instant, bool) {
         let started = Instant::now();
-        let (choice, slot) = self.pick(stream, k);
-        let draw = Draw { seed: self.phase.plan.seed, stream: stream.key, k };
-        self.waiting.borrow_mut()[place] = Some((slot, scheduled));
+        let choice = self.pick(stream, k, step);
+        let draw = self.draw(stream, k);
+        self.waiting.borrow_mut()[place] = Some((choice.slot, scheduled));
         self.in_flight.set(self.in_flight.get() + 1);
-        let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, &draw).await;
+        let most = self.phase.plan.streams[stream.index].retries;
+        let mut retries = 0;
+        let reply = loop {
+            let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, &draw).await;
+            match &reply.outcome {
+                Err(failure) if retries < most && failure.class.may_pass() => retries += 1,
+                _ => break reply,
+            }
+        };
         self.in_flight.set(self.in_flight.get() - 1);
         self.waiting.borrow_mut()[place] = None;
         let done = reply.done;
         let refused = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Connect);
         self.last_done.set(self.last_done.get().max(done));
-        let times = Times { scheduled, started, ends: stream.ends };
-        self.recorder.borrow_mut().request(slot, times, reply, self.in_flight.get());
+        let times = Times { scheduled, started, ends: stream.ends, retries: retries.into() };
+        self.recorder.borrow_mut().request(choice.slot, times, reply, self.in_flight.get());
         (done, refused)
     }
 
-    /// This worker's next request of a closed stream; `None` when the stream has no more.
+    /// This worker's next iteration of a closed stream; `None` when the stream has no more.
     fn next(&self, stream: &Stream) -> Option<u64> {
         let issued = stream.issued.get();
         stream.issued.set(issued + 1);
-        let k = stream.share.index + issued * stream.share.of;
-        self.phase.limits[stream.index].is_none_or(|limit| k < limit).then_some(k)
+        let n = stream.share.index + issued * stream.share.of;
+        self.phase.limits[stream.index].is_none_or(|limit| n < limit).then_some(n)
     }
 
     #[inline]
-    fn pick(&self, stream: &Stream, k: u64) -> (&Choice<D>, usize) {
-        let choices = &self.phase.choices[stream.index];
-        let choice = match choices.as_slice() {
+    fn draw(&self, stream: &Stream, k: u64) -> Draw {
+        Draw { seed: self.phase.plan.seed, stream: stream.key, k }
+    }
+
+    #[inline]
+    fn pick(&self, stream: &Stream, k: u64, step: usize) -> &Choice<D> {
+        let course = &self.phase.courses[stream.index];
+        match course.choices.as_slice() {
             [only] => only,
-            several => {
-                let draw = Draw { seed: self.phase.plan.seed, stream: stream.key, k }.unit(salt::MIX);
-                several.iter().find(|choice| draw < choice.below).unwrap_or(&several[several.len() - 1])
+            steps if !course.thinks.is_empty() => &steps[step],
+            mix => {
+                let draw = self.draw(stream, k).unit(salt::MIX);
+                mix.iter().find(|choice| draw < choice.below).unwrap_or(&mix[mix.len() - 1])
             }
-        };
-        (choice, choice.slot)
+        }
     }
 
     fn place(&self) -> usize {

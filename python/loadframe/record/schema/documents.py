@@ -79,7 +79,12 @@ SUMMARY = (
             ("dropped", "int", "requests", "never sent, since too many were in flight"),
             ("in_flight_at_end", "int", "requests", "sent and not answered when the phase was over"),
             ("throughput", "number", "1/s", "successes that were answered in the measured window, per second of it"),
-            ("documents_per_second", "number", "1/s", "documents that were answered in the measured window, per second of it"),
+            (
+                "documents_per_second",
+                "number",
+                "1/s",
+                "documents that were answered in the measured window, per second of it",
+            ),
             *((f"response.{name}", kind, unit, f"done - scheduled: {says}") for name, kind, unit, says in _LATENCY),
             *((f"service.{name}", kind, unit, f"done - sent: {says}") for name, kind, unit, says in _LATENCY),
         )

@@ -27,6 +27,7 @@ SERIES_RECORDED = (
     Field("bytes_sent", "int64", "B", "written, heads included"),
     Field("bytes_received", "int64", "B", "read, heads included"),
     Field("dropped", "int64", "requests", "due and never sent, since too many were in flight (open pacing)"),
+    Field("retries", "int64", "requests", "attempts beyond the first, where failed requests are tried again"),
     *(Field(f"error_{error.name}", error.type, error.unit, error.says) for error in ERROR_CLASSES),
     Field("response_p50", "double", "s", "median of done - scheduled of the successes; null when there was none"),
     Field("response_p99", "double", "s", "99th percentile of the same"),

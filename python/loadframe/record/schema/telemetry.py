@@ -16,6 +16,7 @@ TELEMETRY = (
 #: The columns of the engine's `generator.csv` after `second` and `worker`.
 GENERATOR = (
     Field("cpu_seconds", "rate", "s", "CPU time that the worker thread used in this second of the phase"),
+    Field("waited_seconds", "rate", "s", "how long it was ready to run and did not: others had the cores, or a quota"),
     Field("wall_seconds", "rate", "s", "how long that second was for the worker; shorter when the phase ended in it"),
     Field("lateness_p99", "level", "s", "99th percentile of how late clients turned to requests that were due"),
     Field("lateness_max", "level", "s", "greatest of the same"),

@@ -1,0 +1,204 @@
+//! A level that changes over time: steps and ramps of a rate or of a number of clients, solved in closed form.
+//!
+//! The level is piecewise linear. What a schedule needs of it has closed forms, so that the k-th request's instant
+//! takes neither a simulation nor a state: the integral of a rate is the number of requests that are due, and its
+//! inverse is when one of them is. Within a stage that starts at level `v` and changes by `a` per second,
+//!
+//! ```text
+//! x(t) = v t + a t^2 / 2        t(x) = 2 x / (v + sqrt(v^2 + 2 a x))
+//! ```
+//!
+//! where the usual form of the root, divided by its conjugate, loses no digits for small `a` and none for `v = 0`.
+
+use crate::plan::{Level, PlanError, Stage};
+
+/// A level over time, seconds since the phase began.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pieces: Vec<Piece>,
+    /// The last level holds from the last stage on.
+    last: Piece,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Where it begins and how long it is.
+    start: f64,
+    length: f64,
+    /// The level at its begin, and its change per second.
+    level: f64,
+    slope: f64,
+    /// The integral up to its begin.
+    before: f64,
+}
+
+impl Profile {
+    /// The profile of a plan's level; an error for levels below 0 or stages without end.
+    pub fn new(level: &Level) -> Result<Self, PlanError> {
+        let (from, stages): (f64, &[Stage]) = match level {
+            Level::Constant(value) => (*value, &[]),
+            Level::Stages { from, stages } => (*from, stages),
+        };
+        let mut pieces = Vec::new();
+        let (mut start, mut before, mut level) = (0.0, 0.0, from);
+        for value in stages.iter().map(|stage| stage.to).chain([from]) {
+            if !(0.0..=1e9).contains(&value) {
+                return Err(PlanError(format!("a level of {value}: give 0 or more")));
+            }
+        }
+        for stage in stages {
+            if !(0.0..1e9).contains(&stage.over) {
+                return Err(PlanError(format!("a stage over {} s: give 0 or more", stage.over)));
+            }
+            if stage.over > 0.0 {
+                let slope = (stage.to - level) / stage.over;
+                pieces.push(Piece { start, length: stage.over, level, slope, before });
+                start += stage.over;
+                before += (level + stage.to) / 2.0 * stage.over;
+            }
+            level = stage.to;
+        }
+        let last = Piece { start, length: f64::INFINITY, level, slope: 0.0, before };
+        if level <= 0.0 && before <= 0.0 {
+            return Err(PlanError("a level of 0 throughout sends nothing: give more than 0".into()));
+        }
+        Ok(Self { pieces, last })
+    }
+
+    /// The greatest level that is ever reached.
+    pub fn greatest(&self) -> f64 {
+        self.all()
+            .flat_map(|p| [p.level, if p.length.is_finite() { p.end_level() } else { p.level }])
+            .fold(0.0, f64::max)
+    }
+
+    /// When the integral reaches `x`; `None` if it never does.
+    pub fn inverse(&self, x: f64) -> Option<f64> {
+        let index = self.pieces.partition_point(|piece| piece.before <= x).saturating_sub(1);
+        // The piece that holds x may be the next one, when x lies on the border or behind the last.
+        for piece in self.pieces.iter().skip(index).chain([&self.last]) {
+            let rest = (x - piece.before).max(0.0);
+            let root = (piece.level * piece.level + 2.0 * piece.slope * rest).max(0.0).sqrt();
+            let time = match piece.level + root {
+                0.0 if rest == 0.0 && piece.slope > 0.0 => 0.0,
+                0.0 => continue,
+                sum => 2.0 * rest / sum,
+            };
+            if time < piece.length && piece.reaches(rest) {
+                return Some(piece.start + time);
+            }
+        }
+        None
+    }
+
+    /// The stretches of time in which the level is at least `y` (above 0): begin and end, the last one perhaps without
+    /// end.
+    pub fn at_least(&self, y: f64) -> Vec<(f64, f64)> {
+        let mut stretches: Vec<(f64, f64)> = Vec::new();
+        for piece in self.all() {
+            let crossing = piece.start + (y - piece.level) / piece.slope;
+            let end = piece.start + piece.length;
+            let (from, to) = match (piece.level >= y, piece.slope != 0.0 && piece.end_level() >= y) {
+                (true, _) if piece.slope == 0.0 => (piece.start, end),
+                (true, true) => (piece.start, end),
+                (true, false) => (piece.start, crossing),
+                (false, true) => (crossing, end),
+                (false, false) => continue,
+            };
+            match stretches.last_mut() {
+                Some(last) if last.1 >= from => last.1 = to,
+                _ => stretches.push((from, to)),
+            }
+        }
+        stretches.retain(|(from, to)| to > from);
+        stretches
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().chain([&self.last])
+    }
+}
+
+impl Piece {
+    fn end_level(&self) -> f64 {
+        self.level + self.slope * self.length
+    }
+
+    /// Whether the integral within the piece gets as far as `rest`.
+    fn reaches(&self, rest: f64) -> bool {
+        self.length.is_infinite() || rest < (self.level + self.end_level()) / 2.0 * self.length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(from: f64, stages: &[(f64, f64)]) -> Profile {
+        let stages = stages.iter().map(|&(to, over)| Stage { to, over }).collect();
+        Profile::new(&Level::Stages { from, stages }).unwrap()
+    }
+
+    #[test]
+    fn a_constant_rate_is_even() {
+        let profile = Profile::new(&Level::Constant(4.0)).unwrap();
+        assert_eq!([0.0, 1.0, 2.0].map(|x| profile.inverse(x)), [Some(0.0), Some(0.25), Some(0.5)]);
+    }
+
+    #[test]
+    fn a_ramp_reaches_its_requests_where_the_area_under_it_says() {
+        // 0 to 10 in 10 s: t^2 / 2 requests by t, 50 in all; then 10 a second.
+        let ramp = profile(0.0, &[(10.0, 10.0)]);
+        for t in [0.5, 3.0, 7.0, 9.99] {
+            assert!((ramp.inverse(t * t / 2.0).unwrap() - t).abs() < 1e-9);
+        }
+        assert!((ramp.inverse(60.0).unwrap() - 11.0).abs() < 1e-9);
+        // Down to nothing: the last request never comes.
+        let down = profile(10.0, &[(0.0, 10.0)]);
+        assert!((down.inverse(50.0 - 1e-9).unwrap() - 10.0).abs() < 1e-3);
+        assert_eq!(down.inverse(50.5), None);
+    }
+
+    #[test]
+    fn a_gap_without_load_is_skipped() {
+        // 10 a second for a second, nothing for five, then 10 a second.
+        let gap = profile(10.0, &[(10.0, 1.0), (0.0, 0.0), (0.0, 5.0), (10.0, 0.0)]);
+        assert!((gap.inverse(9.0).unwrap() - 0.9).abs() < 1e-9);
+        assert!((gap.inverse(10.0).unwrap() - 6.0).abs() < 1e-9);
+        assert!((gap.inverse(11.0).unwrap() - 6.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_inverse_is_monotonic_over_steps_and_ramps() {
+        let mixed =
+            profile(5.0, &[(50.0, 3.0), (50.0, 2.0), (1.0, 4.0), (1.0, 0.0), (30.0, 0.0), (30.0, 2.0), (0.0, 1.0)]);
+        let mut last = -1.0;
+        let mut x = 0.0;
+        while let Some(t) = mixed.inverse(x) {
+            assert!(t > last, "request at {x} is due at {t}, not after {last}");
+            (last, x) = (t, x + 0.25);
+        }
+        let total = 82.5 + 100.0 + 102.0 + 60.0 + 15.0;
+        assert!((x - total).abs() <= 0.25, "{x} of {total}");
+    }
+
+    #[test]
+    fn clients_are_there_while_the_level_is() {
+        let up_and_down = profile(0.0, &[(4.0, 4.0), (4.0, 2.0), (0.0, 4.0)]);
+        assert_eq!(up_and_down.at_least(1.0), [(1.0, 9.0)]);
+        assert_eq!(up_and_down.at_least(4.0), [(4.0, 6.0)]);
+        let steps = profile(2.0, &[(2.0, 5.0), (1.0, 0.0), (1.0, 5.0), (2.0, 0.0)]);
+        assert_eq!(steps.at_least(1.0), [(0.0, f64::INFINITY)]);
+        assert_eq!(steps.at_least(2.0), [(0.0, 5.0), (10.0, f64::INFINITY)]);
+        assert_eq!(steps.at_least(3.0), []);
+        assert_eq!(steps.greatest(), 2.0);
+    }
+
+    #[test]
+    fn a_ramp_to_nothing_and_from_nothing_is_refused() {
+        let nothing = Level::Stages { from: 0.0, stages: vec![Stage { to: 0.0, over: 5.0 }] };
+        assert!(Profile::new(&nothing).is_err());
+        assert!(Profile::new(&Level::Constant(-1.0)).is_err());
+        assert!(Profile::new(&Level::Constant(f64::NAN)).is_err());
+    }
+}
