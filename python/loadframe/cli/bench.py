@@ -5,21 +5,17 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import assignments
-from loadframe.cli.console import Console
-from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.cli.choices import assignments, exclude, require_writable
 from loadframe.errors import BadInput
-from loadframe.experiment.session import Labels, Session
-from loadframe.record import Run
-from loadframe.report.terminal import print_run
-from loadframe.store import find
 from loadframe.units import parse_duration, parse_rate, parse_size
-from loadframe.workload import ResolvedPhase, ResolvedWorkload, load_workload
+
+if TYPE_CHECKING:
+    from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
 _EXAMPLES = """\b
 Examples:
@@ -33,11 +29,11 @@ Examples:
 @app.command(epilog=_EXAMPLES)
 def bench(
     workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
-    store: Annotated[str, typer.Option(help="The store to start.")] = "opensearch",
+    store: Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")] = "opensearch",
     version: Annotated[
         str | None, typer.Option(help="The store's version; the newest embedded one if not given.")
     ] = None,
-    nodes: Annotated[int, typer.Option(help="Nodes to start.")] = 1,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes to start; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
     hosts: Annotated[
@@ -54,34 +50,56 @@ def bench(
     only: Annotated[
         str | None, typer.Option(help="Measure only these phases, comma-separated; those that prepare run anyway.")
     ] = None,
-    clients: Annotated[int | None, typer.Option(help="Clients of the measured phases (closed loop).")] = None,
+    clients: Annotated[int | None, typer.Option(min=1, help="Clients of the measured phases (closed loop).")] = None,
     rate: Annotated[str | None, typer.Option(help="Rate of the measured phases, such as 1000/s (open loop).")] = None,
     warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
     duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Worker threads of the generator.")] = 1,
     seed: Annotated[
-        int | None, typer.Option(help="Repeats the requests of an earlier run; random if not given.")
+        int | None, typer.Option(min=0, help="Repeats the requests of an earlier run; random if not given.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run one workload on one cluster and record it."""
-    loaded = load_workload(workload, assignments(set_))
-    if hosts and cluster:
-        raise BadInput("--hosts and --cluster both name a cluster", remedy="give one of them")
-    if replace and reuse:
-        raise BadInput("--replace and --reuse contradict each other", remedy="give one of them")
-    existing = bool(hosts or cluster)
-    path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if path.exists():
-        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
-    limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None)
+    _refuse_contradictions(
+        {
+            "--hosts": hosts,
+            "--cluster": cluster,
+            "--version": version,
+            "--nodes": nodes,
+            "--cpus": cpus,
+            "--memory": memory,
+            "--replace": replace,
+            "--reuse": reuse,
+            "--clients": clients,
+            "--rate": rate,
+        }
+    )
     override: dict[str, Any] = {
         "clients": clients,
         "rate": parse_rate(rate) if rate else None,
         "warmup": parse_duration(warmup) if warmup else None,
         "duration": parse_duration(duration) if duration else None,
     }
+
+    # What follows takes a second or two to import, which help and slips of the pen should not cost.
+    from loadframe.workload import load_workload
+
+    loaded = load_workload(workload, assignments(set_))
+    path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if path.exists():
+        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
+    require_writable(path.parent)
+
+    from loadframe.cli.console import Console
+    from loadframe.cluster import Cluster, ClusterSpec, Limits
+    from loadframe.experiment.session import Labels, Session
+    from loadframe.record import Run
+    from loadframe.report.terminal import print_run
+    from loadframe.store import find
+
+    limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None)
     interrupted = False
     with Console() as console:
         started: AbstractContextManager[Cluster]
@@ -91,8 +109,8 @@ def bench(
             started = Cluster.load(cluster)
         else:
             # Everything that can be wrong with the workload is said before a node starts.
-            _chosen(loaded.for_family(find(store).family, nodes=nodes), only, override, reuse=False)
-            spec = ClusterSpec(store=store, version=version, nodes=nodes, limits=limits)
+            spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
+            _chosen(loaded.for_family(find(store).family, nodes=spec.nodes), only, override, reuse=False)
             started = Cluster.start(spec, console.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, nodes=live.size)
@@ -105,11 +123,13 @@ def bench(
                 listener=console,
             )
             if not reuse:
-                session.create_collections(replace=replace or not existing)
+                session.create_collections(replace=replace or not (hosts or cluster))
             try:
                 session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
             except KeyboardInterrupt:
-                interrupted = True
+                interrupted = path.exists()
+                if not interrupted:
+                    raise
     run = Run(path)
     if as_json:
         print_json({"run": str(path), **run.summary})
@@ -120,15 +140,32 @@ def bench(
         raise KeyboardInterrupt
 
 
+def _refuse_contradictions(given: dict[str, Any]) -> None:
+    """Refuse options that cannot hold together; by their names, None or False for those that were not given."""
+    exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
+    exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
+    exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
+    starting = ["--version", "--nodes", "--cpus", "--memory"]
+    exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
+    for option in ("--replace", "--reuse"):
+        if given[option] and not (given["--hosts"] or given["--cluster"]):
+            raise BadInput(
+                f"{option} is about data that is there, and a new cluster has none",
+                remedy="name a cluster with --hosts or --cluster, or leave it out",
+            )
+
+
 def _chosen(
-    workload: ResolvedWorkload, only: str | None, override: dict[str, Any], reuse: bool
-) -> Sequence[ResolvedPhase]:
+    workload: "ResolvedWorkload", only: str | None, override: dict[str, Any], reuse: bool
+) -> "Sequence[ResolvedPhase]":
     """Return the phases to run, those that are measured at the levels asked for."""
+    from loadframe.yamlfile import did_you_mean
+
     names = [phase.name for phase in workload.phases]
     asked = only.split(",") if only else names
     for name in asked:
         if name not in names:
-            raise BadInput(f"{workload.name} has no phase {name!r}", remedy=f"its phases are {', '.join(names)}")
+            raise BadInput(f"{workload.name} has no phase {name!r}", where="--only", remedy=did_you_mean(name, names))
     # What is measured must be there: a phase that prepares is left out only where the data is there already.
     phases = [phase for phase in workload.phases if (not reuse if phase.prepares else phase.name in asked)]
     if not phases:

@@ -11,14 +11,8 @@ from rich.markup import escape
 
 from loadframe.cli.app import Json, app, out, print_json
 from loadframe.cli.choices import assignments
-from loadframe.cli.console import Console
-from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import LoadframeError
-from loadframe.experiment.session import Session
-from loadframe.load import check_operations
-from loadframe.store import find
 from loadframe.units import format_count, format_duration
-from loadframe.workload import load_workload
 
 _EXAMPLES = """\b
 Examples:
@@ -44,10 +38,19 @@ def check(
     On a node that is started for it the collections are filled with a few documents first; on an existing cluster
     nothing is created, and only operations of phases that do not prepare are sent.
     """
+    from loadframe.workload import load_workload
+
     overrides = assignments(set_)
     loaded = load_workload(workload, overrides)
     if not hosts and "documents" in loaded.parameters and "documents" not in overrides:
         loaded = load_workload(workload, overrides | {"documents": _DOCUMENTS})
+
+    from loadframe.cli.console import Console
+    from loadframe.cluster import Cluster, ClusterSpec
+    from loadframe.experiment.session import Session
+    from loadframe.load import check_operations
+    from loadframe.store import find
+
     seed = secrets.randbits(32)
     shown: list[dict[str, Any]] = []
     with Console() as console:

@@ -1,6 +1,8 @@
-"""Reads options that several commands share."""
+"""Reads options that several commands share, and refuses those that contradict each other."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from loadframe.errors import BadInput
 
@@ -16,3 +18,18 @@ def assignments(texts: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"--set gives {name} twice", remedy="give it once")
         pairs[name] = value
     return pairs
+
+
+def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], because: str) -> None:
+    """BadInput if an option of each side was given; None and False are values of options that were not."""
+    for first in (name for name in one if given[name] not in (None, False)):
+        for second in (name for name in other if given[name] not in (None, False)):
+            raise BadInput(f"{first} and {second} contradict each other: {because}", remedy="give one of them")
+
+
+def require_writable(folder: Path) -> None:
+    """BadInput unless the folder can be written, or made: said before anything is started, not after."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        what = "cannot be written" if there.is_dir() else "is no folder"
+        raise BadInput(f"results cannot go to {folder}: {there} {what}", remedy="choose another folder with --output")

@@ -8,8 +8,6 @@ import typer
 
 from loadframe.cli.app import app, err
 from loadframe.cli.run import carry_out
-from loadframe.experiment.design import design
-from loadframe.experiment.file import load_experiment
 
 _EXAMPLES = """\b
 Examples:
@@ -25,6 +23,9 @@ def demo(
     ),
 ) -> None:
     """Start real clusters of one, two and three nodes, load them, and report how they scale."""
+    from loadframe.experiment.design import design
+    from loadframe.experiment.file import load_experiment
+
     with as_file(files("loadframe.experiment") / "demo.yaml") as path:
         loaded = load_experiment(path)
     carry_out(loaded, design(loaded), output, retry_failed=True, as_json=False)

@@ -1,21 +1,18 @@
 """`loadframe run`: a designed experiment, printed before, resumed after an interruption, reported at the end."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cli.console import Console
-from loadframe.cli.report import write_report
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment.design import Design, design
-from loadframe.experiment.design_estimate import estimate
-from loadframe.experiment.file import Experiment, load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.loop import describe, run_experiment
 from loadframe.units import format_duration
+
+if TYPE_CHECKING:
+    from loadframe.experiment.design import Design
+    from loadframe.experiment.file import Experiment
 
 _EXAMPLES = """\b
 Examples:
@@ -23,9 +20,6 @@ Examples:
   loadframe run nodes.yaml
   loadframe run nodes.yaml --output results/second-try
 """
-
-#: An experiment that takes longer wants to be meant.
-_DAY = 86400.0
 
 
 @app.command(epilog=_EXAMPLES)
@@ -40,13 +34,17 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a designed experiment. The same command goes on where an earlier one stopped."""
+    from loadframe.experiment.design import design
+    from loadframe.experiment.design_estimate import LONG, estimate
+    from loadframe.experiment.file import load_experiment
+
     loaded = load_experiment(experiment)
     planned = design(loaded)
     if dry_run:
         _print_design(loaded, planned, as_json)
         return
     expected = estimate(planned, loaded)
-    if expected > _DAY and not yes:
+    if expected > LONG and not yes:
         raise BadInput(
             f"the experiment takes about {format_duration(expected)}",
             where=str(experiment),
@@ -55,8 +53,15 @@ def run(
     carry_out(loaded, planned, output or Path("results") / loaded.name, retry_failed=retry_failed, as_json=as_json)
 
 
-def carry_out(loaded: Experiment, planned: Design, path: Path, *, retry_failed: bool, as_json: bool) -> None:
+def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_failed: bool, as_json: bool) -> None:
     """Run what the folder lacks, then report; LoadframeError when runs have failed."""
+    from loadframe.cli.console import Console
+    from loadframe.cli.report import write_report
+    from loadframe.experiment.design import describe
+    from loadframe.experiment.design_estimate import estimate
+    from loadframe.experiment.folder import ExperimentFolder
+    from loadframe.experiment.loop import run_experiment
+
     folder = ExperimentFolder(path, describe(loaded, planned))
     if retry_failed:
         for failed in folder.failed():
@@ -79,7 +84,10 @@ def carry_out(loaded: Experiment, planned: Design, path: Path, *, retry_failed: 
         )
 
 
-def _print_design(loaded: Experiment, planned: Design, as_json: bool) -> None:
+def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
+    from loadframe.experiment.design import describe
+    from loadframe.experiment.design_estimate import estimate
+
     seconds = estimate(planned, loaded)
     if as_json:
         print_json({**describe(loaded, planned), "expected_seconds": round(seconds)})

@@ -1,7 +1,7 @@
 """`loadframe workloads`: which workloads are built in, and what one of them, or one of the user's, consists of."""
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -9,9 +9,10 @@ from rich.table import Table
 
 from loadframe.cli.app import Json, app, out, print_json
 from loadframe.units import format_count, format_duration
-from loadframe.workload import Workload, library, load_workload
-from loadframe.workload.forms import every_form
-from loadframe.workload.phases import Phase, Stream
+
+if TYPE_CHECKING:
+    from loadframe.workload import Workload
+    from loadframe.workload.phases import Phase, Stream
 
 _EXAMPLES = """\b
 Examples:
@@ -28,6 +29,8 @@ def workloads(
     as_json: Json = False,
 ) -> None:
     """List the built-in workloads, or show the parameters, operations and phases of one."""
+    from loadframe.workload import load_workload
+
     if name is None:
         _list(as_json)
         return
@@ -47,6 +50,8 @@ def workloads(
 
 
 def _list(as_json: bool) -> None:
+    from loadframe.workload import library
+
     listed = [{"name": workload.name, "description": workload.file.description} for workload in library()]
     if as_json:
         print_json(listed)
@@ -57,8 +62,10 @@ def _list(as_json: bool) -> None:
     out.print(table)
 
 
-def _outline(workload: Workload) -> dict[str, Any]:
+def _outline(workload: "Workload") -> dict[str, Any]:
     """Return a workload for programs; durations in seconds, rates per second."""
+    from loadframe.workload.forms import every_form
+
     file = workload.file
     return {
         "name": file.workload,
@@ -86,12 +93,12 @@ def _outline(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _stream(stream: Stream) -> dict[str, Any]:
+def _stream(stream: "Stream") -> dict[str, Any]:
     pacing = stream.model_dump(exclude={"name", "operation", "mix"}, exclude_none=True)
     return {"name": stream.name, "mix": stream.weights, **pacing}
 
 
-def _end(phase: Phase) -> str:
+def _end(phase: "Phase") -> str:
     if phase.duration is not None:
         warmup = f" after {format_duration(phase.warmup)}" if phase.warmup else ""
         return format_duration(phase.duration) + warmup

@@ -57,6 +57,16 @@ class Design:
         return [{"run": run.id, "block": run.block, "treatment": dict(run.treatment)} for run in self.runs]
 
 
+def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
+    """Return the content of `experiment.json`: what is to be done, in which order."""
+    return {
+        **experiment.describe(),
+        "workload_sha256": experiment.workload.document.sha256,
+        "file": experiment.document.text,
+        "design": design.describe(),
+    }
+
+
 def design(experiment: Experiment) -> Design:
     """Return the runs of an experiment; BadInput if they are more than anybody waits for."""
     factors, seed = experiment.factors, experiment.seed

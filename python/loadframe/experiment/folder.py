@@ -1,5 +1,6 @@
 """An experiment's folder: `experiment.json`, which says what was to be done, and `runs/`, what was."""
 
+import fcntl
 import json
 import shutil
 from collections.abc import Mapping
@@ -10,29 +11,48 @@ from loadframe.errors import BadInput
 from loadframe.experiment.session import Labels
 from loadframe.record import Manifest, Run, RunWriter
 
-#: What experiments must agree on for a folder to go on with: the rest (question, time limits) may be reworded.
-_SAME = ("experiment", "kind", "scaling", "factors", "measure", "seed", "design")
+#: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
+_WORDS = ("question", "file")
 
 
 class ExperimentFolder:
-    """The folder of one experiment, new or begun earlier."""
+    """The folder of one experiment, new or begun earlier. One process at a time works in it."""
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
-        """Open the folder, or create it; BadInput if it holds another experiment or something else."""
+        """Open the folder, or make it; BadInput if it holds something else, cannot be written or is in use."""
         self.path = path
         self.runs_path = path / "runs"
         file = path / "experiment.json"
-        if file.exists():
-            _check_same(file, description)
-        elif path.exists() and any(path.iterdir()):
+        part = path / "experiment.part"
+        try:
+            if file.exists():
+                _check_same(file, description)
+            elif path.is_dir() and any(each != part for each in path.iterdir()):
+                raise BadInput(
+                    "the folder holds something, but no experiment",
+                    where=str(path),
+                    remedy="name another with --output",
+                )
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+                part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+                part.rename(file)
+            self.runs_path.mkdir(exist_ok=True)
+            # Held as long as this object; the kernel lets go of it when the process ends, in whatever way.
+            self._lock = file.open("rb")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             raise BadInput(
-                "the folder holds something, but no experiment", where=str(path), remedy="name another with --output"
-            )
-        else:
-            self.runs_path.mkdir(parents=True, exist_ok=True)
-            part = file.with_suffix(".part")
-            part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-            part.rename(file)
+                "another loadframe works on this experiment",
+                where=str(path),
+                remedy="wait until it is done, or name another folder with --output",
+            ) from None
+        except OSError as error:
+            raise BadInput(
+                f"the experiment cannot be recorded there: {error.strerror}",
+                where=str(path),
+                remedy="choose a folder that you may write to with --output",
+            ) from error
 
     def has(self, run_id: str) -> bool:
         """Whether the run has been recorded, done or failed."""
@@ -62,11 +82,15 @@ class ExperimentFolder:
 
 
 def _check_same(file: Path, description: Mapping[str, Any]) -> None:
+    """Refuse to go on with runs of another experiment."""
+    now = json.loads(json.dumps(description))
     try:
         earlier = json.loads(file.read_text(encoding="utf-8"))
-        different = [key for key in _SAME if earlier.get(key) != description.get(key)]
+        different = [key for key in now if key not in _WORDS and earlier.get(key) != now[key]]
     except (ValueError, AttributeError) as error:
         raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error
+    # The design follows from the rest.
+    different = [key for key in different if key != "design"] or different
     if different:
         raise BadInput(
             f"the folder holds an experiment with another {' and '.join(different)}",

@@ -7,7 +7,6 @@ any instant goes on with the run that was in flight.
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.errors import LoadframeError
@@ -16,11 +15,6 @@ from loadframe.experiment.file import Experiment
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session
-
-
-def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
-    """Return the content of `experiment.json`: what is to be done, in which order."""
-    return {**experiment.describe(), "file": experiment.document.text, "design": design.describe()}
 
 
 def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
@@ -33,16 +27,14 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     for group in design.groups():
-        pending = [run for run in group if not folder.has(run.id)]
-        if not pending:
-            continue
-        try:
-            _Group(experiment, design, folder, listener).run(pending)
-        except LoadframeError as error:
-            # Bad input too: a level that this machine cannot do must not end the levels that it can.
-            for run in pending:
-                if not folder.has(run.id):
-                    _fail(experiment, folder, listener, run, error)
+        while pending := [run for run in group if not folder.has(run.id)]:
+            try:
+                _Group(experiment, design, folder, listener).run(pending)
+            except LoadframeError as error:
+                # Bad input too: a level that this machine cannot do must not end the levels that it can.
+                for run in pending:
+                    if not folder.has(run.id):
+                        _fail(experiment, folder, listener, run, error)
 
 
 class _Group:
@@ -55,7 +47,7 @@ class _Group:
         self._listener = listener
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
-        """Start and fill the cluster, then record the runs one by one."""
+        """Start and fill the cluster, then record the runs one by one: all, or until a node is gone."""
         with Cluster.start(_spec(self._experiment, runs[0]), self._listener.step) as cluster:
             # A node under a quota starts and fills slowly, which is not what is measured.
             cluster.throttle(False)
@@ -71,6 +63,10 @@ class _Group:
                     self._record(cluster, run)
                 except LoadframeError as error:
                     _fail(self._experiment, self._folder, self._listener, run, error)
+                if any(node.process and not node.process.alive() for node in cluster.nodes):
+                    # That run says so itself. The rest must not be measured on what is left of the cluster.
+                    self._listener.remark("a node is gone; the rest gets a new cluster")
+                    return
 
     def _record(self, cluster: Cluster, run: PlannedRun) -> None:
         session = self._session(cluster, run)

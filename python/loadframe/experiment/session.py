@@ -83,7 +83,7 @@ class Session:
         An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on.
         """
         with RunWriter(parent, run_id) as writer:
-            manifest = self._manifest(run_id, writer, labels)
+            manifest = self._manifest(run_id, writer, phases, labels)
             deviations = self.cluster.deviations()
             outcomes: list[Outcome] = []
             with Observer(self._samplers(), writer):
@@ -120,14 +120,17 @@ class Session:
             StoreSampler(self.cluster.statistics),
         ]
 
-    def _manifest(self, run_id: str, writer: RunWriter, labels: Labels) -> dict[str, Any]:
+    def _manifest(
+        self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels
+    ) -> dict[str, Any]:
         return Manifest(
             run=run_id,
             started=writer.started,
             treatment=labels.treatment,
             block=labels.block,
             repetition=labels.repetition,
-            workload=self.workload.describe(),
+            # The phases as they are run here: at the levels of a treatment, or of options.
+            workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
             store=self.cluster.describe(),
             seed=self.seed,
             generator={"ranks": 1, "threads": self.threads},

@@ -83,16 +83,30 @@ class ResolvedPhase:
             "corpora": dict(self.corpora),
             "variables": dict(self.variables),
             "operations": dict(self.operations),
-            "streams": [
-                {
-                    "name": stream.name,
-                    "mix": [[name, weight] for name, weight in stream.weights.items()],
-                    "pacing": pacing(stream),
-                    "stop": self.stop,
-                }
-                for stream in self.streams
-            ],
+            "streams": self._streams(),
         }
+
+    def describe(self) -> dict[str, Any]:
+        """Return the load of this phase for a manifest, ready for JSON, as plans have it."""
+        return {
+            "name": self.name,
+            "prepares": self.prepares,
+            "warmup": self.warmup,
+            "variables": dict(self.variables),
+            "operations": dict(self.operations),
+            "streams": self._streams(),
+        }
+
+    def _streams(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": stream.name,
+                "mix": [[name, weight] for name, weight in stream.weights.items()],
+                "pacing": pacing(stream),
+                "stop": self.stop,
+            }
+            for stream in self.streams
+        ]
 
 
 @dataclass(frozen=True)
