@@ -82,6 +82,9 @@ def bench(
         "warmup": parse_duration(warmup) if warmup else None,
         "duration": parse_duration(duration) if duration else None,
     }
+    for option in ("rate", "duration"):
+        if override[option] == 0:
+            raise BadInput(f"--{option} 0 measures nothing", remedy="give more than 0")
 
     # What follows takes a second or two to import, which help and slips of the pen should not cost.
     from loadframe.workload import load_workload

@@ -40,6 +40,11 @@ class Cluster:
         #: What is left to clean up when the nodes are stopped: nothing, unless this object started them.
         self._ours = False
 
+    @staticmethod
+    def require(spec: ClusterSpec, report: Report = _silent) -> None:
+        """Fetch and check what starting such a cluster needs, and start nothing; BadInput for whatever is missing."""
+        launch.prepare(stores.find(spec.store), spec, LocalHost(), report)
+
     @classmethod
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:
         """Start a cluster and return when every node sees it complete and ready, with the limits in force.

@@ -9,13 +9,16 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import psutil
+
 from loadframe.cluster import artefacts, folders, java
 from loadframe.cluster.node import Node, log_of
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Installation, NodePlan, NodeSpec, Store
+from loadframe.units import format_size
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
 _READY_WITHIN = 240.0
@@ -39,6 +42,7 @@ class Software:
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
+    _require_memory(spec)
     store.check_settings(spec.settings)
     distribution = store.distribution(spec.version or store.versions[0])
     user = host.server_user() if store.refuses_root else None
@@ -116,6 +120,17 @@ def limits_in_force(host: Host, limits: Limits, report: Report) -> tuple[str, st
     if reason:
         report(f"warning: nodes run without the limits asked for, which cannot be enforced here ({reason})")
     return how, reason
+
+
+def _require_memory(spec: ClusterSpec) -> None:
+    """BadInput for nodes that may use more memory than there is: the kernel would end one of them, or others."""
+    asked, there = spec.nodes * (spec.limits.memory or 0), psutil.virtual_memory().total
+    if asked > there:
+        raise BadInput(
+            f"{spec.nodes} nodes of {format_size(spec.limits.memory or 0)} are {format_size(asked)} of memory,"
+            f" and this machine has {format_size(there)}",
+            remedy="give the nodes less memory, or take fewer",
+        )
 
 
 def _not_up(node: Node, how: str) -> LoadframeError:

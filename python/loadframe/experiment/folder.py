@@ -14,6 +14,8 @@ from loadframe.record import Manifest, Run, RunWriter
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
 _WORDS = ("question", "file")
 
+_FILE = "experiment.json"
+
 
 class ExperimentFolder:
     """The folder of one experiment, new or begun earlier. One process at a time works in it."""
@@ -22,25 +24,18 @@ class ExperimentFolder:
         """Open the folder, or make it; BadInput if it holds something else, cannot be written or is in use."""
         self.path = path
         self.runs_path = path / "runs"
-        file = path / "experiment.json"
-        part = path / "experiment.part"
         try:
-            if file.exists():
-                _check_same(file, description)
-            elif path.is_dir() and any(each != part for each in path.iterdir()):
+            if path.is_dir() and not (path / _FILE).exists() and any(path.iterdir()):
                 raise BadInput(
                     "the folder holds something, but no experiment",
                     where=str(path),
                     remedy="name another with --output",
                 )
-            else:
-                path.mkdir(parents=True, exist_ok=True)
-                part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-                part.rename(file)
-            self.runs_path.mkdir(exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             # Held as long as this object; the kernel lets go of it when the process ends, in whatever way.
-            self._lock = file.open("rb")
+            self._lock = (path / ".lock").open("a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._describe(description)
         except BlockingIOError:
             raise BadInput(
                 "another loadframe works on this experiment",
@@ -54,14 +49,28 @@ class ExperimentFolder:
                 remedy="choose a folder that you may write to with --output",
             ) from error
 
+    def _describe(self, description: Mapping[str, Any]) -> None:
+        """Write down what is to be done; once there are runs, it must stay what it was."""
+        file = self.path / _FILE
+        self.runs_path.mkdir(exist_ok=True)
+        if self._recorded():
+            _check_same(file, description)
+        else:
+            part = file.with_suffix(".part")
+            part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+            part.rename(file)
+
+    def _recorded(self) -> list[Path]:
+        """Return the runs' folders; hidden ones are not whole yet."""
+        return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
+
     def has(self, run_id: str) -> bool:
         """Whether the run has been recorded, done or failed."""
         return (self.runs_path / run_id).exists()
 
     def failed(self) -> list[str]:
         """Return the names of the runs that were recorded as failed."""
-        runs = [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
-        return [path.name for path in runs if Run(path).summary["status"] == "failed"]
+        return [path.name for path in self._recorded() if Run(path).summary["status"] == "failed"]
 
     def remove(self, run_id: str) -> None:
         """Remove a run, so that it is made again."""

@@ -4,7 +4,7 @@ What is done is what is in the folder: a run counts as done when its folder is t
 any instant goes on with the run that was in flight.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +12,7 @@ from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.errors import LoadframeError
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.file import Experiment
+from loadframe.experiment.file_factors import Level
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session
@@ -21,9 +22,12 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     """Record every run of the design that the folder does not hold yet.
 
     A run that fails, or whose cluster does not come up, is recorded as failed, and the rest goes on. An interrupt
-    leaves the folder without the run in flight, and goes on to the caller.
+    leaves the folder without the run in flight, and goes on to the caller. BadInput if this machine lacks what every
+    run needs: then none is made.
     """
     done = sum(folder.has(run.id) for run in design.runs)
+    if done < len(design.runs):
+        Cluster.require(_spec(experiment, {}), listener.step)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     for group in design.groups():
@@ -48,7 +52,7 @@ class _Group:
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Start and fill the cluster, then record the runs one by one: all, or until a node is gone."""
-        with Cluster.start(_spec(self._experiment, runs[0]), self._listener.step) as cluster:
+        with Cluster.start(_spec(self._experiment, runs[0].treatment), self._listener.step) as cluster:
             # A node under a quota starts and fills slowly, which is not what is measured.
             cluster.throttle(False)
             session = self._session(cluster, runs[0])
@@ -93,8 +97,8 @@ def _labels(run: PlannedRun) -> Labels:
     return Labels(run.treatment, run.block, run.repetition)
 
 
-def _spec(experiment: Experiment, run: PlannedRun) -> ClusterSpec:
-    asked = experiment.cluster_spec(run.treatment)
+def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
+    asked = experiment.cluster_spec(treatment)
     return ClusterSpec(**{**asked, "limits": Limits(**asked["limits"])})
 
 
