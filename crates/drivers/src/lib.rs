@@ -1,4 +1,7 @@
 //! Drivers: one module per protocol. Each turns an operation into bytes and an answer into an outcome.
 
+mod form;
+mod http1;
+mod json;
 pub mod null;
 pub mod search;

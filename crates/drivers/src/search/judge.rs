@@ -5,7 +5,8 @@
 use loadframe_engine::driver::{ErrorClass, Failure};
 use serde_json::Value;
 
-use super::json::{Cursor, Unexpected};
+use crate::http1::status::{class_of, excerpt};
+use crate::json::{Cursor, Unexpected};
 
 /// What an answer is expected to look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,6 @@ pub struct Verdict {
     pub outcome: Result<(), Failure>,
 }
 
-/// As much of an answer's body as stands in a message when there is no better.
-const EXCERPT: usize = 200;
-
 impl Judge {
     /// Judges an answer to a request that carried `sent` documents.
     pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
@@ -65,17 +63,6 @@ impl Judge {
 
 fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
     Err(Failure { class, message, items: 1 })
-}
-
-/// The error that a status stands for.
-fn class_of(status: u16) -> Option<ErrorClass> {
-    match status {
-        200..=299 => None,
-        429 => Some(ErrorClass::Rejected),
-        408 | 504 => Some(ErrorClass::Timeout),
-        500.. => Some(ErrorClass::Server),
-        _ => Some(ErrorClass::Client),
-    }
 }
 
 /// The fields of an answer that are common to all operations on shards.
@@ -201,16 +188,6 @@ fn words(error: &Value) -> String {
         (Some(what), _) => what,
         (None, _) => error.as_str().map_or_else(|| error.to_string(), str::to_owned),
     }
-}
-
-/// The beginning of a body on one line.
-fn excerpt(body: &[u8]) -> String {
-    if body.is_empty() {
-        return "an empty body".to_owned();
-    }
-    let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if body.len() > EXCERPT { line + " ..." } else { line }
 }
 
 #[cfg(test)]

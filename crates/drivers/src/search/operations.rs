@@ -1,6 +1,5 @@
 //! The operations of the protocol: from the form in the workload to a request and the way its answer is judged.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -10,10 +9,10 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
 use serde_json::{Value, json};
 
-use super::form::Form;
-use super::hosts::Host;
 use super::judge::Judge;
-use super::request::{Body, Bulk, Line, Request};
+use crate::form::Form;
+use crate::http1::request::{Body, Bulk, Line, Request};
+use crate::http1::{duration, no_timeout};
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
@@ -37,14 +36,13 @@ const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 /// What a form may refer to while it is mapped.
 struct Mapping<'a> {
     context: &'a Context,
-    hosts: &'a [Host],
 }
 
 impl Operation {
     /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
-    pub fn map(form: &Value, context: &Context, hosts: &[Host], timeout: Duration) -> Result<Self, PlanError> {
+    pub fn map(form: &Value, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
         let (kind, argument) = kind(form)?;
-        let mapping = Mapping { context, hosts };
+        let mapping = Mapping { context };
         let (request, mut judge) = match kind {
             "search" => mapping.search(argument),
             "bulk" => mapping.bulk(argument),
@@ -71,16 +69,6 @@ impl Operation {
         };
         Ok(Self { request, judge, timeout })
     }
-}
-
-/// Seconds that can be waited for: above 0, and so few that no clock overflows.
-pub fn duration(seconds: f64) -> Option<Duration> {
-    (seconds > 0.0 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
-}
-
-/// The error for seconds that cannot.
-pub fn no_timeout(seconds: impl Display) -> PlanError {
-    PlanError(format!("\"timeout\" wants seconds above 0, not {seconds}"))
 }
 
 /// The one key of a form that is no option, and what stands there.
@@ -133,7 +121,7 @@ impl Mapping<'_> {
             Some(_) => self.json(form.mapping("body")?)?,
             None => Body::None,
         };
-        Ok((line.finish(body, self.hosts), Judge::Search { min_hits: None }))
+        Ok((line.finish(body), Judge::Search { min_hits: None }))
     }
 
     fn bulk(&self, argument: &Value) -> Mapped {
@@ -145,14 +133,14 @@ impl Mapping<'_> {
         };
         let corpus = self.context.corpora.get(form.text("corpus")?)?;
         let body = Body::Bulk(Bulk { corpus, size: form.count("size")?, action });
-        Ok((self.line("POST", &form)?.segment("_bulk")?.finish(body, self.hosts), Judge::Bulk))
+        Ok((self.line("POST", &form)?.segment("_bulk")?.finish(body), Judge::Bulk))
     }
 
     /// An operation on one document that has no body: `METHOD /collection/verb/id`.
     fn document(&self, argument: &Value, method: &str, verb: &str, judge: Judge) -> Mapped {
         let form = Form::new(argument, &["collection", "id"])?;
         let line = self.line(method, &form)?.segment(verb)?.segment(&id(form.require("id")?)?)?;
-        Ok((line.finish(Body::None, self.hosts), judge))
+        Ok((line.finish(Body::None), judge))
     }
 
     fn index(&self, argument: &Value) -> Mapped {
@@ -162,20 +150,20 @@ impl Mapping<'_> {
             None => self.line("POST", &form)?.segment("_doc")?,
         };
         let body = self.json(form.mapping("document")?)?;
-        Ok((line.finish(body, self.hosts), Judge::Shards { documents: 1 }))
+        Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
     fn update(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "id", "document"])?;
         let line = self.line("POST", &form)?.segment("_update")?.segment(&id(form.require("id")?)?)?;
         let body = self.json(&json!({"doc": form.mapping("document")?}))?;
-        Ok((line.finish(body, self.hosts), Judge::Shards { documents: 1 }))
+        Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
     fn refresh(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection"])?;
         let line = self.line("POST", &form)?.segment("_refresh")?;
-        Ok((line.finish(Body::None, self.hosts), Judge::Shards { documents: 0 }))
+        Ok((line.finish(Body::None), Judge::Shards { documents: 0 }))
     }
 
     fn force_merge(&self, argument: &Value) -> Mapped {
@@ -184,7 +172,7 @@ impl Mapping<'_> {
         if form.get("max_segments").is_some() {
             line = line.parameter("max_num_segments", &form.count("max_segments")?.into())?;
         }
-        Ok((line.finish(Body::None, self.hosts), Judge::Shards { documents: 0 }))
+        Ok((line.finish(Body::None), Judge::Shards { documents: 0 }))
     }
 
     fn request(&self, argument: &Value) -> Mapped {
@@ -198,7 +186,7 @@ impl Mapping<'_> {
         }
         let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
         let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;
-        Ok((line.finish(body, self.hosts), Judge::Status { documents: 0 }))
+        Ok((line.finish(body), Judge::Status { documents: 0 }))
     }
 }
 

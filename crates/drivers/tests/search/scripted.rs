@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use loadframe_drivers::search::{Connection, Search};
+use loadframe_drivers::search::Search;
 use loadframe_engine::corpus::Corpora;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, ErrorClass, Failure, Reply};
@@ -106,7 +106,7 @@ pub fn answer(status: &str, body: &str) -> String {
 /// A client of the search driver with a runtime of its own.
 pub struct Client {
     pub driver: Search,
-    pub connection: Connection,
+    pub connection: <Search as Driver>::Connection,
     pub context: Context,
     pub runtime: Runtime,
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use loadframe_engine::corpus::Corpora;
 use loadframe_engine::draw::Draw;
 
-use super::super::request::Buffers;
 use super::*;
+use crate::http1::hosts::Host;
+use crate::http1::request::Buffers;
 
 fn context() -> Context {
     let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
@@ -18,8 +19,7 @@ fn context() -> Context {
 }
 
 fn map(form: Value) -> Result<Operation, PlanError> {
-    let hosts = [Host::resolve("127.0.0.1:9200").unwrap()];
-    Operation::map(&form, &context(), &hosts, Duration::from_secs(60))
+    Operation::map(&form, &context(), Duration::from_secs(60))
 }
 
 /// The request number `k`, as it is sent.
@@ -28,7 +28,7 @@ fn sent(form: Value, k: u64) -> String {
     let host = Host::resolve("127.0.0.1:9200").unwrap();
     let mut buffers = Buffers::default();
     let draw = Draw { seed: 1, stream: 2, k };
-    let rendered = operation.request.render((0, &host), &context().variables, &draw, &mut buffers);
+    let rendered = operation.request.render(&host, &context().variables, &draw, &mut buffers);
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
 

@@ -54,8 +54,6 @@ pub struct Exchanged {
     pub bytes_sent: u64,
     /// Bytes that came.
     pub bytes_received: u64,
-    /// Whether there is a whole answer.
-    pub outcome: Result<(), Trouble>,
 }
 
 /// See the module. Nothing is connected at first.
@@ -105,16 +103,22 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next.
-    /// `bodyless`: the request is HEAD. A server may answer before it has read all; its word counts then.
-    pub async fn exchange(&mut self, parts: [&[u8]; 2], bodyless: bool, timeout: Duration) -> Exchanged {
+    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next; the
+    /// error says why there is no whole one. `bodyless`: the request is HEAD. A server may answer before it has read
+    /// all; its word counts then.
+    pub async fn exchange(
+        &mut self,
+        parts: [&[u8]; 2],
+        bodyless: bool,
+        timeout: Duration,
+    ) -> (Exchanged, Result<(), Trouble>) {
         self.answer.begin(bodyless);
         // The stream is put back when the exchange has ended well: one that was broken off is not used again.
         let stream = self.stream.take();
         let sent = Instant::now();
         let Some(mut stream) = stream else {
-            let outcome = Err(Trouble::broken("not connected"));
-            return Exchanged { sent, done: sent, bytes_sent: 0, bytes_received: 0, outcome };
+            let exchanged = Exchanged { sent, done: sent, bytes_sent: 0, bytes_received: 0 };
+            return (exchanged, Err(Trouble::broken("not connected")));
         };
         let due = sent + timeout;
         self.deadline.arm(due);
@@ -141,7 +145,7 @@ impl Client {
         if outcome.is_ok() && self.answer.reusable() && outgoing.is_written() {
             self.stream = Some(stream);
         }
-        Exchanged { sent, done, bytes_sent, bytes_received, outcome }
+        (Exchanged { sent, done, bytes_sent, bytes_received }, outcome)
     }
 
     /// The answer of the last exchange; complete if that ended well.

@@ -1,4 +1,5 @@
 //! A request that is built beforehand as far as it can be: rendering copies what is fixed and fills what is not.
+//! What differs from node to node, the `host` field, is put in last.
 
 use std::sync::Arc;
 
@@ -56,13 +57,15 @@ pub struct Request {
     body: Body,
     /// It is a HEAD request, whose answer has no body.
     pub bodyless: bool,
-    /// The request as it goes to each host, if there is nothing random in it.
-    fixed: Option<Vec<Vec<u8>>>,
 }
 
+/// A body up to this size is copied behind its head: that costs less than to send two pieces at once.
+const COPIED: usize = 4 << 10;
+
 /// Buffers that a client renders its requests into.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Buffers {
+    /// With a small body behind it.
     head: Vec<u8>,
     body: Vec<u8>,
 }
@@ -118,25 +121,10 @@ impl<'a> Line<'a> {
         Ok(self)
     }
 
-    /// The request with this line and `body`; one variant for each of `hosts` is built now if nothing is random.
-    pub fn finish(mut self, body: Body, hosts: &[Host]) -> Request {
+    /// The request with this line and `body`.
+    pub fn finish(mut self, body: Body) -> Request {
         self.template.push_literal(" HTTP/1.1\r\n");
-        let mut request = Request { line: self.template, body, bodyless: self.bodyless, fixed: None };
-        let fixed_body = match &request.body {
-            Body::None => Some(&b""[..]),
-            Body::Json(template) => template.fixed(),
-            Body::Bulk(_) => None,
-        };
-        if let (Some(line), Some(body)) = (request.line.fixed(), fixed_body) {
-            let whole = |host: &Host| {
-                let mut bytes = line.to_vec();
-                request.push_fields(host, body.len(), &mut bytes);
-                bytes.extend_from_slice(body);
-                bytes
-            };
-            request.fixed = Some(hosts.iter().map(whole).collect());
-        }
-        request
+        Request { line: self.template, body, bodyless: self.bodyless }
     }
 }
 
@@ -149,46 +137,59 @@ impl Request {
         }
     }
 
-    /// What `draw` makes of the request to host number `index`. In the steady state nothing is allocated.
+    /// What `draw` makes of the request to `host`. In the steady state nothing is allocated.
     pub fn render<'a>(
         &'a self,
-        (index, host): (usize, &Host),
+        host: &Host,
         variables: &Variables,
         draw: &Draw,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
-        if let Some(fixed) = &self.fixed {
-            return Rendered { parts: [&fixed[index], b""], documents: 0 };
-        }
         let Buffers { head, body } = buffers;
         head.clear();
         body.clear();
-        let documents = match &self.body {
-            Body::None => 0,
-            Body::Json(template) => {
-                template.render(variables, draw, body);
-                0
-            }
+        let mut documents = 0;
+        match &self.body {
+            Body::None => {}
+            Body::Json(template) if template.fixed().is_some() => {}
+            Body::Json(template) => template.render(variables, draw, body),
             Body::Bulk(bulk) => {
                 let first = draw.k % bulk.requests() * bulk.size;
-                bulk.corpus.append(first, bulk.size, bulk.action, body)
+                documents = bulk.corpus.append(first, bulk.size, bulk.action, body);
             }
-        };
+        }
         self.line.render(variables, draw, head);
-        self.push_fields(host, body.len(), head);
-        Rendered { parts: [head, body], documents }
+        head.extend_from_slice(&host.field);
+        let body = self.body(body);
+        self.push_fields(body.len(), head);
+        if body.len() > COPIED {
+            return Rendered { parts: [head, body], documents };
+        }
+        head.extend_from_slice(body);
+        Rendered { parts: [head, b""], documents }
     }
 
-    fn push_fields(&self, host: &Host, length: usize, head: &mut Vec<u8>) {
-        head.extend_from_slice(&host.field);
+    /// The first line and the body of the request that was last rendered into `buffers`.
+    pub fn rendered<'a>(&'a self, buffers: &'a Buffers) -> (&'a [u8], &'a [u8]) {
+        let end = memchr::memchr(b'\r', &buffers.head).unwrap_or(buffers.head.len());
+        (&buffers.head[..end], self.body(&buffers.body))
+    }
+
+    /// The body, which is the one that was rendered unless it is always the same.
+    fn body<'a>(&'a self, rendered: &'a [u8]) -> &'a [u8] {
+        match &self.body {
+            Body::Json(template) => template.fixed().unwrap_or(rendered),
+            Body::None | Body::Bulk(_) => rendered,
+        }
+    }
+
+    fn push_fields(&self, length: usize, head: &mut Vec<u8>) {
         head.extend_from_slice(match self.body {
-            Body::None => b"content-length: 0\r\n\r\n",
+            Body::None => b"content-length: ",
             Body::Json(_) => b"content-type: application/json\r\ncontent-length: ",
             Body::Bulk(_) => b"content-type: application/x-ndjson\r\ncontent-length: ",
         });
-        if !matches!(self.body, Body::None) {
-            push_u64(head, length as u64);
-            head.extend_from_slice(b"\r\n\r\n");
-        }
+        push_u64(head, length as u64);
+        head.extend_from_slice(b"\r\n\r\n");
     }
 }
