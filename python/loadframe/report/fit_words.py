@@ -1,8 +1,7 @@
 """One honest sentence on a scalability fit: what it says, with intervals, and no more."""
 
-from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
-from loadframe.report.numbers import estimate_text, interval_text, round_to
+from loadframe.report.numbers import estimate_text, percent_text, round_to
 from loadframe.units import format_count
 
 #: What the models are called where people read.
@@ -36,16 +35,10 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
 
 
 def _causes(model: ModelFit) -> str:
-    words = [f"contention {_percent(model.parameters['sigma'])}"]
+    words = [f"contention {percent_text(model.parameters['sigma'])}"]
     if "kappa" in model.parameters:
-        words.append(f"coherency {_percent(model.parameters['kappa'])}")
+        words.append(f"coherency {percent_text(model.parameters['kappa'])}")
     return ", ".join(words)
-
-
-def _percent(estimate: Estimate) -> str:
-    scaled = Estimate(*(100 * number for number in vars(estimate).values()))
-    value = round_to(scaled.value, (scaled.high - scaled.low) / 2 if scaled.is_finite else scaled.value / 10)
-    return f"{value} % {interval_text(scaled)}"
 
 
 def _ceiling(model: ModelFit, tail: str) -> str:

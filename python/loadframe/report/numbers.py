@@ -9,7 +9,7 @@ _MOST_DECIMALS = 5
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write `24.4 [18.3, 31.0]`; the interval's half-width has two digits, an open end is the sign for infinity."""
+    """Write `24.4 [18.3, 31.0]`: the interval decides how many digits are worth reading; `∞` is an open end."""
     if estimate.low == estimate.value == estimate.high:
         return format_count(estimate.value)
     value, low, high = (round_to(number, _resolution(estimate)) for number in vars(estimate).values())
@@ -23,14 +23,16 @@ def interval_text(estimate: Estimate) -> str:
 
 
 def round_to(value: float, resolution: float) -> str:
-    """Write a number with two digits of `resolution`, and never more than four of its own."""
+    """Write a number to one digit of `resolution`, or two where that begins with 1 or 2; to four of its own at most."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if value == 0:
         return "0"
     size = math.floor(math.log10(abs(value)))
-    decimals = 1 - math.floor(math.log10(resolution)) if resolution > 0 else 3 - size
-    decimals = min(decimals, 3 - size)
+    decimals = 3 - size
+    if resolution > 0:
+        place = math.floor(math.log10(resolution))
+        decimals = min(decimals, (1 if resolution < 3 * 10**place else 0) - place)
     if decimals > _MOST_DECIMALS:
         return f"{value:.{max(1, decimals + size + 1)}g}"
     rounded = round(value, decimals)
@@ -38,9 +40,12 @@ def round_to(value: float, resolution: float) -> str:
     return f"{rounded:,.{max(decimals, 0)}f}" if rounded else f"{value:.1g}"
 
 
-def share_text(share: float) -> str:
-    """Write a share as a percentage: `3.1 %`, `0.04 %`."""
-    return f"{format_count(100 * share)} %"
+def percent_text(estimate: Estimate) -> str:
+    """Write an estimate of a share as percentages: `81 % [78, 84]`."""
+    scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
+    if scaled.low == scaled.value == scaled.high:
+        return f"{format_count(scaled.value)} %"
+    return f"{round_to(scaled.value, _resolution(scaled))} % {interval_text(scaled)}"
 
 
 def change_text(change: float) -> str:

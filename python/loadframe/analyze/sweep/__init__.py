@@ -1,0 +1,70 @@
+"""From an experiment's folder to its curves: throughput and response times per treatment, fits, speed-ups, pitfalls.
+
+Invalid, failed and missing runs are left out of everything that is computed, and listed.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
+from loadframe.analyze.sweep.document import curves_document, run_document
+from loadframe.analyze.sweep.runs import EXPERIMENT_FILE, SweepFolder, SweepRun, read_folder
+from loadframe.analyze.sweep.treatments import Point, Treatment
+
+__all__ = [
+    "EXPERIMENT_FILE",
+    "Curve",
+    "PhaseCurves",
+    "Point",
+    "SpeedUp",
+    "Sweep",
+    "SweepRun",
+    "Treatment",
+    "read_sweep",
+]
+
+#: The factors that count as size; each combination of the others has curves of its own.
+_SIZES = ("nodes", "clients")
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A scale experiment, analysed: its folder, and the curves of each measured phase."""
+
+    folder: SweepFolder
+    curves: tuple[PhaseCurves, ...]
+
+    @property
+    def left_out(self) -> tuple[SweepRun, ...]:
+        """The runs that no figure contains: invalid, failed, interrupted or missing."""
+        return tuple(run for run in self.folder.runs if not run.usable)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the analysis for JSON."""
+        return {
+            "experiment": self.folder.description["experiment"],
+            "question": self.folder.description.get("question"),
+            "curves": [curves_document(curves) for curves in self.curves],
+            "runs": [run_document(run) for run in self.folder.runs],
+            "left_out": [run.id for run in self.left_out],
+        }
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    folder = read_folder(path)
+    seed = int(folder.description.get("seed") or 0)
+    curves = []
+    for phase in folder.description["measure"]:
+        for others in _other_levels(folder):
+            runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
+            curves.append(phase_curves(runs, phase, others, seed=seed))
+    return Sweep(folder, tuple(curves))
+
+
+def _other_levels(folder: SweepFolder) -> list[Mapping[str, Any]]:
+    factors = {name: levels for name, levels in folder.description["factors"].items() if name not in _SIZES}
+    return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

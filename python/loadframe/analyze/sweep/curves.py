@@ -1,0 +1,111 @@
+"""The curves of a scale experiment: over clients at each number of nodes, and over nodes at the best clients."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.scalability import ScalabilityFit, fit
+from loadframe.analyze.sweep.pitfalls import pitfalls
+from loadframe.analyze.sweep.runs import SweepRun
+from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
+from loadframe.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Throughput over one size, fitted where the data allow it; else `refusal` says why not."""
+
+    over: str
+    nodes: int | None
+    treatments: tuple[Treatment, ...]
+    fit: ScalabilityFit | None
+    refusal: str | None
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """Throughput at the best clients against that of the fewest nodes: ratio, and ratio per ratio of nodes."""
+
+    treatment: Treatment
+    speedup: Estimate
+    efficiency: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseCurves:
+    """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
+
+    `best_clients` is None where clients were no factor; `at_edge` lists the numbers of nodes whose best clients were
+    the most that were measured, so that their capacity may be higher.
+    """
+
+    phase: str
+    others: Mapping[str, Any]
+    operation: str | None
+    points: tuple[Point, ...]
+    treatments: tuple[Treatment, ...]
+    over_clients: tuple[Curve, ...]
+    over_nodes: Curve | None
+    speedups: tuple[SpeedUp, ...]
+    at_edge: tuple[int, ...]
+    warnings: tuple[Finding, ...]
+
+
+def phase_curves(runs: Sequence[SweepRun], phase: str, others: Mapping[str, Any], *, seed: int) -> PhaseCurves:
+    """Analyse one phase over runs that differ in nodes and clients only."""
+    operation = main_operation(runs, phase)
+    found = points(runs, phase, operation)
+    treatments, noise = gather(found)
+    by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
+    for treatment in treatments:
+        by_nodes[treatment.nodes].append(treatment)
+    best = [max(group, key=lambda each: each.throughput.value) for group in by_nodes.values()]
+    at_edge = [
+        each.nodes
+        for each, group in zip(best, by_nodes.values(), strict=True)
+        if each.nodes is not None and len(group) > 1 and each.clients == max(other.clients or 0 for other in group)
+    ]
+    over_clients = tuple(
+        _curve("clients", nodes, group, lambda point: point.clients, seed)
+        for nodes, group in by_nodes.items()
+        if len({each.clients for each in group}) > 1
+    )
+    several = len({each.nodes for each in best}) > 1
+    return PhaseCurves(
+        phase=phase,
+        others=others,
+        operation=operation,
+        points=found,
+        treatments=treatments,
+        over_clients=over_clients,
+        over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed) if several else None,
+        speedups=_speedups(best, noise) if several else (),
+        at_edge=tuple(at_edge),
+        warnings=pitfalls(runs, phase),
+    )
+
+
+def _curve(over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int) -> Curve:
+    pairs = [(size(point), point.throughput) for treatment in treatments for point in treatment.points]
+    try:
+        return Curve(over, nodes, tuple(treatments), fit(pairs, over=over, seed=seed), None)
+    except BadInput as error:
+        return Curve(over, nodes, tuple(treatments), None, error.what)
+
+
+def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
+    first = best[0]
+    base = [point.throughput for point in first.points]
+    rows = []
+    for each in best:
+        if each.nodes is None or not first.nodes:
+            continue
+        own = [point.throughput for point in each.points]
+        ratio = Estimate(1.0, 1.0, 1.0) if each is first else noise.ratio(own, base)
+        more = each.nodes / first.nodes
+        efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
+        rows.append(SpeedUp(each, ratio, efficiency))
+    return tuple(rows)

@@ -1,0 +1,215 @@
+"""What makes a scale experiment say something else than it seems to: seen in manifests, summaries and telemetry."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import pyarrow.compute as pc
+
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.sweep.runs import SweepRun
+from loadframe.units import format_count, format_size
+
+#: Reads from storage above this, B/s, are more than a server's own housekeeping.
+_READS = 2**20
+#: A machine busier than this has nothing left for one of its nodes.
+_BUSY = 0.95
+
+
+@dataclass(frozen=True)
+class ClientsFixed(Finding):
+    """Nodes grow, clients do not."""
+
+    clients: int
+
+    def _cause(self) -> str:
+        return f"the number of clients stays at {self.clients} while nodes are added"
+
+    def _remedy(self) -> str:
+        return "make clients a factor: a few clients cannot load many nodes, and the curve bends for want of load"
+
+
+@dataclass(frozen=True)
+class OpenLoad(Finding):
+    """An open load was measured as if it were capacity."""
+
+    phase: str
+
+    def _cause(self) -> str:
+        return f"phase {self.phase} has open pacing: its throughput is what was offered, not what the cluster can do"
+
+    def _remedy(self) -> str:
+        return "measure capacity with closed clients, and latency at a rate below it"
+
+
+@dataclass(frozen=True)
+class ReplicasClipped(Finding):
+    """More copies were asked for than there are nodes."""
+
+    replicas: int
+    nodes: tuple[int, ...]
+
+    def _cause(self) -> str:
+        return (
+            f"{self.replicas + 1} copies of the data were asked for, and {_counts(self.nodes)} cannot hold so many:"
+            " the small clusters did less work"
+        )
+
+    def _remedy(self) -> str:
+        return f"start at {self.replicas + 1} nodes, or measure without replicas"
+
+
+@dataclass(frozen=True)
+class ShardsUneven(Finding):
+    """Shards cannot be spread evenly."""
+
+    shards: int
+    nodes: tuple[int, ...]
+
+    def _cause(self) -> str:
+        return f"{self.shards} shards cannot be spread evenly over {_counts(self.nodes)}: some nodes have less to do"
+
+    def _remedy(self) -> str:
+        return "choose a number of shards that every number of nodes divides, or one that grows with the nodes"
+
+
+@dataclass(frozen=True)
+class DataOutgrowsMemory(Finding):
+    """Some sizes read from storage, others do not."""
+
+    reading: tuple[int, ...]
+    rate: float
+
+    def _cause(self) -> str:
+        return (
+            f"{_counts(self.reading)} read up to {format_size(self.rate)}/s from storage while others read nearly"
+            " nothing: data that fit in memory are compared with data that do not"
+        )
+
+    def _remedy(self) -> str:
+        return "give each node more memory or take less data, so that all sizes are on one side"
+
+
+@dataclass(frozen=True)
+class SharedCores(Finding):
+    """Nodes and generator want more CPUs than there are."""
+
+    wanted: float | None
+    usable: int
+
+    def _cause(self) -> str:
+        wanted = "nodes without a CPU limit" if self.wanted is None else f"nodes limited to {self.wanted:g} CPUs in all"
+        return f"{wanted} and the generator share this machine's {self.usable} CPUs"
+
+    def _remedy(self) -> str:
+        return "limit the nodes so that one core is left to each generator thread, or use separate machines"
+
+
+@dataclass(frozen=True)
+class MachineFull(Finding):
+    """The machine that carried all nodes had nothing left."""
+
+    nodes: tuple[int, ...]
+    busy: float
+
+    def _cause(self) -> str:
+        return (
+            f"with {_counts(self.nodes)} the whole machine was up to {self.busy:.0%} busy:"
+            " its processors, and not the cluster, may be what ends the curve"
+        )
+
+    def _remedy(self) -> str:
+        return "take lower CPU limits per node, fewer nodes, or separate machines"
+
+
+def pitfalls(runs: Sequence[SweepRun], phase: str) -> tuple[Finding, ...]:
+    """Return what is seen in the usable runs of a phase."""
+    usable = [run for run in runs if run.usable and run.phase(phase)]
+    by_nodes: dict[int, list[SweepRun]] = defaultdict(list)
+    for run in usable:
+        by_nodes[run.nodes or 1].append(run)
+    return (
+        *_about_load(usable, by_nodes, phase),
+        *_about_data(by_nodes),
+        *_about_storage(by_nodes, phase),
+        *_about_machine(usable, by_nodes, phase),
+    )
+
+
+def _about_load(usable: Sequence[SweepRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
+    pacings = [stream["pacing"] for run in usable for stream in (run.phase(phase) or {})["streams"]]
+    if any("open" in pacing for pacing in pacings):
+        yield OpenLoad(phase)
+    clients = {pacing["closed"]["clients"] for pacing in pacings if "closed" in pacing}
+    if len(by_nodes) > 1 and len(clients) == 1:
+        yield ClientsFixed(clients.pop())
+
+
+def _about_data(by_nodes: Mapping[int, Sequence[SweepRun]]) -> Iterator[Finding]:
+    uneven: dict[int, list[int]] = defaultdict(list)
+    clipped: dict[int, list[int]] = defaultdict(list)
+    for nodes, runs in by_nodes.items():
+        parameters = runs[0].manifest.get("workload", {}).get("parameters", {})
+        shards, replicas = parameters.get("shards"), parameters.get("replicas")
+        if isinstance(shards, int) and isinstance(replicas, int) and shards * (1 + replicas) % nodes:
+            uneven[shards].append(nodes)
+        if isinstance(replicas, int) and replicas + 1 > nodes:
+            clipped[replicas].append(nodes)
+    if len(by_nodes) > 1:
+        yield from (ReplicasClipped(replicas, tuple(nodes)) for replicas, nodes in clipped.items())
+    yield from (ShardsUneven(shards, tuple(nodes)) for shards, nodes in uneven.items())
+
+
+def _about_storage(by_nodes: Mapping[int, Sequence[SweepRun]], phase: str) -> Iterator[Finding]:
+    rates = {}
+    for nodes, runs in by_nodes.items():
+        read = [value for run in runs for value in _samples(run, phase, "node:", "process.read")]
+        if read:
+            rates[nodes] = fmean(read)
+    reading = tuple(nodes for nodes, rate in rates.items() if rate > _READS)
+    if reading and any(rate < _READS / 10 for rate in rates.values()):
+        yield DataOutgrowsMemory(reading, max(rates.values()))
+
+
+def _about_machine(
+    usable: Sequence[SweepRun], by_nodes: Mapping[int, Sequence[SweepRun]], phase: str
+) -> Iterator[Finding]:
+    for run in sorted(usable, key=lambda each: each.nodes or 1, reverse=True)[:1]:
+        manifest = run.manifest
+        store, hardware = manifest.get("store", {}), manifest.get("hardware", {})
+        cpus = (store.get("limits") or {}).get("cpus")
+        enforced = (store.get("limits") or {}).get("enforced_by", "none") != "none"
+        wanted = cpus * store.get("nodes", 1) if cpus and enforced else None
+        threads = manifest.get("generator", {}).get("threads", 1)
+        usable_cpus = hardware.get("usable")
+        here = store.get("origin") == "embedded" and store.get("host") == "local"
+        if here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
+            yield SharedCores(wanted, usable_cpus)
+    busy = {}
+    for nodes, runs in by_nodes.items():
+        shares = [fmean(values) for run in runs if (values := _samples(run, phase, "host", "cpu.busy"))]
+        if shares and max(shares) > _BUSY:
+            busy[nodes] = max(shares)
+    if busy:
+        yield MachineFull(tuple(busy), max(busy.values()))
+
+
+def _samples(run: SweepRun, phase: str, source: str, metric: str) -> list[float]:
+    """Return the samples of a metric in the measured window, of all sources with this beginning."""
+    entry = run.phase(phase)
+    if run.run is None or entry is None:
+        return []
+    table = run.run.telemetry
+    start = entry["start"] + entry["warmup"]
+    within = pc.and_(pc.greater_equal(table["time"], start), pc.less_equal(table["time"], start + entry["duration"]))
+    named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
+    values: list[float] = table.filter(pc.and_(within, named))["value"].to_pylist()
+    return values
+
+
+def _counts(nodes: Sequence[int]) -> str:
+    words = [format_count(number) for number in nodes]
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{listed} node{'s' * (list(nodes) != [1])}"

@@ -1,0 +1,144 @@
+"""Figures of each treatment: its runs' throughputs and response times, and the interval of their mean.
+
+The run is the unit of statistics. Few repetitions say little of their own spread, so the intervals share one: the
+coefficient of variation, pooled over all treatments that were repeated, with Student's t for its degrees of freedom.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+from scipy import stats
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.sweep.runs import SweepRun
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run at one size: throughput in 1/s, response times in s of its main operation (None without a success)."""
+
+    run: str
+    nodes: int | None
+    clients: int | None
+    throughput: float
+    response_p50: float | None
+    response_p99: float | None
+    response_mean: float | None
+    usable: bool
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The relative spread of repeated runs, pooled over treatments, with its degrees of freedom."""
+
+    variation: float
+    freedom: int
+
+    def mean(self, throughputs: list[float]) -> Estimate:
+        """Return the mean with its 95 % interval; unbounded where nothing was repeated."""
+        value = fmean(throughputs)
+        half = value * self.relative_error(len(throughputs)) * self._t()
+        return Estimate(value, max(value - half, 0.0), value + half)
+
+    def ratio(self, above: list[float], below: list[float]) -> Estimate:
+        """Return the ratio of two means with its 95 % interval, as of independent logarithms."""
+        value = fmean(above) / fmean(below)
+        error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below))) * self._t()
+        return Estimate(value, value * math.exp(-error), value * math.exp(error) if error < 700 else math.inf)
+
+    def relative_error(self, runs: int) -> float:
+        """Return the standard error of a mean of so many runs, relative to the mean."""
+        return self.variation / math.sqrt(runs)
+
+    def _t(self) -> float:
+        return float(stats.t.ppf(0.975, self.freedom)) if self.freedom else math.inf
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """All usable runs at one size."""
+
+    nodes: int | None
+    clients: int | None
+    points: tuple[Point, ...]
+    throughput: Estimate
+    response_p50: float | None
+    response_p99: float | None
+    #: Requests in flight on average, by Little's law: throughput times mean response time.
+    parallelism: float | None
+
+
+def points(runs: Iterable[SweepRun], phase: str, operation: str | None) -> tuple[Point, ...]:
+    """Return a point for each run that measured the phase, also for those that may not be used."""
+    found = []
+    for run in runs:
+        entry = run.phase(phase)
+        if entry is None:
+            continue
+        main = entry["operations"].get(operation, {}).get("response", {})
+        found.append(
+            Point(
+                run=run.id,
+                nodes=run.nodes,
+                clients=run.clients(phase),
+                throughput=sum(each["throughput"] for each in entry["operations"].values()),
+                response_p50=main.get("p50"),
+                response_p99=main.get("p99"),
+                response_mean=main.get("mean"),
+                usable=run.usable,
+            )
+        )
+    return tuple(found)
+
+
+def main_operation(runs: Iterable[SweepRun], phase: str) -> str | None:
+    """Return the operation of a phase with the most successes, whose response times stand for the phase."""
+    counts: dict[str, int] = defaultdict(int)
+    for run in runs:
+        for name, operation in (run.phase(phase) or {"operations": {}})["operations"].items():
+            counts[name] += operation["successes"]
+    return max(counts, key=lambda name: counts[name], default=None)
+
+
+def pooled_noise(groups: Iterable[tuple[Point, ...]]) -> Noise:
+    """Return the spread of repeated runs about their treatment's mean."""
+    squares, freedom = 0.0, 0
+    for group in groups:
+        values = np.array([point.throughput for point in group])
+        if len(values) > 1 and values.mean() > 0:
+            squares += float(((values / values.mean() - 1) ** 2).sum())
+            freedom += len(values) - 1
+    return Noise(math.sqrt(squares / freedom) if freedom else math.inf, freedom)
+
+
+def gather(found: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
+    """Gather the usable points by size, ascending, with the noise that they share."""
+    by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
+    for point in found:
+        if point.usable and point.throughput > 0:
+            by_size[point.nodes, point.clients].append(point)
+    noise = pooled_noise(tuple(group) for group in by_size.values())
+    ordered = sorted(by_size, key=lambda size: tuple(number or 0 for number in size))
+    return tuple(_treatment(tuple(by_size[size]), noise) for size in ordered), noise
+
+
+def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
+    means = [point.throughput * point.response_mean for point in group if point.response_mean is not None]
+    return Treatment(
+        nodes=group[0].nodes,
+        clients=group[0].clients,
+        points=group,
+        throughput=noise.mean([point.throughput for point in group]),
+        response_p50=_median(point.response_p50 for point in group),
+        response_p99=_median(point.response_p99 for point in group),
+        parallelism=fmean(means) if means else None,
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

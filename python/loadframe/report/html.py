@@ -1,0 +1,166 @@
+"""The report as one HTML file that needs nothing else: style, plots and the library that draws them are inside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.sweep import PhaseCurves, Sweep
+from loadframe.record import Run
+from loadframe.report import answer
+from loadframe.report.figures import Figure
+from loadframe.report.labels import cluster_text, load_text, seconds_text
+from loadframe.report.scale_plots import (
+    residuals,
+    response_over_clients,
+    throughput_over_clients,
+    throughput_over_nodes,
+)
+from loadframe.report.setup import design_facts, manifest_facts, run_facts
+from loadframe.report.tables import Table, generator_table, models_table, operations_table, runs_table, speedup_table
+from loadframe.report.time_plots import phase_over_time, run_over_time
+from loadframe.units import format_count
+
+
+@dataclass(frozen=True)
+class FitView:
+    """A fit as the page shows it."""
+
+    title: str
+    table: Table
+    residuals: Figure
+    warnings: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class CurvesView:
+    """One measured phase as the page shows it."""
+
+    heading: str
+    lead: str
+    limits: Sequence[str]
+    over_clients: Sequence[tuple[str, str]]
+    nodes_plot: Figure | None
+    speedups: Table | None
+    clients_plot: Figure | None
+    response_plot: Figure | None
+    times: Sequence[tuple[str, Figure]]
+    fits: Sequence[FitView]
+    warnings: Sequence[Finding]
+
+
+def sweep_page(sweep: Sweep) -> str:
+    """Return the page of an experiment."""
+    description = sweep.folder.description
+    example = next((run.run for run in sweep.folder.runs if run.usable and run.run), None)
+    facts = [design_facts(description, len(sweep.folder.runs))]
+    if example:
+        facts += manifest_facts(example.manifest)
+    return _render(
+        "sweep.html.j2",
+        title=f"{description['experiment']}: loadframe report",
+        question=description.get("question") or f"How does {description['experiment']} scale?",
+        subtitle=cluster_text(example.manifest["store"] | {"nodes": None}) if example else "",
+        experiment=description["experiment"],
+        curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
+        trust=answer.trust(sweep),
+        all_used=not sweep.left_out,
+        runs=runs_table(sweep.folder.runs, list(description["factors"])),
+        facts=facts,
+        file=description.get("file", ""),
+    )
+
+
+def run_page(run: Run) -> str:
+    """Return the page of a single run."""
+    manifest, summary = run.manifest, run.summary
+    workload = manifest.get("workload", {}).get("name", run.path.name)
+    phases = summary.get("phases", [])
+    return _render(
+        "run.html.j2",
+        title=f"{workload}: loadframe report",
+        question=f"What does {cluster_text(manifest.get('store', {}))} do under {workload}?",
+        status=summary["status"],
+        failure=summary.get("failure"),
+        headline=_headline(phases),
+        verdict=summary.get("verdict"),
+        operations=operations_table(run) if phases else None,
+        over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
+        generator=generator_table(summary) if "generator" in summary else None,
+        facts=[run_facts(manifest), *manifest_facts(manifest)],
+    )
+
+
+def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
+    prefix = f"c{index}"
+    return CurvesView(
+        heading=answer.heading(curves),
+        lead=answer.lead(curves),
+        limits=answer.limits(curves),
+        over_clients=answer.over_clients(curves),
+        nodes_plot=throughput_over_nodes(curves, f"{prefix}-nodes"),
+        speedups=speedup_table(curves) if curves.speedups else None,
+        clients_plot=throughput_over_clients(curves, f"{prefix}-clients"),
+        response_plot=response_over_clients(curves, f"{prefix}-response"),
+        times=_times(curves, sweep, prefix),
+        fits=[
+            FitView(title, models_table(fit), residuals(fit, f"{prefix}-residuals-{number}"), fit.warnings)
+            for number, (title, fit) in enumerate(answer.fits(curves))
+        ],
+        warnings=curves.warnings,
+    )
+
+
+def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
+    """Return plots over time of one run at each number of nodes: the first of those with the best clients."""
+    runs = {run.id: run for run in sweep.folder.runs}
+    best: dict[int | None, Any] = {}
+    for treatment in curves.treatments:
+        held = best.get(treatment.nodes)
+        if held is None or treatment.throughput.value > held.throughput.value:
+            best[treatment.nodes] = treatment
+    shown = []
+    for number, treatment in enumerate(best.values()):
+        chosen = runs[treatment.points[0].run]
+        phase = chosen.phase(curves.phase)
+        if chosen.run and phase:
+            name = f"{prefix}-time-{number}"
+            shown.append((chosen.id, phase_over_time(chosen.run, phase, curves.operation, name, "")))
+    return shown
+
+
+def _headline(phases: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each measured phase, or for those that prepare where there is no other."""
+    measured = [phase for phase in phases if not phase["prepares"]] or list(phases)
+    if len(measured) > 4:
+        return [f"{len(measured)} phases were measured; the table below has their figures."]
+    lines = []
+    for phase in measured:
+        for name, operation in phase["operations"].items():
+            response = operation["response"]
+            lines.append(
+                f"{name}, {load_text(phase)}: {format_count(operation['throughput'])} requests/s; half of them answered"
+                f" within {seconds_text(response['p50'])}, 99 % within {seconds_text(response['p99'])}."
+            )
+    return lines
+
+
+def _render(template: str, **context: Any) -> str:
+    environment = Environment(
+        loader=PackageLoader("loadframe.report"),
+        autoescape=select_autoescape(["html", "j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["sentence"] = _sentence
+    library = (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+    return environment.get_template(template).render(plotly=library, **context)
+
+
+def _sentence(words: str) -> str:
+    """Begin with a capital and end with a full stop."""
+    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"

@@ -1,0 +1,205 @@
+"""Plots of a scale experiment: throughput against nodes and clients, response time, residuals."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.analyze.sweep import Curve, PhaseCurves, Point
+from loadframe.report.figures import COLORS, INK, MUTED, SYMBOLS, Figure, axis, band, layout, numbers
+from loadframe.report.fit_words import NAMES
+
+_STEPS = 160
+#: A band that knows no bound is cut here, as a multiple of the largest throughput in the plot.
+_HIGHEST = 2.0
+
+
+def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
+    """Draw throughput at the best clients against nodes, with the fitted curve, its band, and linear growth."""
+    curve = curves.over_nodes
+    if curve is None:
+        return None
+    first = curves.speedups[0].treatment
+    largest = max(treatment.nodes or 0 for treatment in curve.treatments)
+    top = max(point.throughput for treatment in curve.treatments for point in treatment.points)
+    sizes = np.array([first.nodes or 1, largest], dtype=float)
+    linear = {
+        "x": numbers(sizes),
+        "y": numbers(first.throughput.value / (first.nodes or 1) * sizes),
+        "mode": "lines",
+        "name": "linear growth",
+        "line": {"color": MUTED, "width": 1.5, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    traces = [linear, *_fitted(curve.fit, COLORS[0], "fit", "fit", top)]
+    chosen = [point for treatment in curve.treatments for point in treatment.points]
+    traces.append(_runs(chosen, "nodes", COLORS[0], SYMBOLS[0], "runs"))
+    best = {(row.treatment.nodes, row.treatment.clients) for row in curves.speedups}
+    traces += _unusable([point for point in curves.points if (point.nodes, point.clients) in best], "nodes")
+    return Figure(
+        name,
+        traces,
+        layout("nodes", "requests/s", xaxis=axis("nodes", rangemode="tozero", dtick=1 if largest <= 12 else None),
+               yaxis=axis("requests/s", rangemode="tozero")),
+        "Each mark is a run, at the number of clients that gave its number of nodes the most throughput. "
+        f"{_how_to_read(curve.fit)} The dotted line is the throughput of {first.nodes} node"
+        f"{'s' * (first.nodes != 1)}, multiplied.",
+    )  # fmt: skip
+
+
+def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
+    """Draw throughput against clients, a curve for each number of nodes."""
+    if not curves.over_clients:
+        return None
+    traces: list[dict[str, Any]] = []
+    top = max(point.throughput for curve in curves.over_clients for point in _points(curve))
+    for index, curve in enumerate(curves.over_clients):
+        color, symbol, label = _style(index), SYMBOLS[index % len(SYMBOLS)], _label(curve)
+        traces += _fitted(curve.fit, color, label, None, top)
+        traces.append(_runs(_points(curve), "clients", color, symbol, label))
+    traces += _unusable(curves.points, "clients")
+    return Figure(
+        name,
+        traces,
+        layout("clients", "requests/s", xaxis=axis("clients", rangemode="tozero"),
+               yaxis=axis("requests/s", rangemode="tozero")),
+        "Each mark is a run: closed clients that send the next request when the last is answered. "
+        f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit), None))}",
+        height=440,
+    )  # fmt: skip
+
+
+def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
+    """Draw response times against clients: median and 99th percentile for each number of nodes."""
+    if not curves.over_clients:
+        return None
+    traces: list[dict[str, Any]] = []
+    for index, curve in enumerate(curves.over_clients):
+        color, symbol, label = _style(index), SYMBOLS[index % len(SYMBOLS)], _label(curve)
+        clients = [treatment.clients for treatment in curve.treatments]
+        for key, dash, shape in (("response_p50", "solid", symbol), ("response_p99", "dash", f"{symbol}-open")):
+            words = key.rpartition("_")[2]
+            values = [getattr(treatment, key) for treatment in curve.treatments]
+            traces.append(
+                {
+                    "x": clients,
+                    "y": [None if value is None else 1e3 * value for value in values],
+                    "mode": "lines+markers",
+                    "name": f"{label}, {words}",
+                    "line": {"color": color, "dash": dash, "width": 1.8},
+                    "marker": {"color": color, "symbol": shape, "size": 7},
+                    "hovertemplate": f"{label}, %{{x}} clients<br>{words} %{{y:.3g}} ms<extra></extra>",
+                }
+            )
+    return Figure(
+        name,
+        traces,
+        layout(
+            "clients",
+            "response time, ms",
+            xaxis=axis("clients", rangemode="tozero"),
+            yaxis=axis("response time, ms (logarithmic)", type="log", dtick="D2", exponentformat="none"),
+        ),
+        f"Response time of {curves.operation}: solid the median, dashed the 99th percentile, each the median over"
+        " repetitions. The axis is logarithmic. Where throughput no longer grows, each added client only waits longer.",
+        height=440,
+    )
+
+
+def residuals(fit: ScalabilityFit, name: str) -> Figure:
+    """Draw what the best model leaves over, against size."""
+    sizes = [n for n, _ in fit.observations]
+    scale, unit = (100.0, "%") if fit.kind == "relative" else (1.0, "1/s")
+    values = [scale * residual for residual in fit.best_model.residuals]
+    most = max(max(map(abs, values)) * 1.2, 1e-9)
+    trace = {
+        "x": numbers(sizes),
+        "y": numbers(values),
+        "mode": "markers",
+        "marker": {"color": COLORS[0], "size": 7, "opacity": 0.75},
+        "hovertemplate": f"%{{x}} {fit.over}<br>%{{y:+.2f}} {unit}<extra></extra>",
+        "showlegend": False,
+    }
+    zero = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": {"color": INK, "width": 1}}
+    return Figure(
+        name,
+        [trace],
+        layout(fit.over, f"residual, {unit}", shapes=[zero], xaxis=axis(fit.over, rangemode="tozero"),
+               yaxis=axis(f"residual, {unit}", range=[-most, most])),
+        f"Residuals of the {NAMES[fit.best]} model, measured less fitted. They should scatter about zero without a"
+        " pattern; an arch means that the model has the wrong shape.",
+        height=210,
+    )  # fmt: skip
+
+
+def _fitted(fit: ScalabilityFit | None, color: str, group: str, name: str | None, top: float) -> list[dict[str, Any]]:
+    """Return a fitted curve with its band, dashed beyond what was measured and never beyond twice of it."""
+    if fit is None:
+        return []
+    smallest = min(n for n, _ in fit.observations)
+    # A superlinear curve may have a pole soon after the data.
+    superlinear = any(p.value < 0 for key, p in fit.best_model.parameters.items() if key == "sigma")
+    reach = fit.largest * (1 if superlinear else 2 if fit.over == "nodes" else 1.25)
+    inside, beyond = np.linspace(smallest, fit.largest, _STEPS), np.linspace(fit.largest, reach, _STEPS // 2)
+    everywhere = np.concatenate([inside, beyond])
+    low, high = (np.minimum(edge, _HIGHEST * top) for edge in fit.best_model.band(everywhere))
+    traces = band(everywhere, low, high, color, group)
+    words = f"{NAMES[fit.best]} fit" if name else NAMES[fit.best]
+    for sizes, dash in ((inside, "solid"), (beyond, "dash")):
+        traces.append(
+            {
+                "x": numbers(sizes),
+                "y": numbers(fit.best_model.predicted(sizes)),
+                "mode": "lines",
+                "name": words,
+                "legendgroup": group,
+                "showlegend": bool(name) and dash == "solid",
+                "line": {"color": color, "width": 2, "dash": dash},
+                "hovertemplate": f"{words}<br>%{{x:.3g}} {fit.over}: %{{y:,.4~g}} requests/s<extra></extra>",
+            }
+        )
+    return traces
+
+
+def _runs(found: Sequence[Point], over: str, color: str, symbol: str, name: str) -> dict[str, Any]:
+    return {
+        "x": [getattr(point, over) for point in found],
+        "y": numbers([point.throughput for point in found]),
+        "text": [point.run for point in found],
+        "mode": "markers",
+        "name": name,
+        "legendgroup": name,
+        "marker": {"color": color, "symbol": symbol, "size": 8, "line": {"color": "white", "width": 1}},
+        "hovertemplate": f"%{{text}}<br>%{{x}} {over}: %{{y:,.4~g}} requests/s<extra></extra>",
+    }
+
+
+def _unusable(found: Iterable[Point], over: str) -> list[dict[str, Any]]:
+    """Return a trace of the runs that no fit contains, if there are any."""
+    invalid = [point for point in found if not point.usable and getattr(point, over) is not None]
+    if not invalid:
+        return []
+    trace = _runs(invalid, over, MUTED, "x-thin-open", "invalid, left out")
+    return [{**trace, "marker": {"color": MUTED, "symbol": "x-thin-open", "size": 9, "line": {"width": 2}}}]
+
+
+def _points(curve: Curve) -> list[Point]:
+    return [point for treatment in curve.treatments for point in treatment.points]
+
+
+def _how_to_read(fit: ScalabilityFit | None) -> str:
+    if fit is None:
+        return "No curve is drawn, since the data do not allow one."
+    return (
+        "Lines are the fitted models, shaded their 95 % bands; dashed is beyond what was measured, where a curve is a"
+        " guess."
+    )
+
+
+def _style(index: int) -> str:
+    return COLORS[index % len(COLORS)]
+
+
+def _label(curve: Curve) -> str:
+    return f"{curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else "runs"

@@ -1,0 +1,65 @@
+"""An experiment on the terminal: the answer, the speed-ups, what to doubt, and which runs were left out."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadframe.analyze.sweep import PhaseCurves, Sweep
+from loadframe.report import answer
+from loadframe.report.fit_terminal import print_findings
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import estimate_text, percent_text
+from loadframe.units import format_count
+
+
+def print_sweep(sweep: Sweep, console: Console | None = None) -> None:
+    """Print an experiment in brief, on standard output unless another console is given."""
+    console = console or Console()
+    description = sweep.folder.description
+    console.print(Text(description.get("question") or description["experiment"], style="bold"))
+    for curves in sweep.curves:
+        console.print()
+        if len(sweep.curves) > 1:
+            console.print(Text(answer.heading(curves), style="bold"))
+        _print_curves(console, curves)
+    console.print()
+    console.print(Text(answer.trust(sweep), style="yellow" if sweep.left_out else "green"))
+    for run in sweep.left_out:
+        if run.status != "missing":
+            console.print(Text(f"  {treatment_text(run.treatment)} ({run.id}): {answer.why(run)}", style="dim"))
+
+
+def _print_curves(console: Console, curves: PhaseCurves) -> None:
+    console.print(Text(answer.lead(curves)))
+    for words in answer.limits(curves):
+        console.print(Text(words, style="dim"))
+    if curves.speedups:
+        console.print()
+        console.print(_speedups(curves))
+    for name, words in answer.over_clients(curves):
+        console.print()
+        console.print(Text.assemble((f"{name}: ", "bold"), words))
+    print_findings(console, curves.warnings)
+
+
+def _speedups(curves: PhaseCurves) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for header in ("nodes", "clients", answer.UNIT, "speed-up", "efficiency", "p50", "p99"):
+        table.add_column(header, justify="right")
+    for row in curves.speedups:
+        treatment = row.treatment
+        table.add_row(
+            *(
+                Text(cell)
+                for cell in (
+                    format_count(treatment.nodes or 0),
+                    format_count(treatment.clients) if treatment.clients else "",
+                    estimate_text(treatment.throughput),
+                    estimate_text(row.speedup),
+                    percent_text(row.efficiency),
+                    seconds_text(treatment.response_p50),
+                    seconds_text(treatment.response_p99),
+                )
+            )
+        )
+    return table

@@ -1,0 +1,191 @@
+"""The tables of the HTML report, as plain cells: what is in them is decided here, how they look in the templates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.scalability import ModelFit, ScalabilityFit
+from loadframe.analyze.sweep import PhaseCurves, SweepRun
+from loadframe.record import Run
+from loadframe.report import answer
+from loadframe.report.fit_words import NAMES
+from loadframe.report.labels import errors_text, load_text, seconds_text
+from loadframe.report.numbers import change_text, estimate_text, percent_text
+from loadframe.units import format_count
+
+_PARAMETERS = {
+    "lambda": "λ, throughput of one",
+    "sigma": "σ, contention",
+    "kappa": "κ, coherency",
+    "ceiling": "C, ceiling",
+}
+_PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell's text, a second line in small type, and its tone: best, valid, invalid or muted."""
+
+    text: str
+    small: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column titles and rows of cells; the first `names` columns hold words, the rest numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    names: int = 1
+    note: str = ""
+
+
+def speedup_table(curves: PhaseCurves) -> Table:
+    """Return what each number of nodes gave at its best number of clients."""
+    rows = []
+    for row in curves.speedups:
+        treatment = row.treatment
+        rows.append(
+            [
+                Cell(format_count(treatment.nodes or 0)),
+                Cell(format_count(treatment.clients) if treatment.clients else "–"),
+                _estimate(treatment.throughput),
+                _estimate(row.speedup),
+                _split(percent_text(row.efficiency)),
+                Cell(seconds_text(treatment.response_p50)),
+                Cell(seconds_text(treatment.response_p99)),
+                Cell("–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}"),
+            ]
+        )
+    return Table(
+        ("nodes", "clients", "requests/s", "speed-up", "efficiency", "p50", "p99", "in flight"),
+        rows,
+        names=0,
+        note="Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments."
+        " Efficiency is speed-up by growth in nodes. In flight: requests in the cluster on average, by Little's law.",
+    )
+
+
+def models_table(fit: ScalabilityFit) -> Table:
+    """Return the ladder of models: parameters with intervals, and how well each does."""
+    models = list(fit.models.values())
+    tones = {model.name: "best" if model.name == fit.best else "" for model in models}
+    rows = [
+        [Cell(words), *(_parameter(model, name, tones[model.name]) for model in models)]
+        for name, words in _PARAMETERS.items()
+    ]
+    rows += [
+        [Cell(words), *(Cell(text, tone=tones[name]) for name, text in zip(tones, texts, strict=True))]
+        for words, texts in _quality(fit, models).items()
+    ]
+    columns = ("", *(f"{NAMES[model.name]}{' ✓' if model.name == fit.best else ''}" for model in models))
+    return Table(columns, rows)
+
+
+def runs_table(runs: Sequence[SweepRun], factors: Sequence[str]) -> Table:
+    """Return every run of a design with its verdict; failed and missing ones too."""
+    rows = []
+    for run in runs:
+        standing = answer.standing(run)
+        tone = {"valid": "valid", "not made": "muted"}.get(standing, "invalid")
+        generator = run.run.summary.get("generator", {}) if run.run else {}
+        rows.append(
+            [
+                Cell(run.id),
+                Cell(standing, tone=tone),
+                Cell("" if standing == "valid" else _why(run)),
+                *(Cell(str(run.treatment.get(factor, ""))) for factor in factors),
+                *_generator(generator),
+            ]
+        )
+    shown = [factor.rsplit(".", 1)[-1] for factor in factors]
+    columns = ("run", "verdict", "why", *shown, "generator CPU", "lateness p99", "lag p99")
+    return Table(columns, rows, names=3)
+
+
+def operations_table(run: Run) -> Table:
+    """Return the figures of each operation of each phase."""
+    rows = []
+    for phase in run.summary.get("phases", []):
+        for index, (name, operation) in enumerate(phase["operations"].items()):
+            failures = errors_text(operation)
+            rows.append(
+                [
+                    Cell(phase["name"] if index == 0 else "", "prepares" if phase["prepares"] and index == 0 else ""),
+                    Cell(load_text(phase) if index == 0 else ""),
+                    Cell("" if name == phase["name"] else name),
+                    Cell(format_count(operation["throughput"])),
+                    Cell(format_count(operation["documents_per_second"])),
+                    *(Cell(seconds_text(operation["response"][key])) for key in _PERCENTILES),
+                    Cell(failures or "0", tone="invalid" if failures else "muted"),
+                ]
+            )
+    columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
+    note = "Requests answered well, and response times (done less scheduled) of these, in the measured window."
+    return Table(columns, rows, names=3, note=note)
+
+
+def generator_table(summary: Mapping[str, Any]) -> Table:
+    """Return what the generator saw of itself in one run."""
+    generator = summary["generator"]
+    achieved = generator["achieved"]
+    rows = [
+        [Cell("worker threads"), Cell(format_count(generator["threads"]))],
+        [Cell("CPU of the busiest thread, mean"), Cell(f"{generator['cpu_share']:.0%}")],
+        [Cell("CPU of the busiest thread, busiest second"), Cell(f"{generator['cpu_share_peak']:.0%}")],
+        [Cell("lateness, 99th percentile"), Cell(seconds_text(generator["lateness_p99"]))],
+        [Cell("event-loop lag, 99th percentile"), Cell(seconds_text(generator["lag_p99"]))],
+        [Cell("achieved of the offered rate"), Cell("closed load" if achieved is None else f"{achieved:.1%}")],
+    ]
+    return Table(("generator", ""), rows)
+
+
+def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[str]]:
+    """Return how well each model does, by the words for it."""
+    return {
+        "AICc, less is better": [_or_dash(model.aicc, "{:.1f}") for model in models],
+        "R²": [_or_dash(model.r_squared, "{:.4f}") for model in models],
+        f"error in predicting {format_count(fit.largest)} {fit.over} from fewer": [
+            "–" if model.extrapolation_error is None else change_text(model.extrapolation_error) for model in models
+        ],
+        "lack of fit, p": ["–" if model.lack_of_fit is None else _p_value(model.lack_of_fit.p) for model in models],
+    }
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
+
+
+def _generator(generator: Mapping[str, Any]) -> list[Cell]:
+    if not generator:
+        return [Cell("")] * 3
+    return [
+        Cell(f"{generator['cpu_share']:.0%}"),
+        Cell(seconds_text(generator["lateness_p99"])),
+        Cell(seconds_text(generator["lag_p99"])),
+    ]
+
+
+def _why(run: SweepRun) -> str:
+    return "" if run.status == "missing" else answer.why(run)
+
+
+def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
+    estimate = model.parameters.get(name)
+    cell = _estimate(estimate) if estimate else Cell("")
+    return Cell(cell.text, cell.small, tone)
+
+
+def _estimate(estimate: Estimate) -> Cell:
+    return _split(estimate_text(estimate))
+
+
+def _split(text: str) -> Cell:
+    value, bracket, interval = text.partition(" [")
+    return Cell(value, f"[{interval}" if bracket else "")
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"

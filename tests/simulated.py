@@ -1,0 +1,262 @@
+"""Run and experiment folders with known truth, written as the real ones are: recordings, summary, manifest.
+
+Throughput follows a USL over clients, whose throughput of one grows with the nodes by a USL of its own. Response times
+follow from Little's law.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+from loadframe.analyze.summary import summarize
+from loadframe.record import Manifest, Run, RunWriter
+from loadframe.record.schema import GENERATOR, SERIES_RECORDED
+
+HARDWARE = {
+    "hostname": "bench-1",
+    "architecture": "x86_64",
+    "cpu": "Example CPU 3.0 GHz",
+    "virtual": True,
+    "cores": 8,
+    "threads": 16,
+    "usable": 16,
+    "memory": 64 * 2**30,
+    "swap": 0,
+    "clock": "tsc",
+    "governor": None,
+    "cgroup": "v2",
+    "load": [0.1, 0.1, 0.1],
+}
+VERSIONS = {
+    "loadframe": "0.1.0",
+    "commit": "0123456789abcdef",
+    "modified": False,
+    "python": "CPython 3.12.1",
+    "kernel": "Linux 6.1",
+    "system": "Example Linux 1",
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The cluster that is simulated, and how the run went."""
+
+    lam: float = 100.0
+    sigma: float = 0.05
+    kappa: float = 0.004
+    node_sigma: float = 0.1
+    noise: float = 0.02
+    cpu_share: float = 0.3
+    failed_share: float = 0.0
+    seconds: int = 5
+    warmup: int = 1
+    operation: str = "range_100"
+
+    def throughput(self, nodes: int, clients: int) -> float:
+        """Return the true throughput, 1/s."""
+        lam = self.lam * nodes / (1 + self.node_sigma * (nodes - 1))
+        return lam * clients / (1 + self.sigma * (clients - 1) + self.kappa * clients * (clients - 1))
+
+
+def write_run(
+    parent: Path, run_id: str, truth: Truth, *, nodes: int = 1, clients: int = 8, seed: int = 0, **labels: Any
+) -> Run:
+    """Write one run of a closed loop, through the recorder and the summary as they are."""
+    random = np.random.default_rng(seed)
+    throughput = truth.throughput(nodes, clients) * (1 + truth.noise * random.standard_normal())
+    with RunWriter(parent, run_id) as writer:
+        hosts = [f"127.0.0.1:{9200 + node}" for node in range(nodes)]
+        _record(writer.phase(truth.operation, 0.5, hosts), truth, throughput, clients, nodes, random)
+        _watch(writer, truth, nodes)
+        writer.event("phase started", 0.5, phase=truth.operation)
+        joined = writer.join()
+        outcome = _outcome(truth, clients, hosts, joined.series)
+        manifest = _manifest(run_id, nodes, clients, seed, labels)
+        deviations = labels.get("deviations", ())
+        judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations)
+        return Run(writer.finish(manifest.as_dict(), {"status": "done", **judged}))
+
+
+def write_experiment(
+    path: Path,
+    truth: Truth = Truth(),
+    *,
+    nodes: Sequence[int] = (1, 2, 3),
+    clients: Sequence[int] = (1, 2, 4, 8, 16, 32),
+    repetitions: int = 2,
+    invalid: Sequence[str] = (),
+    failed: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> Path:
+    """Write a scale experiment over nodes and clients, with runs that went wrong where they are named."""
+    design = [
+        {"run": f"b{block}-nodes{n}-clients{c}", "block": block, "treatment": {"nodes": n, "clients": c}}
+        for block in range(1, repetitions + 1)
+        for n in nodes
+        for c in clients
+    ]
+    description = {
+        "experiment": "simulated",
+        "question": "How does throughput grow with the nodes of the cluster and with its clients?",
+        "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 1, "limits": {"cpus": 0.5, "memory": 2**30}},
+        "workload": "nyc_taxis",
+        "with": {"documents": 30000},
+        "kind": "scale",
+        "scaling": "strong",
+        "repetitions": repetitions,
+        "warmup": truth.warmup,
+        "duration": truth.seconds,
+        "seed": 1,
+        "threads": 1,
+        "factors": {"nodes": list(nodes), "clients": list(clients)},
+        "prepare": ["load"],
+        "measure": [truth.operation],
+        "file": "experiment: simulated\n",
+        "design": design,
+    }
+    path.mkdir(parents=True)
+    (path / "experiment.json").write_text(json.dumps(description))
+    (path / "runs").mkdir()
+    for seed, entry in enumerate(design):
+        name, treatment = entry["run"], entry["treatment"]
+        if name in missing:
+            continue
+        if name in failed:
+            with RunWriter(path / "runs", name) as writer:
+                manifest = _manifest(name, treatment["nodes"], treatment["clients"], seed, {})
+                failure = {"status": "failed", "failure": "node 1 did not come up within 120 s"}
+                writer.finish(manifest.as_dict(), failure)
+            continue
+        own = replace(truth, cpu_share=0.97) if name in invalid else truth
+        labels = {"treatment": treatment, "block": entry["block"], "repetition": entry["block"]}
+        write_run(path / "runs", name, own, **treatment, seed=seed, **labels)
+    return path
+
+
+def _record(
+    folder: Path, truth: Truth, throughput: float, clients: int, nodes: int, random: np.random.Generator
+) -> None:
+    """Write what the engine leaves behind for one phase."""
+    name = truth.operation
+    response = clients / throughput
+    series, intervals = [], []
+    for second in range(truth.warmup + truth.seconds):
+        segment = "warmup" if second < truth.warmup else "measure"
+        requests = max(round(throughput * (1 + 0.02 * random.standard_normal())), 1)
+        failed = round(requests * truth.failed_share)
+        times = response * np.exp(0.25 * random.standard_normal(200))
+        times *= response / times.mean()
+        p50, p99, most = np.quantile(times, [0.5, 0.99, 1.0])
+        row = {
+            "stream": "main",
+            "operation": name,
+            "segment": segment,
+            "second": second,
+            "requests": requests,
+            "successes": requests - failed,
+            "documents": 100 * (requests - failed),
+            "bytes_sent": 300 * requests,
+            "bytes_received": 9000 * requests,
+            "error_timeout": failed,
+        }
+        row |= {f"{kind}_{key}": f"{value:.6f}" for kind in ("response", "service")
+                for key, value in (("p50", p50), ("p99", p99), ("max", most))}  # fmt: skip
+        series.append(",".join(str(row.get(field.name, 0)) for field in SERIES_RECORDED))
+        suffix = "/warmup" if segment == "warmup" else ""
+        for kind in ("response", "service"):
+            log = _histogram((times * 1e6).astype(int).tolist())
+            intervals.append(f"Tag={name}/{name}/{kind}{suffix},{0.5 + second:.3f},1.000,{most * 1e3:.3f},{log}")
+        for tag in ("generator/lateness", "generator/lag"):
+            intervals.append(f"Tag={tag},{0.5 + second:.3f},1.000,0.100,{_histogram([20, 40, 100])}")
+    _write_csv(folder / "series.csv", [field.name for field in SERIES_RECORDED], series)
+    watched = []
+    for second in range(truth.warmup + truth.seconds):
+        seen = {"cpu_seconds": truth.cpu_share, "wall_seconds": 1.0, "in_flight": clients}
+        watched.append(",".join([f"{second},0", *(str(seen.get(field.name, 1e-4)) for field in GENERATOR)]))
+    _write_csv(folder / "generator.csv", ["second", "worker", *(field.name for field in GENERATOR)], watched)
+    served = [
+        f"{name},{node},{second},{round(throughput / nodes)}"
+        for second in range(truth.warmup + truth.seconds)
+        for node in range(nodes)
+    ]
+    _write_csv(folder / "nodes.csv", ["operation", "node", "second", "requests"], served)
+    (folder / "histograms.hlog").write_text("\n".join(["#[Histogram log format version 1.3]", *intervals]) + "\n")
+
+
+def _outcome(truth: Truth, clients: int, hosts: Sequence[str], series: Any) -> dict[str, Any]:
+    rows = [row for row in series.to_pylist() if row["segment"] == "measure"]
+    total = {key: sum(row[key] for row in rows) for key in ("requests", "successes", "documents")}
+    counted = total | {"completed": total["successes"], "completed_documents": total["documents"]}
+    rest = {"dropped": 0, "in_flight_at_end": 0, "in_flight_oldest": None, "errors": []}
+    return {
+        "phase": truth.operation,
+        "prepares": False,
+        "offset": 0.5,
+        "warmup": float(truth.warmup),
+        "measured": float(truth.seconds),
+        "interrupted": False,
+        "ranks": 1,
+        "threads": 1,
+        "hosts": list(hosts),
+        "streams": [{"name": "main", "pacing": {"closed": {"clients": clients, "think_time": 0.0}}}],
+        "operations": [{"stream": "main", "operation": truth.operation, **counted, **rest}],
+    }
+
+
+def _manifest(run_id: str, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]) -> Manifest:
+    return Manifest(
+        run=run_id,
+        started=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        treatment=labels.get("treatment", {}),
+        block=labels.get("block"),
+        repetition=labels.get("repetition"),
+        workload={
+            "name": "nyc_taxis",
+            "file": {"name": "nyc_taxis.yaml", "bytes": 4000, "sha256": "00" * 32},
+            "family": "elasticsearch",
+            "nodes": nodes,
+            "parameters": {"documents": 30000, "shards": nodes, "replicas": 0, "clients": clients},
+            "corpora": {},
+        },
+        store={
+            "kind": "opensearch",
+            "family": "elasticsearch",
+            "version": "3.8.0",
+            "origin": "embedded",
+            "host": "local",
+            "nodes": nodes,
+            "addresses": [],
+            "limits": {"cpus": 0.5, "memory": 2**30, "enforced_by": "cgroup v2"},
+            "settings": {},
+        },
+        seed=seed,
+        generator={"ranks": 1, "threads": 1},
+        command=["loadframe", "run", "simulated.yaml"],
+        versions=VERSIONS,
+        hardware=HARDWARE,
+    )
+
+
+def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
+    for second in range(truth.warmup + truth.seconds):
+        writer.telemetry(0.5 + second, "host", "cpu.busy", 0.4)
+        for node in range(nodes):
+            writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", 0.45)
+            writer.telemetry(0.5 + second, f"node:{node}", "process.read", 0.0)
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Sequence[str]) -> None:
+    path.write_text("\n".join([",".join(header), *rows]) + "\n")
+
+
+def _histogram(microseconds: Sequence[int]) -> str:
+    histogram = HdrHistogram(1, 3_600_000_000, 3)
+    for value in microseconds:
+        histogram.record_value(max(value, 1))
+    return histogram.encode().decode()
