@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 #: Fewer batches say nothing; single seconds are taken as batches where the run is too short for batches of five.
 _LEAST_BATCHES = 20
@@ -48,6 +47,9 @@ def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
     mean = float(batches.mean())
     if mean <= 0:
         return Steadiness(seconds, 0, 0.0, settled=True, drifts=False)
+    # It takes seconds to import, which runs that are too short to be judged need not wait for.
+    from scipy import stats
+
     cut = _mser(batches)
     kept = float(batches[cut:].mean())
     settled = abs(mean - kept) <= _CHANGE * kept
