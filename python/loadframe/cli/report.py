@@ -30,6 +30,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written."""
     from loadframe.analyze.sweep import EXPERIMENT_FILE, read_sweep
     from loadframe.record import Run
+    from loadframe.record.schema import MANIFEST_FILE
     from loadframe.report.html import run_page, sweep_page
     from loadframe.report.sweep_terminal import print_sweep
     from loadframe.report.terminal import print_run
@@ -37,6 +38,12 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     if (path / EXPERIMENT_FILE).is_file():
         sweep = read_sweep(path)
         page, document = sweep_page(sweep), sweep.as_dict()
+    elif path.is_dir() and not (path / MANIFEST_FILE).is_file():
+        raise BadInput(
+            "this is neither a run nor an experiment",
+            where=str(path),
+            remedy=f"name a folder that holds a {MANIFEST_FILE} or an {EXPERIMENT_FILE}",
+        )
     else:
         run = Run(path)
         page, document = run_page(run), {"run": str(path), **run.summary}

@@ -4,7 +4,8 @@ A figure is the plain data of Plotly's JSON, so that drawing needs the library o
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +61,22 @@ def axis(title: str, **parts: Any) -> dict[str, Any]:
         "tickcolor": MUTED,
         "zeroline": False,
         "separatethousands": True,
+        "automargin": True,
         **parts,
     }
+
+
+def log_axis(title: str, values: Iterable[float | None], **parts: Any) -> dict[str, Any]:
+    """Return a logarithmic axis that spans `values`, with every tick written out: 1, 2, 5, 10, ... or 1, 10, 100."""
+    known = [value for value in values if value is not None and value > 0]
+    if not known:
+        return axis(title, **parts)
+    low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    span = [math.log10(min(known)) - 0.08, math.log10(max(known)) + 0.08]
+    labels = [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in ticks]
+    return axis(title, type="log", tickvals=ticks, ticktext=labels, range=span, **parts)
 
 
 def numbers(values: npt.ArrayLike) -> list[float | None]:

@@ -1,6 +1,7 @@
 """The report as one HTML file that needs nothing else: style, plots and the library that draws them are inside."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -63,12 +64,14 @@ def sweep_page(sweep: Sweep) -> str:
         "sweep.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How does {description['experiment']} scale?",
-        subtitle=cluster_text(example.manifest["store"] | {"nodes": None}) if example else "",
+        subtitle=_subtitle(description, example.manifest if example else {}),
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         trust=answer.trust(sweep),
+        not_judged=Counter(words for run in sweep.folder.runs for words in (run.verdict or {}).get("not_judged", [])),
         all_used=not sweep.left_out,
         runs=runs_table(sweep.folder.runs, list(description["factors"])),
+        left_out=runs_table(sweep.left_out, list(description["factors"])) if sweep.left_out else None,
         facts=facts,
         file=description.get("file", ""),
     )
@@ -128,8 +131,25 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
         phase = chosen.phase(curves.phase)
         if chosen.run and phase:
             name = f"{prefix}-time-{number}"
-            shown.append((chosen.id, phase_over_time(chosen.run, phase, curves.operation, name, "")))
+            caption = f"Run {chosen.id}; below, response times of {curves.operation}."
+            figure = phase_over_time(chosen.run, phase, curves.operation, name, caption)
+            shown.append((_size(treatment.nodes, treatment.clients), figure))
     return shown
+
+
+def _subtitle(description: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    """Return what the experiment ran on, and whether its data grew with the nodes."""
+    words = [cluster_text({**manifest["store"], "nodes": None})] if manifest else []
+    if "nodes" in description["factors"]:
+        weak = description.get("scaling") == "weak"
+        words.append("data grow with the nodes (weak scaling)" if weak else "data stay as they are (strong scaling)")
+    return " · ".join(words)
+
+
+def _size(nodes: int | None, clients: int | None) -> str:
+    words = [f"{nodes} node{'s' * (nodes != 1)}"] if nodes else []
+    words += [f"{clients} client{'s' * (clients != 1)}"] if clients else []
+    return ", ".join(words)
 
 
 def _headline(phases: Sequence[dict[str, Any]]) -> list[str]:

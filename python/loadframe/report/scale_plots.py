@@ -7,12 +7,13 @@ import numpy as np
 
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import Curve, PhaseCurves, Point
-from loadframe.report.figures import COLORS, INK, MUTED, SYMBOLS, Figure, axis, band, layout, numbers
+from loadframe.report.figures import COLORS, INK, MUTED, SYMBOLS, Figure, axis, band, layout, log_axis, numbers
 from loadframe.report.fit_words import NAMES
 
 _STEPS = 160
 #: A band that knows no bound is cut here, as a multiple of the largest throughput in the plot.
 _HIGHEST = 2.0
+_ENOUGH_SIZES = 6
 
 
 def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
@@ -40,7 +41,7 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
     return Figure(
         name,
         traces,
-        layout("nodes", "requests/s", xaxis=axis("nodes", rangemode="tozero", dtick=1 if largest <= 12 else None),
+        layout("nodes", "requests/s", xaxis=_size_axis("nodes", largest),
                yaxis=axis("requests/s", rangemode="tozero")),
         "Each mark is a run, at the number of clients that gave its number of nodes the most throughput. "
         f"{_how_to_read(curve.fit)} The dotted line is the throughput of {first.nodes} node"
@@ -62,7 +63,7 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
     return Figure(
         name,
         traces,
-        layout("clients", "requests/s", xaxis=axis("clients", rangemode="tozero"),
+        layout("clients", "requests/s", xaxis=_size_axis("clients"),
                yaxis=axis("requests/s", rangemode="tozero")),
         "Each mark is a run: closed clients that send the next request when the last is answered. "
         f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit), None))}",
@@ -98,8 +99,8 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
         layout(
             "clients",
             "response time, ms",
-            xaxis=axis("clients", rangemode="tozero"),
-            yaxis=axis("response time, ms (logarithmic)", type="log", dtick="D2", exponentformat="none"),
+            xaxis=_size_axis("clients"),
+            yaxis=log_axis("response time, ms (logarithmic)", [value for trace in traces for value in trace["y"]]),
         ),
         f"Response time of {curves.operation}: solid the median, dashed the 99th percentile, each the median over"
         " repetitions. The axis is logarithmic. Where throughput no longer grows, each added client only waits longer.",
@@ -125,7 +126,7 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
     return Figure(
         name,
         [trace],
-        layout(fit.over, f"residual, {unit}", shapes=[zero], xaxis=axis(fit.over, rangemode="tozero"),
+        layout(fit.over, f"residual, {unit}", shapes=[zero], xaxis=_size_axis(fit.over, fit.largest),
                yaxis=axis(f"residual, {unit}", range=[-most, most])),
         f"Residuals of the {NAMES[fit.best]} model, measured less fitted. They should scatter about zero without a"
         " pattern; an arch means that the model has the wrong shape.",
@@ -133,14 +134,20 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
     )  # fmt: skip
 
 
+def _size_axis(title: str, largest: float | None = None) -> dict[str, Any]:
+    """Return an axis from 0, with whole numbers where there are few."""
+    return axis(title, rangemode="tozero", **({"dtick": 1} if largest and largest <= 12 else {}))
+
+
 def _fitted(fit: ScalabilityFit | None, color: str, group: str, name: str | None, top: float) -> list[dict[str, Any]]:
     """Return a fitted curve with its band, dashed beyond what was measured and never beyond twice of it."""
     if fit is None:
         return []
     smallest = min(n for n, _ in fit.observations)
-    # A superlinear curve may have a pole soon after the data.
+    # A superlinear curve may have a pole soon after the data, and a few sizes vouch for nothing beyond them.
     superlinear = any(p.value < 0 for key, p in fit.best_model.parameters.items() if key == "sigma")
-    reach = fit.largest * (1 if superlinear else 2 if fit.over == "nodes" else 1.25)
+    few = len({n for n, _ in fit.observations}) < _ENOUGH_SIZES
+    reach = fit.largest * (1 if superlinear or few else 2 if fit.over == "nodes" else 1.25)
     inside, beyond = np.linspace(smallest, fit.largest, _STEPS), np.linspace(fit.largest, reach, _STEPS // 2)
     everywhere = np.concatenate([inside, beyond])
     low, high = (np.minimum(edge, _HIGHEST * top) for edge in fit.best_model.band(everywhere))
@@ -191,10 +198,10 @@ def _points(curve: Curve) -> list[Point]:
 def _how_to_read(fit: ScalabilityFit | None) -> str:
     if fit is None:
         return "No curve is drawn, since the data do not allow one."
-    return (
-        "Lines are the fitted models, shaded their 95 % bands; dashed is beyond what was measured, where a curve is a"
-        " guess."
-    )
+    words = "Lines are the fitted models, shaded their 95 % bands"
+    if len({n for n, _ in fit.observations}) < _ENOUGH_SIZES:
+        return f"{words}; they end where the measurements end."
+    return f"{words}; dashed is beyond what was measured, where a curve is a guess."
 
 
 def _style(index: int) -> str:

@@ -50,7 +50,7 @@ def _speedups(curves: PhaseCurves) -> Table:
         treatment = row.treatment
         table.add_row(
             *(
-                Text(cell)
+                Text(cell.replace(" [", "\n[", 1))
                 for cell in (
                     format_count(treatment.nodes or 0),
                     format_count(treatment.clients) if treatment.clients else "",

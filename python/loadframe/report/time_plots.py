@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.record import Run
-from loadframe.report.figures import COLORS, GRID, MUTED, Figure, axis, layout, numbers
+from loadframe.report.figures import COLORS, GRID, MUTED, Figure, axis, layout, log_axis, numbers
 
 _UPPER, _LOWER = [0.56, 1.0], [0.0, 0.44]
 
@@ -36,9 +36,9 @@ def phase_over_time(run: Run, phase: Mapping[str, Any], operation: str | None, n
         layout(
             "s",
             "requests/s",
-            xaxis=axis("seconds since the phase began", anchor="y2", range=[0, max(end, 1)]),
+            xaxis=axis("s since the phase began", anchor="y2", range=[0, max(end, 1)]),
             yaxis=axis("requests/s", domain=_UPPER, rangemode="tozero"),
-            yaxis2=axis("response time, ms", domain=_LOWER, type="log", dtick="D2", exponentformat="none"),
+            yaxis2=axis("ms", domain=_LOWER, rangemode="tozero"),
             shapes=[_shade(0, phase["warmup"])] if phase["warmup"] else [],
             margin={"l": 64, "r": 12, "t": 12, "b": 48},
             legend={"orientation": "h", "x": 1, "y": 0.44, "yanchor": "bottom", "xanchor": "right"},
@@ -96,8 +96,8 @@ def run_over_time(run: Run, name: str) -> Figure:
             "s",
             "requests/s",
             xaxis=axis("seconds since the run began", anchor="y2", rangemode="tozero"),
-            yaxis=axis("requests/s (logarithmic)", domain=_UPPER, type="log", dtick=1, exponentformat="none"),
-            yaxis2=axis("response time, ms (log.)", domain=_LOWER, type="log", dtick=1, exponentformat="none"),
+            yaxis=log_axis("requests/s", _values(traces, "y"), domain=_UPPER),
+            yaxis2=log_axis("response time, ms", _values(traces, "y2"), domain=_LOWER),
             annotations=marks,
             shapes=shades,
             margin={"l": 72, "r": 12, "t": 150 if len(marks) > 4 else 30, "b": 48},
@@ -107,6 +107,10 @@ def run_over_time(run: Run, name: str) -> Figure:
         " Vertical lines part the phases, shaded is warm-up. Both axes are logarithmic, since phases differ widely.",
         height=560 if len(marks) > 4 else 460,
     )
+
+
+def _values(traces: list[dict[str, Any]], axis_name: str) -> list[float | None]:
+    return [value for trace in traces if trace.get("yaxis", "y") == axis_name for value in trace["y"]]
 
 
 def _phase_rows(run: Run, phase: str) -> pa.Table:
@@ -129,8 +133,8 @@ def _percentiles(rows: pa.Table, place: Any, *, legend: bool) -> list[dict[str, 
     last = np.append(second[1:] != second[:-1], True) if len(second) else np.array([], dtype=bool)
     traces = []
     for column, label, color, dash in (
-        ("response_p50", "median", COLORS[2], "solid"),
-        ("response_p99", "99th percentile", COLORS[1], "dash"),
+        ("response_p50", "p50", COLORS[2], "solid"),
+        ("response_p99", "p99", COLORS[1], "dash"),
     ):
         traces.append(
             {
