@@ -92,7 +92,7 @@ def test_the_driver_takes_every_phases_plan(resolved, phase, tmp_path):
     """Nobody listens there: what is tried is that the plan is understood, and each request then fails to connect."""
     phase = resolved.phase(phase)
     if not phase.prepares:
-        phase = phase.override(clients=1, warmup=0.0, duration=0.01)
+        phase = phase.override(clients=1, warmup=0.0, duration=0.1)
     handle = _engine.start(json.dumps(phase.plan(seed=1, hosts=["127.0.0.1:1"], driver="search")), tmp_path)
     assert handle.wait(10)
     assert {error["class"] for error in json.loads(handle.outcome())["operations"][0]["errors"]} == {"connect"}

@@ -5,6 +5,7 @@ import json
 import pytest
 from workload_texts import pointed_at
 
+from loadframe import _engine
 from loadframe.errors import BadInput
 
 WORKLOAD = """\
@@ -33,7 +34,8 @@ def test_a_plan_has_all_that_the_engine_needs_and_only_what_the_phase_uses(load)
         "target": {"driver": "search", "hosts": ["a:1", "b:2"]},
         "corpora": {}, "variables": {}, "operations": {"a": {"search": {"collection": "c"}}},
         "streams": [{"name": "a", "mix": [["a", 1.0]], "pacing": {"closed": {"clients": 4, "think_time": 0.0}},
-                     "stop": {"duration": 10.0}}],
+                     "stop": {"duration": 10.0}, "retries": 0}],
+        "stop_when": [],
     }  # fmt: skip
 
 
@@ -125,8 +127,8 @@ def test_an_experiments_times_replace_the_phases(load):
         ("{name: p, mix: {a: 0}, clients: 1, requests: 1}", "0", "above 0"),
         ("{name: p, mix: {}, clients: 1, requests: 1}", "{", "at least one entry"),
         ("{name: p, mix: {fill: 1, a: 1}, clients: 1, requests: 1}", "fill", "cannot be one of a mix"),
-        ("{name: p, mix: {a: 1}, operation: a, clients: 1, requests: 1}", "{name", "both an operation and a mix"),
-        ("{name: p, clients: 1, requests: 1}", "{name", "neither an operation nor a mix"),
+        ("{name: p, mix: {a: 1}, operation: a, clients: 1, requests: 1}", "{name", "operation and mix"),
+        ("{name: p, clients: 1, requests: 1}", "{name", "no operation, mix or journey"),
         ("{name: p, operation: a, requests: 1}", "{name", "neither clients nor a rate"),
         ("{name: p, operation: a, clients: 1, rate: 5, requests: 1}", "{name", "both clients (closed) and a rate"),
         ("{name: p, operation: a, rate: 5, think_time: 1s, requests: 1}", "think_time", "only clients think"),
@@ -155,6 +157,73 @@ def test_an_experiments_times_replace_the_phases(load):
 )  # fmt: skip
 def test_a_contradiction_is_refused_at_its_place(refused, phase, where, what):
     text = WORKLOAD.format(phase=phase)
+    error = refused(text)
+    assert what in error.what
+    assert pointed_at(text, error).startswith(where)
+
+
+@pytest.mark.parametrize(
+    ("written", "pacing"),
+    [
+        ("clients: {from: 1, stages: [{to: 8, over: 30s}, {to: 8, over: 1m}, {to: 0, over: 0s}]}",
+         {"closed": {"clients": {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 8, "over": 60.0},
+                                                       {"to": 0, "over": 0.0}]}, "think_time": 0.0}}),
+        ("rate: {from: 0, stages: [{to: 600/min, over: 5s}]}, arrivals: poisson",
+         {"open": {"rate": {"from": 0.0, "stages": [{"to": 10.0, "over": 5.0}]}, "arrivals": "poisson"}}),
+        ("clients: 2, think_time: {exponential: 250ms}",
+         {"closed": {"clients": 2, "think_time": {"exponential": 0.25}}}),
+        ("clients: 2, think_time: {uniform: [100ms, 1s]}",
+         {"closed": {"clients": 2, "think_time": {"uniform": [0.1, 1.0]}}}),
+    ],
+)  # fmt: skip
+def test_levels_step_and_ramp_and_think_times_are_drawn(load, written, pacing, tmp_path):
+    made = plan(load, f"{{name: p, operation: a, duration: 0.1s, {written}}}")
+    assert json.loads(json.dumps(made["streams"][0]["pacing"])) == pacing
+    accepted({**made, "target": {"driver": "null"}}, tmp_path)
+
+
+def test_a_journey_is_walked_with_its_own_think_times(load, tmp_path):
+    journey = "[a, {operation: b, think_time: {normal: [10ms, 2ms]}}, a]"
+    made = plan(load, f"{{name: p, journey: {journey}, rate: 20, duration: 0.1s, retries: 2}}")
+    stream = made["streams"][0]
+    assert (stream["name"], [step["operation"] for step in stream["journey"]]) == ("journey", ["a", "b", "a"])
+    assert "mix" not in stream
+    assert stream["retries"] == 2
+    assert set(made["operations"]) == {"a", "b"}
+    accepted({**made, "target": {"driver": "null"}}, tmp_path)
+
+
+def test_a_condition_can_end_a_phase_early(load, tmp_path):
+    condition = "{metric: error_share, above: 0.1, seconds: 3}"
+    made = plan(load, f"{{name: p, operation: a, clients: 1, duration: 0.1s, stop_when: [{condition}]}}")
+    assert made["stop_when"] == [{"metric": "error_share", "above": 0.1, "seconds": 3}]
+    accepted({**made, "target": {"driver": "null"}}, tmp_path)
+
+
+def accepted(made, folder):
+    """The engine takes the plan, and runs it."""
+    handle = _engine.start(json.dumps(made), folder)
+    assert handle.wait(10)
+    assert not json.loads(handle.outcome())["interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "where", "what"),
+    [
+        ("clients: {from: 0, stages: [{to: 0, over: 5s}]}", "stages", "sends nothing"),
+        ("clients: {from: 1, stages: []}", "[", "at least one entry"),
+        ("clients: {from: 1, stages: [{to: -1, over: 5s}]}", "-1", "at least 0"),
+        ("clients: {from: 1, stages: [{to: 1, ovr: 5s}]}", "ovr", "unknown key"),
+        ("rate: {from: 1, stages: [{to: 1, over: -5s}]}", "-5s", "no duration"),
+        ("clients: 1, think_time: {uniform: [2s, 1s]}", "uniform", "above the upper"),
+        ("clients: 1, think_time: {uniform: [1s, 2s], exponential: 1s}", "{uniform", "in one way"),
+        ("clients: 1, think_time: -1s", "-1s", "no duration"),
+        ("clients: 1, retries: -1", "-1", "at least 0"),
+        ("clients: 1, stop_when: [{metric: errors, above: 1}]", "errors", "not valid"),
+    ],
+)
+def test_a_pacing_that_makes_no_sense_is_refused_at_its_place(refused, phase, where, what):
+    text = WORKLOAD.format(phase=f"{{name: p, operation: a, duration: 1s, {phase}}}")
     error = refused(text)
     assert what in error.what
     assert pointed_at(text, error).startswith(where)

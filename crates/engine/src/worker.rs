@@ -219,8 +219,13 @@ impl<D: Driver> Worker<D> {
             let mut scheduled = self.start + Duration::from_secs_f64(from);
             let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
             loop {
+                // Asked before sleeping too: a thought must not outlast the phase.
+                let over = |now| stream.ends.is_some_and(|ends| now >= ends);
+                if over(scheduled) {
+                    return;
+                }
                 self.timer.sleep_until(scheduled).await;
-                if stream.ends.is_some_and(|ends| Instant::now() >= ends) {
+                if over(Instant::now()) {
                     return;
                 }
                 if leaves.is_some_and(|leaves| scheduled >= leaves) {
@@ -317,10 +322,10 @@ impl<D: Driver> Worker<D> {
         for step in 1..steps {
             let k = first + step;
             let scheduled = done + think(&course.thinks[step as usize - 1], &self.draw(stream, k - 1));
-            self.timer.sleep_until(scheduled).await;
-            if stream.ends.is_some_and(|ends| Instant::now() >= ends) {
+            if stream.ends.is_some_and(|ends| scheduled >= ends) {
                 return (k - 1, done, refused);
             }
+            self.timer.sleep_until(scheduled).await;
             (done, refused) = self.request(stream, connection, place, k, step as usize, scheduled).await;
         }
         (first + steps - 1, done, refused)

@@ -5,37 +5,45 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict, model_validator
 
 from loadframe.workload.forms import Positive, Text
+from loadframe.workload.pacing import Clients, Condition, Journey, Rates, ThinkTime
 from loadframe.workload.variables import Weight
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, wrong
 
 
 class Load(Model):
     """Operations and their pacing.
 
     Closed pacing has `clients`, each of which waits `think_time` between an answer and its next request. Open pacing
-    has a `rate`; a request that is due while `max_in_flight` are in flight is dropped and counted.
+    has a `rate`; a request that is due while `max_in_flight` are in flight is dropped and counted. With a `journey`
+    clients and arrivals are users, who walk through its steps in order. Requests that fail for no fault of their own
+    are tried again `retries` times, if that is asked for.
     """
 
     operation: Text | None = None
     mix: Annotated[dict[str, Weight], NOT_EMPTY] | None = None
-    clients: Positive | None = None
-    think_time: Duration | None = None
-    rate: Rate | None = None
+    journey: Journey | None = None
+    clients: Clients | None = None
+    think_time: ThinkTime | None = None
+    rate: Rates | None = None
     arrivals: Literal["constant", "poisson"] | None = None
     max_in_flight: Positive | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] | None = None
 
     @property
     def weights(self) -> dict[str, float]:
-        """The operations and their weights; a single one weighs 1."""
+        """The operations and their weights; a single one weighs 1, and so does each of a journey."""
+        if self.journey is not None:
+            return {step.operation: 1.0 for step in self.journey}
         return self.mix if self.mix is not None else {self.operation or "": 1.0}
 
     def _check_load(self) -> None:
-        if (self.operation is None) == (self.mix is None):
-            given = "both an operation and a mix" if self.operation else "neither an operation nor a mix"
-            raise wrong(f"it has {given}", "say one of them")
+        given = [key for key in ("operation", "mix", "journey") if getattr(self, key) is not None]
+        if len(given) != 1:
+            told = " and ".join(given) if given else "no operation, mix or journey"
+            raise wrong(f"it has {told}", "say one of operation, mix and journey")
         if (self.clients is None) == (self.rate is None):
-            given = "both clients (closed) and a rate (open)" if self.clients else "neither clients nor a rate"
-            raise wrong(f"it has {given}", "say one of them")
+            both = "both clients (closed) and a rate (open)" if self.clients else "neither clients nor a rate"
+            raise wrong(f"it has {both}", "say one of them")
         if self.clients is None and self.think_time is not None:
             raise wrong("only clients think, a rate does not", "remove it or say clients", key="think_time")
         for key in ("arrivals", "max_in_flight"):
@@ -44,7 +52,7 @@ class Load(Model):
 
 
 class Stream(Load):
-    """One of the streams of a phase. Its name, in the records, is by default its operation's, or `mix`."""
+    """One of the streams of a phase. By default its name, in the records, is its operation's, `mix` or `journey`."""
 
     name: Name | None = None
 
@@ -67,6 +75,7 @@ class Phase(Load):
     duration: Annotated[Duration, Field(gt=0)] | None = None
     requests: Positive | None = None
     until: Literal["exhausted"] | None = None
+    stop_when: Annotated[tuple[Condition, ...], Strict(False)] = ()
     prepares: bool = False
 
     @model_validator(mode="after")
@@ -95,4 +104,8 @@ class Phase(Load):
             streams: tuple[Stream, ...] = (Stream.model_construct(**own),)
         else:
             streams = self.streams
-        return tuple(s.model_copy(update={"name": s.name or s.operation or "mix"}) for s in streams)
+        return tuple(s.model_copy(update={"name": s.name or s.operation or _kind(s)}) for s in streams)
+
+
+def _kind(stream: Stream) -> str:
+    return "journey" if stream.journey is not None else "mix"

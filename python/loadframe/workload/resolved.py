@@ -11,6 +11,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload import corpora
 from loadframe.workload.holes import names
+from loadframe.workload.pacing import Condition, plan_level
 from loadframe.workload.phases import Phase, Stream
 
 
@@ -25,6 +26,8 @@ class ResolvedPhase:
     #: How it ends, as plans have it: `{"duration": s}`, `{"requests": n}` or `"exhausted"`.
     stop: dict[str, Any] | str
     streams: tuple[Stream, ...]
+    #: Any of these ends it early.
+    stop_when: tuple[Condition, ...]
     #: By name, as plans have them; only what this phase uses.
     operations: Mapping[str, dict[str, Any]] = field(repr=False)
     corpora: Mapping[str, dict[str, Any]] = field(repr=False)
@@ -84,6 +87,7 @@ class ResolvedPhase:
             "variables": dict(self.variables),
             "operations": dict(self.operations),
             "streams": self._streams(),
+            "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
 
     def describe(self) -> dict[str, Any]:
@@ -95,15 +99,17 @@ class ResolvedPhase:
             "variables": dict(self.variables),
             "operations": dict(self.operations),
             "streams": self._streams(),
+            "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
 
     def _streams(self) -> list[dict[str, Any]]:
         return [
             {
                 "name": stream.name,
-                "mix": [[name, weight] for name, weight in stream.weights.items()],
+                **_course(stream),
                 "pacing": pacing(stream),
                 "stop": self.stop,
+                "retries": stream.retries or 0,
             }
             for stream in self.streams
         ]
@@ -166,18 +172,28 @@ def resolve_phase(
         warmup=phase.warmup,
         stop=stop,
         streams=streams,
+        stop_when=phase.stop_when,
         operations=used,
         corpora={bulk["corpus"]: sources[bulk["corpus"]] for bulk in bulks},
         variables={name: form for name, form in variables.items() if name in holes},
     )
 
 
+def _course(stream: Stream) -> dict[str, Any]:
+    """Return what a stream asks for as plans have it: a mix, or a journey."""
+    if stream.journey is None:
+        return {"mix": [[name, weight] for name, weight in stream.weights.items()]}
+    steps = [{"operation": step.operation, "think_time": plan_level(step.think_time or 0.0)} for step in stream.journey]
+    return {"journey": steps}
+
+
 def pacing(stream: Stream) -> dict[str, Any]:
     """Return a stream's pacing as plans have it."""
     if stream.clients is not None:
-        return {"closed": {"clients": stream.clients, "think_time": stream.think_time or 0.0}}
+        think_time = plan_level(stream.think_time or 0.0)
+        return {"closed": {"clients": plan_level(stream.clients), "think_time": think_time}}
     limit = {} if stream.max_in_flight is None else {"max_in_flight": stream.max_in_flight}
-    return {"open": {"rate": stream.rate, "arrivals": stream.arrivals or "constant", **limit}}
+    return {"open": {"rate": plan_level(stream.rate or 0.0), "arrivals": stream.arrivals or "constant", **limit}}
 
 
 def paced(streams: tuple[Stream, ...], clients: int | None, rate: float | None, phase: str) -> tuple[Stream, ...]:

@@ -5,7 +5,19 @@ It is not a general YAML reader, and it knows no file format: the formats are mo
 """
 
 from loadframe.yamlfile.compose import Document, read, scalar
-from loadframe.yamlfile.fields import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, Size, did_you_mean, shown, wrong
+from loadframe.yamlfile.fields import (
+    NOT_EMPTY,
+    Duration,
+    Model,
+    Name,
+    Rate,
+    Scalar,
+    Size,
+    did_you_mean,
+    quantity,
+    shown,
+    wrong,
+)
 from loadframe.yamlfile.validate import load, validate
 
 __all__ = [
@@ -19,6 +31,7 @@ __all__ = [
     "Size",
     "did_you_mean",
     "load",
+    "quantity",
     "read",
     "scalar",
     "shown",

@@ -54,7 +54,7 @@ class Model(BaseModel):
         return data
 
 
-def _quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
+def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
     """Return a validator that reads a number with its unit, below a limit that only slips of the pen exceed."""
 
     def read(value: Any) -> float:
@@ -92,11 +92,11 @@ def _not_empty(value: Sized) -> Sized:
 #: For lists and mappings that need an entry. (pydantic's own bound also complains when an entry is wrong.)
 NOT_EMPTY = AfterValidator(_not_empty)
 #: Seconds, written `10s`, `250ms` or as a number.
-Duration = Annotated[float, _quantity(parse_duration, 1e9)]
+Duration = Annotated[float, quantity(parse_duration, 1e9)]
 #: Events per second, written `1000/s` or as a number.
-Rate = Annotated[float, _quantity(parse_rate, 1e9), Field(gt=0)]
+Rate = Annotated[float, quantity(parse_rate, 1e9), Field(gt=0)]
 #: Bytes, written `512m` or as a number.
-Size = Annotated[int, _quantity(parse_size, 2**63), Field(gt=0)]
+Size = Annotated[int, quantity(parse_size, 2**63), Field(gt=0)]
 #: One value of JSON that is no list and no mapping.
 Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
 #: A name that can stand in a folder's name, in a table and in a plot.
