@@ -11,6 +11,7 @@ import time
 import psutil
 import pytest
 
+from commands import servers
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
 
@@ -22,15 +23,6 @@ with Cluster.start(ClusterSpec(nodes=2), print) as cluster:
     print("ready", flush=True)
     input()
 """
-
-
-def servers(state) -> list[psutil.Process]:
-    """Every Java process that works in this test's folder, and its guards."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if any(str(state) in word for word in process.info["cmdline"] or []):
-            found.append(process)
-    return found
 
 
 def test_a_setting_that_the_store_does_not_know_is_shown_from_its_log(state):

@@ -1,0 +1,195 @@
+"""`loadframe bench` on real nodes: what it fills, records and refuses, and what is left when it is cut off."""
+
+import json
+import signal
+import time
+
+import psutil
+import pytest
+
+from commands import Running, loadframe, result, servers
+from conftest import TRIPS
+from loadframe.record import Run, schema
+from loadframe.record.schema import undocumented
+
+pytestmark = pytest.mark.store
+
+#: One of the searches for a second, after some documents.
+BRIEF = ("bench", "nyc_taxis", "--only", "range_100", "--warmup", "0s", "--duration", "1s", "--set", "documents=700")
+ON_TRIPS = (*BRIEF[:-1], f"file={TRIPS}")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Where the commands work: results go below it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def hosts(node):
+    return ("--hosts", ",".join(node.addresses))
+
+
+def reasons(summary):
+    return {reason["code"] for reason in summary["verdict"]["reasons"]}
+
+
+def test_two_nodes_take_a_file_of_trips_and_the_run_is_recorded_whole(state, folder):
+    printed = result(*ON_TRIPS, "--store", "opensearch", "--nodes", 2, "--output", "runs/first")
+    run = Run(folder / "runs" / "first")
+    assert sorted(path.name for path in run.path.iterdir()) == sorted(schema.MEMBERS)
+    assert printed == {"run": "runs/first", **run.summary}
+    assert undocumented(run.manifest, schema.MANIFEST) == []
+    assert undocumented(run.summary, schema.SUMMARY) == []
+    assert [undocumented(event, schema.EVENTS) for event in run.events] == len(run.events) * [[]]
+
+    phases = {phase["name"]: phase for phase in run.summary["phases"]}
+    assert list(phases) == ["load", "merge", "refresh", "range_100"]
+    assert phases["load"]["operations"]["bulk"]["documents"] == 1000
+    assert phases["range_100"]["operations"]["range_100"]["successes"] > 0
+    assert "cluster_state" not in reasons(run.summary), "the store counted as many documents as were sent"
+
+    assert (run.manifest["store"]["nodes"], run.manifest["store"]["origin"]) == (2, "embedded")
+    assert run.manifest["workload"]["corpora"]["nyc_taxis"]["files"][0]["bytes"] == TRIPS.stat().st_size
+    sources = set(run.telemetry["source"].to_pylist())
+    assert {"generator:0", "node:node-0", "node:node-1", "host"} < sources, "the generator and each node are watched"
+    assert servers(state) == []
+    assert not any(state.glob("passing/*"))
+
+
+def test_data_of_an_existing_cluster_is_replaced_or_used_only_on_request(node, hosts, folder):
+    result(*ON_TRIPS, *hosts)
+    assert node.count("nyc_taxis") == 1000
+
+    refused = loadframe(*BRIEF, *hosts, "--output", "runs/second")
+    assert refused.returncode == 2
+    assert "the cluster has nyc_taxis already" in refused.stderr
+    assert "--replace drops and fills it anew, --reuse keeps its data" in refused.stderr
+    assert not (folder / "runs" / "second").exists()
+    assert node.count("nyc_taxis") == 1000
+
+    used = result(*BRIEF, *hosts, "--reuse", "--clients", 2)
+    assert [phase["name"] for phase in used["phases"]] == ["range_100"]
+    assert used["phases"][0]["streams"][0]["pacing"] == {"closed": {"clients": 2, "think_time": 0.0}}
+    assert node.count("nyc_taxis") == 1000
+
+    replaced = result(*BRIEF, *hosts, "--replace")
+    assert [phase["name"] for phase in replaced["phases"]] == ["load", "merge", "refresh", "range_100"]
+    assert node.count("nyc_taxis") == 700
+
+
+def test_a_rate_makes_an_open_load_that_is_achieved(node, hosts):
+    summary = result(*BRIEF, *hosts, "--rate", "20/s", "--duration", "3s")
+    (measured,) = [phase for phase in summary["phases"] if not phase["prepares"]]
+    assert measured["streams"][0]["pacing"]["open"]["rate"] == 20
+    operation = measured["operations"]["range_100"]
+    assert operation["requests"] + operation["in_flight_at_end"] == 60
+    assert summary["generator"]["achieved"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_named_cluster_is_used_and_goes_on(node):
+    done = loadframe(*BRIEF, "--cluster", "shared", "--output", "run")
+    assert done.returncode == 0, done.stderr
+    run = Run("run")
+    assert run.summary["status"] == "done"
+    assert (run.manifest["store"]["name"], run.manifest["store"]["settings"]) == ("shared", {"heap": "400m"})
+    assert node.health().nodes == 1
+
+    assert "range_100" in done.stdout
+    assert "requests/s" in done.stdout
+    assert "phase range_100" in done.stderr
+    assert "recorded in run; `loadframe report run` draws it" in done.stderr
+
+
+def test_a_manifest_suffices_to_repeat_a_run(node, hosts, folder):
+    (folder / "w.yaml").write_text(
+        "workload: counted\n"
+        "parameters: {documents: 100, requests: 10}\n"
+        "collections: {trips: {}}\n"
+        "corpora: {trips: {generate: nyc_taxi_trip, documents: '${documents}'}}\n"
+        "variables: {low: {uniform: [0.0, 50.0]}}\n"
+        "operations:\n"
+        "  fill: {bulk: {collection: trips, corpus: trips, size: 50}}\n"
+        "  refresh: {refresh: {collection: trips}}\n"
+        "  one: {search: {collection: trips, body: {query: {range: {total_amount: {gte: '${low}'}}}}}}\n"
+        "  two: {search: {collection: trips, size: 1}}\n"
+        "phases:\n"
+        "  - {name: fill, prepares: true, operation: fill, clients: 2, until: exhausted}\n"
+        "  - {name: refresh, prepares: true, operation: refresh, clients: 1, requests: 1}\n"
+        "  - {name: look, mix: {one: 3, two: 1}, clients: 4, requests: '${requests}'}\n"
+    )
+
+    def documents():
+        node.count("trips")
+        hits = node.store.request(node.addresses, "POST", "/trips/_search", {"size": 1000})["hits"]["hits"]
+        return sorted(json.dumps(hit["_source"], sort_keys=True) for hit in hits)
+
+    def looked(summary):
+        operations = summary["phases"][-1]["operations"]
+        return {name: (each["requests"], each["documents"]) for name, each in operations.items()}
+
+    first = result("bench", "./w.yaml", *hosts, "--set", "documents=300", "--set", "requests=200", "--output", "first")
+    filled = documents()
+    manifest = Run("first").manifest
+    assert manifest["workload"]["phases"][-1]["streams"][0]["stop"] == {"requests": 200}
+
+    parameters = [f"--set={name}={value}" for name, value in manifest["workload"]["parameters"].items()]
+    words = (manifest["workload"]["file"]["path"], "--seed", manifest["seed"], *parameters)
+    again = result("bench", *words, *hosts, "--replace", "--output", "again")
+    assert looked(again) == looked(first)
+    assert sum(requests for requests, _ in looked(again).values()) == 200
+    assert documents() == filled
+
+    other = result("bench", words[0], "--seed", manifest["seed"] + 1, *parameters, *hosts, "--replace")
+    assert documents() != filled
+    assert looked(other) != looked(first)
+
+
+def test_an_interrupt_keeps_what_was_measured_and_leaves_no_node(state, folder):
+    with Running(*BRIEF, "--duration", "60s", "--output", "run", folder=folder) as command:
+        command.wait_for("phase range_100")
+        time.sleep(2.5)
+        running = command.started(state)
+        assert len(running) == 2, "a node and its guard"
+        status, seconds = command.send(signal.SIGINT)
+        assert status == 130
+        assert seconds < 5
+        assert "Traceback" not in command.stderr
+    assert not psutil.wait_procs(running, timeout=0)[1]
+    run = Run("run")
+    assert run.summary["status"] == "interrupted"
+    phases = {phase["name"]: phase for phase in run.summary["phases"]}
+    assert phases["load"]["operations"]["bulk"]["documents"] == 700
+    assert 1.5 < phases["range_100"]["duration"] < 10
+    assert phases["range_100"]["operations"]["range_100"]["successes"] > 0
+
+
+def test_an_interrupt_before_anything_was_measured_leaves_nothing(state, folder):
+    with Running("bench", "nyc_taxis", "--output", "runs/run", folder=folder) as command:
+        command.wait_for("starting 1 node")
+        time.sleep(1)
+        running = command.started(state)
+        assert running
+        assert command.send(signal.SIGINT)[0] == 130
+        assert "Traceback" not in command.stderr
+    assert not psutil.wait_procs(running, timeout=0)[1]
+    assert not (folder / "runs").exists()
+    assert not any(state.glob("passing/*"))
+
+
+def test_a_killed_command_leaves_no_node_and_the_next_start_removes_its_half_run(
+    state, node, hosts, folder, monkeypatch
+):
+    monkeypatch.setenv("LOADFRAME_STATE", str(state))
+    with Running(*BRIEF, "--duration", "60s", "--output", "runs/run", folder=folder) as command:
+        command.wait_for("phase range_100")
+        running = command.started(state)
+        assert len(running) == 2
+        command.process.kill()
+        command.process.wait()
+    assert not psutil.wait_procs(running, timeout=20)[1]
+    (half,) = (folder / "runs").iterdir()
+    assert half.name.startswith(".run.partial-")
+    result(*BRIEF, *hosts, "--output", "runs/run")
+    assert [path.name for path in (folder / "runs").iterdir()] == ["run"]

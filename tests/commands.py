@@ -1,0 +1,86 @@
+"""Runs the real command as users do, waits for what it says, and finds what it left running."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, Self
+
+import psutil
+
+LOADFRAME = Path(sys.executable).with_name("loadframe")
+#: Seconds; nodes start slowly on a busy machine.
+PATIENCE = 240
+
+
+def loadframe(*words: object, before: tuple[str, ...] = (), **more: Any) -> CompletedProcess[str]:
+    """Run the command to its end; `before` is put in front of it, as `env` or a shell may be."""
+    command = [*before, str(LOADFRAME), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **more)
+
+
+def result(*words: object, **more: Any) -> Any:
+    """Run a command that must succeed with --json, and return its result."""
+    done = loadframe(*words, "--json", **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Running:
+    """The command while it runs, in a process group of its own as at a terminal. It ends with the test."""
+
+    def __init__(self, *words: object, folder: Path) -> None:
+        self._said = folder / "stderr.txt"
+        with self._said.open("w") as said, (folder / "stdout.txt").open("w") as told:
+            self.process = subprocess.Popen(
+                [LOADFRAME, *map(str, words)],
+                stdout=told,
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    @property
+    def stderr(self) -> str:
+        """What it has said so far."""
+        return self._said.read_text()
+
+    def wait_for(self, text: str) -> None:
+        """Return when it has said this; fail when it ends without."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.stderr:
+            assert self.process.poll() is None, self.stderr
+            assert time.monotonic() < end, self.stderr
+            time.sleep(0.02)
+
+    def started(self, state: Path) -> list[psutil.Process]:
+        """Return what it has started: its own children, which are the nodes' guards, and the nodes."""
+        return [*psutil.Process(self.process.pid).children(), *servers(state)]
+
+    def send(self, number: signal.Signals) -> tuple[int, float]:
+        """Send a signal to the group, as Ctrl-C does; return the exit status, and how many seconds it took to end."""
+        began = time.monotonic()
+        os.killpg(self.process.pid, number)
+        status = self.process.wait(PATIENCE)
+        return status, time.monotonic() - began
+
+
+def servers(state: Path) -> list[psutil.Process]:
+    """Return every process whose command line names this folder of clusters: the nodes in it."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(state) in word for word in process.info["cmdline"] or []):
+            found.append(process)
+    return found
