@@ -3,12 +3,16 @@
 //!
 //! A connection keeps to one of the target's [`hosts`] until that refuses it.
 
+pub mod access;
 pub mod answer;
 pub mod client;
+pub mod compress;
 pub mod hosts;
 pub mod request;
 pub mod status;
 pub mod text;
+pub mod tls;
+pub mod wire;
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -18,15 +22,21 @@ use loadframe_engine::driver::{Exchange, Failure, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::Variables;
 
+use self::access::Access;
 use self::answer::Answer;
 use self::client::{Client, Exchanged, Trouble};
 use self::hosts::Host;
 use self::request::{Buffers, Request};
+use self::wire::Wire;
+
+/// How long a host is waited for before the load.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One target, as all its clients share it.
 #[derive(Debug)]
 pub struct Http1 {
     hosts: Vec<Host>,
+    access: Access,
     timeout: Duration,
 }
 
@@ -34,6 +44,7 @@ pub struct Http1 {
 pub struct Connection {
     /// The place of its host among the target's.
     host: usize,
+    wire: Option<Wire>,
     client: Client,
     buffers: Buffers,
 }
@@ -58,7 +69,8 @@ impl Http1 {
         }
         let hosts = target.hosts.iter().map(|host| Host::resolve(host)).collect::<Result<_, _>>()?;
         let timeout = duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?;
-        Ok(Self { hosts, timeout })
+        let access = Access::new(target)?;
+        Ok(Self { hosts, access, timeout })
     }
 
     /// How long an answer is waited for, unless the operation says otherwise.
@@ -66,10 +78,28 @@ impl Http1 {
         self.timeout
     }
 
+    /// Says of each host whether its end of TLS and ours will ever agree; a host that is not there is no error. All
+    /// are asked at once.
+    pub async fn verify(&self) -> Result<(), PlanError> {
+        let Some(tls) = &self.access.tls else { return Ok(()) };
+        let timeout = self.timeout.min(PATIENCE);
+        let ask = |host: &Host| {
+            let (host, tls) = (host.clone(), tls.clone());
+            tokio::spawn(async move { Wire::refusal(&host, &tls, timeout).await })
+        };
+        let asked: Vec<_> = self.hosts.iter().map(ask).collect();
+        for (host, asked) in self.hosts.iter().zip(asked) {
+            if let Ok(Some(refusal)) = asked.await {
+                return Err(PlanError(refusal).within(format!("host \"{}\"", host.text)));
+            }
+        }
+        Ok(())
+    }
+
     /// What client number `client` holds; it connects when it first asks.
     pub fn connection(&self, client: u64) -> Connection {
         let host = (client % self.hosts.len() as u64) as usize;
-        Connection { host, client: Client::new(), buffers: Buffers::default() }
+        Connection { host, wire: None, client: Client::new(), buffers: Buffers::default() }
     }
 
     /// Renders and sends a request and waits for the answer; the error is what became of a request without one. A
@@ -83,19 +113,23 @@ impl Http1 {
         variables: &Variables,
         draw: &Draw,
     ) -> Result<Answered, Reply> {
-        let Connection { host, client, buffers } = connection;
+        let Connection { host, wire, client, buffers } = connection;
         let node = *host as u16;
-        let rendered = request.render(&self.hosts[*host], variables, draw, buffers);
+        let rendered = request.render(&self.hosts[*host], &self.access, variables, draw, buffers);
         let documents = rendered.documents;
-        if !client.is_connected() {
+        if !wire.as_mut().is_some_and(Wire::is_idle) {
+            client.forget();
             let sent = Instant::now();
-            if let Err(trouble) = client.connect(&self.hosts[*host].addresses, timeout).await {
-                *host = (*host + 1) % self.hosts.len();
-                let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };
-                return Err(Answered { exchanged, node, documents }.without(trouble));
+            match Wire::connect(&self.hosts[*host], self.access.tls.as_ref(), timeout).await {
+                Ok(new) => *wire = Some(new),
+                Err(trouble) => {
+                    *host = (*host + 1) % self.hosts.len();
+                    let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };
+                    return Err(Answered { exchanged, node, documents }.without(trouble));
+                }
             }
         }
-        let (exchanged, outcome) = client.exchange(rendered.parts, request.bodyless, timeout).await;
+        let (exchanged, outcome) = client.exchange(wire, rendered.parts, request.bodyless, timeout).await;
         let answered = Answered { exchanged, node, documents };
         match outcome {
             Ok(()) => Ok(answered),

@@ -36,6 +36,10 @@ impl Driver for Search {
         operation.request.requests()
     }
 
+    async fn verify(&self) -> Result<(), PlanError> {
+        self.http.verify().await
+    }
+
     fn connection(&self, client: u64) -> Connection {
         self.http.connection(client)
     }

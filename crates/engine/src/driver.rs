@@ -3,7 +3,7 @@
 //! A bad operation fails while it is mapped, with its name in the message. In the loop nothing is boxed and
 //! nothing is shared: an operation is read-only, a connection belongs to one client on one thread.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -36,6 +36,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// How many requests send each document of the operation's corpus once; `None` if it has no end.
     fn requests(&self, operation: &Self::Operation) -> Option<u64>;
+
+    /// Says, right before the load, what no request will get past, such as a certificate that does not verify. That
+    /// a host is not there is no error: it may come.
+    fn verify(&self) -> impl Future<Output = Result<(), PlanError>> {
+        ready(Ok(()))
+    }
 
     /// What client number `client` holds.
     fn connection(&self, client: u64) -> Self::Connection;

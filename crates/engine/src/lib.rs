@@ -4,6 +4,7 @@
 //! *k* is due, [`draw`] what it carries ([`variables`], [`corpus`], [`template`]), [`driver`] how it is asked for,
 //! [`worker`] who sends it, [`recorder`] what became of it, [`collector`] where that is written. [`run`] joins them.
 
+pub mod access;
 pub mod collector;
 pub mod corpus;
 pub mod digits;

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::access::{Auth, Tls};
+
 /// One phase of a workload, for one rank.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +63,15 @@ pub struct Target {
     /// Seconds after which a request counts as timed out, unless its operation says otherwise.
     #[serde(default = "sixty")]
     pub timeout: f64,
+    /// How the hosts are reached by TLS; in the clear if there is none.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// Who asks.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+    /// Whether bodies of requests are compressed.
+    #[serde(default)]
+    pub compress: bool,
 }
 
 /// One stream of requests.

@@ -110,7 +110,14 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
         profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
         courses.push(course);
     }
+    runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
     Ok((Phase { plan, driver, context, courses, profiles, limits, stop: AtomicBool::new(false) }, slots))
+}
+
+/// For the little that is asked of the target before the load begins.
+fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| PlanError(format!("cannot start a runtime: {e}")))
 }
 
 /// The plan's own figures; names and forms are the driver's to judge.
@@ -347,11 +354,7 @@ fn write(path: &Path, outcome: &Value) -> Result<(), String> {
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exchange)>, PlanError> {
     let seed = plan.seed;
     let (phase, slots) = prepare::<D>(plan)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| PlanError(format!("cannot start a runtime: {e}")))?;
-    tokio::task::LocalSet::new().block_on(&runtime, async {
+    tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();
         let mut seen = HashSet::new();

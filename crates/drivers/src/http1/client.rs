@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection with one request in flight: made for many small requests per second on one thread.
+//! One request in flight on an HTTP/1.1 connection: made for many small requests per second on one thread.
 //!
 //! A request costs one write and one read when both fit the socket's buffers: a partial read tells Tokio that the
 //! socket is drained, and the next read waits for the kernel's word. The timeout costs a comparison: its timer
@@ -6,17 +6,17 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::ErrorClass;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::answer::{Answer, Malformed};
+use super::tls::refusal;
+use super::wire::Wire;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -28,7 +28,8 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    fn broken(message: impl Into<String>) -> Self {
+    /// No connection, or none any more.
+    pub fn broken(message: impl Into<String>) -> Self {
         Self { class: ErrorClass::Connect, message: message.into() }
     }
 
@@ -56,74 +57,45 @@ pub struct Exchanged {
     pub bytes_received: u64,
 }
 
-/// See the module. Nothing is connected at first.
+/// See the module.
 pub struct Client {
-    stream: Option<TcpStream>,
     answer: Answer,
     deadline: Deadline,
 }
 
 impl Client {
-    /// Not connected yet.
+    /// Without an answer yet.
     pub fn new() -> Self {
-        Self { stream: None, answer: Answer::new(), deadline: Deadline(None) }
+        Self { answer: Answer::new(), deadline: Deadline(None) }
     }
 
-    /// Whether there is a connection that the server has not closed meanwhile, as far as is known. Free of system
-    /// calls unless the kernel has reported something.
-    pub fn is_connected(&mut self) -> bool {
-        let Some(stream) = &self.stream else { return false };
-        // Nothing is due: an end, an error, and bytes that nobody asked for all mean that this one is over.
-        let idle = matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        if !idle {
-            self.stream = None;
-        }
-        idle
-    }
-
-    /// Connects to the first of `addresses` that answers.
-    pub async fn connect(&mut self, addresses: &[SocketAddr], timeout: Duration) -> Result<(), Trouble> {
+    /// Forgets the last answer.
+    pub fn forget(&mut self) {
         self.answer.begin(false);
-        let connect = async {
-            let mut last = io::Error::other("no address");
-            for address in addresses {
-                match TcpStream::connect(address).await.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        };
-        let stream = match tokio::time::timeout(timeout, connect).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(Trouble::broken(format!("cannot connect: {error}"))),
-            Err(_) => return Err(Trouble::broken(format!("no connection within {} s", timeout.as_secs_f64()))),
-        };
-        self.stream = Some(stream);
-        Ok(())
     }
 
     /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next; the
-    /// error says why there is no whole one. `bodyless`: the request is HEAD. A server may answer before it has read
-    /// all; its word counts then.
+    /// error says why there is no whole one, and `wire` is gone then, or when it cannot be used again. `bodyless`: the
+    /// request is HEAD. A server may answer before it has read all; its word counts then.
     pub async fn exchange(
         &mut self,
+        wire: &mut Option<Wire>,
         parts: [&[u8]; 2],
         bodyless: bool,
         timeout: Duration,
     ) -> (Exchanged, Result<(), Trouble>) {
         self.answer.begin(bodyless);
-        // The stream is put back when the exchange has ended well: one that was broken off is not used again.
-        let stream = self.stream.take();
+        // The wire is put back when the exchange has ended well: one that was broken off is not used again.
+        let taken = wire.take();
         let sent = Instant::now();
-        let Some(mut stream) = stream else {
+        let Some(mut stream) = taken else {
             let exchanged = Exchanged { sent, done: sent, bytes_sent: 0, bytes_received: 0 };
             return (exchanged, Err(Trouble::broken("not connected")));
         };
         let due = sent + timeout;
         self.deadline.arm(due);
 
-        let mut outgoing = Outgoing { parts, written: 0, trouble: None };
+        let mut outgoing = Outgoing { parts, written: 0, flushed: false, trouble: None };
         let mut done = sent;
         let outcome = poll_fn(|cx| {
             outgoing.poll(&mut stream, cx);
@@ -142,8 +114,8 @@ impl Client {
             }
             (outcome, _) => outcome,
         };
-        if outcome.is_ok() && self.answer.reusable() && outgoing.is_written() {
-            self.stream = Some(stream);
+        if outcome.is_ok() && self.answer.reusable() && outgoing.flushed {
+            *wire = Some(stream);
         }
         (Exchanged { sent, done, bytes_sent, bytes_received }, outcome)
     }
@@ -158,6 +130,8 @@ impl Client {
 struct Outgoing<'a> {
     parts: [&'a [u8]; 2],
     written: usize,
+    /// And nothing is held back by what encrypts it.
+    flushed: bool,
     /// Writing failed: no more is written, but an answer may have come before.
     trouble: Option<io::Error>,
 }
@@ -168,16 +142,16 @@ impl Outgoing<'_> {
     }
 
     /// Writes as much as the socket takes.
-    fn poll(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) {
+    fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) {
         while !self.is_written() && self.trouble.is_none() {
             let [head, body] = self.parts;
-            let stream = Pin::new(&mut *stream);
+            let wire = Pin::new(&mut *wire);
             let written = if self.written >= head.len() {
-                stream.poll_write(cx, &body[self.written - head.len()..])
+                wire.poll_write(cx, &body[self.written - head.len()..])
             } else if body.is_empty() {
-                stream.poll_write(cx, &head[self.written..])
+                wire.poll_write(cx, &head[self.written..])
             } else {
-                stream.poll_write_vectored(cx, &[io::IoSlice::new(&head[self.written..]), io::IoSlice::new(body)])
+                wire.poll_write_vectored(cx, &[io::IoSlice::new(&head[self.written..]), io::IoSlice::new(body)])
             };
             match written {
                 Poll::Ready(Ok(count)) => self.written += count,
@@ -185,34 +159,48 @@ impl Outgoing<'_> {
                 Poll::Pending => return,
             }
         }
+        if !self.flushed && self.trouble.is_none() {
+            match Pin::new(wire).poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.flushed = true,
+                Poll::Ready(Err(error)) => self.trouble = Some(error),
+                Poll::Pending => {}
+            }
+        }
     }
 }
 
 /// Reads what has come; ready when the answer is complete or never will be. `done` is read after each read.
 fn poll_answer(
-    stream: &mut TcpStream,
+    wire: &mut Wire,
     answer: &mut Answer,
     done: &mut Instant,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), Trouble>> {
     loop {
         let mut space = ReadBuf::new(answer.space()?);
-        let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut space));
+        let read = ready!(Pin::new(&mut *wire).poll_read(cx, &mut space));
         let count = space.filled().len();
         *done = Instant::now();
         let complete = match read {
             Ok(()) if count > 0 => answer.advance(count)?,
             Ok(()) if answer.end() => true,
-            Ok(()) if answer.received() == 0 => {
-                return Poll::Ready(Err(Trouble::broken("the server closed the connection without an answer")));
+            Ok(()) => return Poll::Ready(Err(closed(answer))),
+            // The end of TLS without a word: whether the answer was to end there, nobody knows.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Err(closed(answer))),
+            Err(error) => {
+                let words = refusal(&error).unwrap_or_else(|| error.to_string());
+                return Poll::Ready(Err(Trouble::broken(format!("the connection broke: {words}"))));
             }
-            Ok(()) => return Poll::Ready(Err(Trouble::broken("the server closed the connection amid its answer"))),
-            Err(error) => return Poll::Ready(Err(Trouble::broken(format!("the connection broke: {error}")))),
         };
         if complete {
             return Poll::Ready(Ok(()));
         }
     }
+}
+
+fn closed(answer: &Answer) -> Trouble {
+    let when = if answer.received() == 0 { "without an answer" } else { "amid its answer" };
+    Trouble::broken(format!("the server closed the connection {when}"))
 }
 
 /// A timer that follows the deadlines of one request after another. It is armed for some deadline and left so; only

@@ -5,10 +5,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use loadframe_engine::plan::PlanError;
 
 /// One of the target's hosts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Host {
+    /// `name:port`.
+    pub text: String,
     /// Where it may be reached, in the order of the resolver's preference.
     pub addresses: Vec<SocketAddr>,
+    /// The name or the address in the user's words, as its certificate has to have it.
+    pub name: String,
     /// Its `host` field in the head of a request, with the line's end.
     pub field: Vec<u8>,
 }
@@ -30,7 +34,12 @@ impl Host {
         if addresses.is_empty() {
             return Err(PlanError(format!("host \"{host}\" has no address")));
         }
-        Ok(Self { addresses, field: format!("host: {host}\r\n").into_bytes() })
+        Ok(Self {
+            text: host.to_owned(),
+            addresses,
+            name: name.to_owned(),
+            field: format!("host: {host}\r\n").into_bytes(),
+        })
     }
 }
 

@@ -1,5 +1,5 @@
 //! A request that is built beforehand as far as it can be: rendering copies what is fixed and fills what is not.
-//! What differs from node to node, the `host` field, is put in last.
+//! What the operation does not know, the `host` and `authorization` fields, is put in last.
 
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
+use super::access::Access;
+use super::compress;
 use super::hosts::Host;
 
 /// A method and what stands in the first line after it, to be completed by [`Line::finish`].
@@ -68,6 +70,7 @@ pub struct Buffers {
     /// With a small body behind it.
     head: Vec<u8>,
     body: Vec<u8>,
+    compressed: Vec<u8>,
 }
 
 /// A request, ready to be sent.
@@ -141,11 +144,12 @@ impl Request {
     pub fn render<'a>(
         &'a self,
         host: &Host,
+        access: &Access,
         variables: &Variables,
         draw: &Draw,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
-        let Buffers { head, body } = buffers;
+        let Buffers { head, body, compressed } = buffers;
         head.clear();
         body.clear();
         let mut documents = 0;
@@ -160,8 +164,21 @@ impl Request {
         }
         self.line.render(variables, draw, head);
         head.extend_from_slice(&host.field);
-        let body = self.body(body);
-        self.push_fields(body.len(), head);
+        head.extend_from_slice(access.authorization.field());
+        let mut body = self.body(body);
+        head.extend_from_slice(match self.body {
+            Body::None => b"",
+            Body::Json(_) => b"content-type: application/json\r\n",
+            Body::Bulk(_) => b"content-type: application/x-ndjson\r\n",
+        });
+        if access.compress && body.len() >= compress::LEAST {
+            compress::gzip(body, compressed);
+            body = compressed;
+            head.extend_from_slice(b"content-encoding: gzip\r\n");
+        }
+        head.extend_from_slice(b"content-length: ");
+        push_u64(head, body.len() as u64);
+        head.extend_from_slice(b"\r\n\r\n");
         if body.len() > COPIED {
             return Rendered { parts: [head, body], documents };
         }
@@ -181,15 +198,5 @@ impl Request {
             Body::Json(template) => template.fixed().unwrap_or(rendered),
             Body::None | Body::Bulk(_) => rendered,
         }
-    }
-
-    fn push_fields(&self, length: usize, head: &mut Vec<u8>) {
-        head.extend_from_slice(match self.body {
-            Body::None => b"content-length: ",
-            Body::Json(_) => b"content-type: application/json\r\ncontent-length: ",
-            Body::Bulk(_) => b"content-type: application/x-ndjson\r\ncontent-length: ",
-        });
-        push_u64(head, length as u64);
-        head.extend_from_slice(b"\r\n\r\n");
     }
 }

@@ -33,8 +33,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many allocations 100 requests make after as many to get warm.
-fn allocations(form: &Value, body: &str) -> u64 {
+/// How many allocations 100 requests make after as many to get warm. `extra`: what the target has besides its host.
+fn allocations(form: &Value, body: &str, extra: &Value) -> u64 {
     let body = answer("200 OK", body);
     let server = Server::play(move |listener| {
         let mut peer = listener.accept();
@@ -42,7 +42,9 @@ fn allocations(form: &Value, body: &str) -> u64 {
             peer.send(&body);
         }
     });
-    let mut client = Client::new(&[&server.host], 0);
+    let mut target = json!({"driver": "search", "hosts": [server.host]});
+    target.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    let mut client = Client::of(&serde_json::from_value(target).unwrap(), 0);
     let operation = client.driver.map(form, &client.context).unwrap();
     let Client { driver, connection, context, runtime } = &mut client;
     let count = runtime.block_on(async {
@@ -71,6 +73,8 @@ fn a_request_allocates_nothing() {
         (json!({"get": {"collection": "c", "id": "${k}"}}), "{}"),
         (json!({"bulk": {"collection": "c", "corpus": "trips", "size": 100}}), r#"{"errors":false,"items":[]}"#),
     ] {
-        assert_eq!(allocations(&form, body), 0, "{form}");
+        for extra in [json!({}), json!({"compress": true, "auth": {"bearer": "token"}})] {
+            assert_eq!(allocations(&form, body, &extra), 0, "{form} with {extra}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! The search driver against real sockets with all their moods.
 
+mod access;
 mod allocations;
 mod answers;
+mod certificates;
 mod connections;
 mod requests;
 mod scripted;
+mod tls;

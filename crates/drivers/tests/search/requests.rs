@@ -5,7 +5,7 @@ use std::time::Duration;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Driver;
 
-use crate::scripted::{Client, Server, answer, bulk, search};
+use crate::scripted::{Client, Server, answer, bulk, search, target};
 
 #[test]
 fn requests_share_a_connection_and_arrive_as_they_were_meant() {
@@ -80,8 +80,8 @@ fn a_request_and_its_answer_can_be_shown() {
 #[test]
 fn a_bad_target_is_refused_by_name() {
     let new = |hosts: &[&str], timeout: f64| {
-        let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let target = loadframe_engine::plan::Target { driver: "search".to_owned(), hosts, timeout };
+        let mut target = target(hosts);
+        target.timeout = timeout;
         loadframe_drivers::search::Search::new(&target).unwrap_err().0
     };
     assert_eq!(new(&[], 1.0), "the target has no hosts");

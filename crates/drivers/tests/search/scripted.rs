@@ -1,8 +1,9 @@
 //! A server that does what a test tells it to, over real sockets, and a client to talk to it.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use loadframe_engine::plan::Target;
 use loadframe_engine::variables::Variables;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// How long a test's server waits for a client before it gives the test up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,32 +45,54 @@ pub struct Listener(TcpListener);
 impl Listener {
     /// The next client.
     pub fn accept(&self) -> Peer {
+        let socket = self.socket();
+        Peer { stream: Box::new(socket.try_clone().unwrap()), socket }
+    }
+
+    /// The next client, inside TLS; it shakes hands when it is first listened to.
+    pub fn accept_tls(&self, config: &Arc<ServerConfig>) -> Peer {
+        let socket = self.socket();
+        let connection = ServerConnection::new(config.clone()).unwrap();
+        Peer { stream: Box::new(StreamOwned::new(connection, socket.try_clone().unwrap())), socket }
+    }
+
+    fn socket(&self) -> TcpStream {
         let (stream, _) = self.0.accept().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Peer(stream)
+        stream
     }
 }
 
 /// The server's end of a connection.
-pub struct Peer(TcpStream);
+pub struct Peer {
+    stream: Box<dyn Stream>,
+    socket: TcpStream,
+}
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
 
 impl Peer {
-    /// The next request: its head and its body. `None` if the client has closed.
+    /// The next request: its head and its body. `None` if the client has closed, or will not talk to us.
     pub fn request(&mut self) -> Option<(String, Vec<u8>)> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
-            match self.0.read(&mut byte).unwrap() {
-                0 => return None,
-                _ => head.push(byte[0]),
+            match self.stream.read(&mut byte) {
+                Ok(1..) => head.push(byte[0]),
+                Ok(0) => return None,
+                Err(error) => {
+                    assert!(error.kind() != ErrorKind::WouldBlock, "the client is silent");
+                    return None;
+                }
             }
         }
         let head = String::from_utf8(head).unwrap();
         let length =
             head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).unwrap();
+        self.stream.read_exact(&mut body).unwrap();
         Some((head, body))
     }
 
@@ -79,22 +103,22 @@ impl Peer {
     }
 
     pub fn send(&mut self, text: impl AsRef<[u8]>) {
-        self.0.write_all(text.as_ref()).unwrap();
+        self.stream.write_all(text.as_ref()).unwrap();
     }
 
     /// Sends until the client has had enough.
     pub fn send_for_ever(&mut self, text: &str) {
-        while self.0.write_all(text.as_bytes()).is_ok() {}
+        while self.stream.write_all(text.as_bytes()).is_ok() {}
     }
 
     /// Says that nothing more will come.
     pub fn end(&mut self) {
-        self.0.shutdown(Shutdown::Write).unwrap();
+        self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
     /// Whether the client has closed its end.
     pub fn is_closed(&mut self) -> bool {
-        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+        matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
     }
 }
 
@@ -114,12 +138,12 @@ pub struct Client {
 impl Client {
     /// Client number `number` of `hosts`.
     pub fn new(hosts: &[&str], number: u64) -> Self {
-        let target = Target {
-            driver: "search".to_owned(),
-            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
-            timeout: 10.0,
-        };
-        let driver = Search::new(&target).unwrap();
+        Self::of(&target(hosts), number)
+    }
+
+    /// Client number `number` of a target.
+    pub fn of(target: &Target, number: u64) -> Self {
+        let driver = Search::new(target).unwrap();
         let variables = json!({"k": {"sequential": {"from": 0}}});
         let corpora =
             BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 100_000}))]);
@@ -142,6 +166,11 @@ impl Client {
     pub fn pause(&self, milliseconds: u64) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(milliseconds)).await });
     }
+}
+
+/// Hosts that are talked to in the clear by anybody.
+pub fn target(hosts: &[&str]) -> Target {
+    serde_json::from_value(json!({"driver": "search", "hosts": hosts, "timeout": 10})).unwrap()
 }
 
 pub fn ping() -> Value {

@@ -6,6 +6,7 @@ use loadframe_engine::corpus::Corpora;
 use loadframe_engine::draw::Draw;
 
 use super::*;
+use crate::http1::access::Access;
 use crate::http1::hosts::Host;
 use crate::http1::request::Buffers;
 
@@ -28,7 +29,7 @@ fn sent(form: Value, k: u64) -> String {
     let host = Host::resolve("127.0.0.1:9200").unwrap();
     let mut buffers = Buffers::default();
     let draw = Draw { seed: 1, stream: 2, k };
-    let rendered = operation.request.render(&host, &context().variables, &draw, &mut buffers);
+    let rendered = operation.request.render(&host, &Access::default(), &context().variables, &draw, &mut buffers);
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
 

@@ -1,0 +1,56 @@
+//! Bodies in gzip. The state of a compressor is a quarter of a megabyte, so a thread has one and not each client.
+
+use std::cell::RefCell;
+
+use flate2::{Compress, Compression, FlushCompress, Status};
+
+/// Bodies below this are sent as they are: they fit into one packet either way.
+pub const LEAST: usize = 1 << 10;
+
+/// 15 bits, which is the format's largest window.
+const WINDOW: u8 = 15;
+
+thread_local! {
+    static GZIP: RefCell<Compress> = RefCell::new(Compress::new_gzip(Compression::fast(), WINDOW));
+}
+
+/// Puts `bytes`, compressed, in the place of what `out` holds. In the steady state nothing is allocated.
+pub fn gzip(bytes: &[u8], out: &mut Vec<u8>) {
+    GZIP.with_borrow_mut(|gzip| {
+        gzip.reset();
+        out.clear();
+        // What does not compress grows a little.
+        out.reserve(bytes.len() / 4 + 128);
+        loop {
+            let taken = gzip.total_in() as usize;
+            match gzip.compress_vec(&bytes[taken..], out, FlushCompress::Finish) {
+                Ok(Status::StreamEnd) => return,
+                Ok(Status::Ok | Status::BufError) => out.reserve(bytes.len() / 4 + 128),
+                Err(error) => unreachable!("compressing has no bad input: {error}"),
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+    use loadframe_engine::draw::Draw;
+
+    use super::*;
+
+    #[test]
+    fn what_is_compressed_reads_back_as_it_was() {
+        let random =
+            |length: u64| (0..length).map(|k| Draw { seed: 1, stream: 2, k }.bits(3) as u8).collect::<Vec<_>>();
+        let mut out = Vec::new();
+        for bytes in [Vec::new(), b"x".to_vec(), b"{\"a\": 1}\n".repeat(100_000), random(1_000_000), random(10)] {
+            gzip(&bytes, &mut out);
+            let mut read = Vec::new();
+            GzDecoder::new(out.as_slice()).read_to_end(&mut read).unwrap();
+            assert!(read == bytes, "{} bytes are not what they were", bytes.len());
+        }
+    }
+}

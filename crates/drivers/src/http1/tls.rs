@@ -1,0 +1,191 @@
+//! TLS towards a target: whom it trusts, what it shows, and what went wrong in words.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use loadframe_engine::access;
+use loadframe_engine::plan::PlanError;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+
+/// Makes plain connections into secure ones. All clients of a target share it.
+#[derive(Clone)]
+pub struct Tls(TlsConnector);
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// Reads the files that `plan` names.
+    pub fn new(plan: &access::Tls) -> Result<Self, PlanError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| PlanError(format!("TLS cannot be set up: {error}")))?;
+        let builder = if plan.verify {
+            builder.with_root_certificates(roots(plan.ca.as_deref())?)
+        } else {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        };
+        let mut config = match (&plan.certificate, &plan.key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(certificate), Some(key)) => {
+                let chain = certificates(certificate)?;
+                let mismatch = |error| {
+                    PlanError(format!("{} and {} do not go together: {error}", certificate.display(), key.display()))
+                };
+                builder.with_client_auth_cert(chain, private_key(key)?).map_err(mismatch)?
+            }
+            (Some(_), None) => return Err(PlanError("a client's certificate wants its key beside it".to_owned())),
+            (None, Some(_)) => return Err(PlanError("a client's key wants its certificate beside it".to_owned())),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// Shakes hands with `name` (a DNS name or an IP address) over `stream`.
+    pub async fn handshake(&self, name: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(name.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
+        self.0.connect(name, stream).await
+    }
+}
+
+/// What a failed handshake or a broken connection says about the two ends, in words: something that trying again does
+/// not mend. `None` when it is nothing but the network's fault.
+pub fn refusal(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(error) => format!("its certificate does not verify: {}", certificate_error(error)),
+        Error::InvalidMessage(_) => "it does not speak TLS".to_owned(),
+        Error::AlertReceived(AlertDescription::CertificateRequired) => "it wants a client's certificate".to_owned(),
+        Error::AlertReceived(alert) => format!("it refuses what it is shown: {alert:?}"),
+        other => other.to_string(),
+    })
+}
+
+fn certificate_error(error: &CertificateError) -> String {
+    match error {
+        CertificateError::UnknownIssuer => "its issuer is not trusted; name the issuer's certificate as ca".to_owned(),
+        CertificateError::BadSignature => "it is not signed by the issuer that it names".to_owned(),
+        CertificateError::ExpiredContext { time, not_after } => {
+            format!("it expired {} ago", days(time.as_secs().saturating_sub(not_after.as_secs())))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            format!("it begins to be valid in {}", days(not_before.as_secs().saturating_sub(time.as_secs())))
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
+            format!("it is for {names}, and not for {}", expected.to_str())
+        }
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "it is an authority's own, and not a server's".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// `DnsName("node.test")` without what surrounds it.
+fn bare(name: &str) -> &str {
+    name.split_once('(').map_or(name, |(_, inside)| inside.trim_matches([')', '"']))
+}
+
+fn days(seconds: u64) -> String {
+    match seconds {
+        0..7200 => format!("{} minutes", seconds / 60),
+        7200..172_800 => format!("{} hours", seconds / 3600),
+        _ => format!("{} days", seconds / 86400),
+    }
+}
+
+/// The authorities in a file, or those that the system trusts.
+fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(file) => {
+            for certificate in certificates(file)? {
+                roots.add(certificate).map_err(|error| PlanError(format!("{}: {error}", file.display())))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                return Err(PlanError("this system trusts no authority; name the target's own as ca".to_owned()));
+            }
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, PlanError> {
+    let read = |error| unreadable(file, "certificate", &error);
+    let certificates = CertificateDer::pem_file_iter(file).map_err(read)?.collect::<Result<Vec<_>, _>>();
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err(read(pem::Error::NoItemsFound)),
+        certificates => certificates.map_err(read),
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, PlanError> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| unreadable(file, "private key that is not encrypted", &error))
+}
+
+fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
+    PlanError(match error {
+        pem::Error::Io(error) => format!("{}: {error}", file.display()),
+        pem::Error::NoItemsFound => format!("{} holds no {what} in PEM", file.display()),
+        _ => format!("{} is no PEM file", file.display()),
+    })
+}
+
+/// Believes every server to be who it says it is.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _chain: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

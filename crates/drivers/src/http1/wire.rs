@@ -1,0 +1,124 @@
+//! The bytes between a client and a node, in the clear or inside TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use super::client::Trouble;
+use super::hosts::Host;
+use super::tls::{Tls, refusal};
+
+/// One connection.
+pub enum Wire {
+    /// In the clear.
+    Plain(TcpStream),
+    /// Inside TLS.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Wire {
+    /// Connects to the first of the host's addresses that answers, and shakes hands if that is wanted.
+    pub async fn connect(host: &Host, tls: Option<&Tls>, timeout: Duration) -> Result<Self, Trouble> {
+        match tokio::time::timeout(timeout, Self::open(host, tls)).await {
+            Ok(Ok(wire)) => Ok(wire),
+            Ok(Err(error)) => {
+                let words = refusal(&error).unwrap_or_else(|| error.to_string());
+                Err(Trouble::broken(format!("cannot connect: {words}")))
+            }
+            Err(_) => Err(Trouble::broken(format!("no connection within {} s", timeout.as_secs_f64()))),
+        }
+    }
+
+    /// Says why the host and this client will never talk; that a host is not there says nothing.
+    pub async fn refusal(host: &Host, tls: &Tls, timeout: Duration) -> Option<String> {
+        match tokio::time::timeout(timeout, Self::open(host, Some(tls))).await {
+            Ok(Err(error)) => refusal(&error),
+            Ok(Ok(_)) | Err(_) => None,
+        }
+    }
+
+    async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Self> {
+        let mut last = io::Error::other("no address");
+        for address in &host.addresses {
+            match TcpStream::connect(address).await.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+                Ok(stream) => {
+                    return Ok(match tls {
+                        None => Self::Plain(stream),
+                        Some(tls) => Self::Tls(Box::new(tls.handshake(&host.name, stream).await?)),
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Whether the other end has neither closed nor sent anything that nobody asked for, as far as is known. Free of
+    /// system calls unless the kernel has reported something.
+    pub fn is_idle(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => {
+                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            }
+            // Not every byte is an answer here: session tickets are dealt with on the way.
+            Self::Tls(stream) => {
+                let mut byte = [0];
+                let read =
+                    Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut byte));
+                read.is_pending()
+            }
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, space),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, space),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
