@@ -148,7 +148,6 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("kind: scale", "kind: scale\nmeasure: loko", "loko", "no phase 'loko'", "'look'"),
         ("kind: scale", "kind: scale\nmeasure: [look, look]", "[look", "twice", "remove"),
         ("kind: scale", "kind: scale\nmeasure: []", "[]", "at least one entry", ""),
-        ("kind: scale", "kind: scale\nprepare: [look]", "", "twice in prepare and measure", "remove"),
         ("kind: scale", "kind: scale\nrepetitions: 0", "0", "at least 1", ""),
         ("kind: scale", "kind: scale\nduration: 0s", "0s", "above 0", ""),
         ("kind: scale", "kind: scale\nseed: -1", "-1", "at least 0", ""),

@@ -223,10 +223,10 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
     prepared = file.prepare
     if prepared is None:
         prepared = tuple(phase.name for phase in phases if phase.prepares and phase.name not in measured)
+    # A phase may be prepared and measured: run once before, it warms what it will ask for.
     for name in measured:
-        if measured.count(name) > 1 or name in prepared:
-            twice = "prepare and measure" if name in prepared else "measure"
-            raise document.error(("measure",), f"the phase {name!r} stands twice in {twice}", "remove one of them")
+        if measured.count(name) > 1:
+            raise document.error(("measure",), f"the phase {name!r} stands twice in measure", "remove one of them")
     return prepared, measured
 
 

@@ -11,7 +11,15 @@ from loadframe.cluster import Cluster
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
 from loadframe.load import Outcome, run_phase
-from loadframe.observe import CgroupSampler, HostSampler, Observer, ProcessSampler, StoreSampler
+from loadframe.observe import (
+    CgroupSampler,
+    HostSampler,
+    Observer,
+    OwnGroupSampler,
+    ProcessSampler,
+    Sampler,
+    StoreSampler,
+)
 from loadframe.record import Manifest, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
@@ -111,12 +119,13 @@ class Session:
             raise KeyboardInterrupt
         return path
 
-    def _samplers(self) -> list[ProcessSampler | CgroupSampler | HostSampler | StoreSampler]:
+    def _samplers(self) -> list[Sampler]:
         nodes = self.cluster.nodes
         return [
             ProcessSampler(lambda: {node.name: node.pid for node in nodes if node.pid}),
             CgroupSampler(lambda: {node.name: node.control_groups for node in nodes if node.control_groups}),
             HostSampler(),
+            OwnGroupSampler(),
             StoreSampler(self.cluster.statistics),
         ]
 
