@@ -1,0 +1,137 @@
+"""The folder of an experiment: begun, gone on with, refused to others, used by one process at a time."""
+
+import subprocess
+import sys
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.session import Labels
+from loadframe.record import Run
+
+DESCRIPTION = {
+    "experiment": "e",
+    "question": "How far?",
+    "with": {"documents": 100},
+    "duration": 5.0,
+    "repetitions": 1,
+    "file": "experiment: e",
+    "design": [{"run": "b1-nodes1", "block": 1, "treatment": {"nodes": 1}}],
+}
+ASKED = {"workload": {"name": "w"}, "store": {"kind": "opensearch"}, "seed": 1, "generator": {"ranks": 1, "threads": 1}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "results" / "e"
+
+
+def begun(path, **changes):
+    return ExperimentFolder(path, DESCRIPTION | changes)
+
+
+def with_a_run(path, **changes):
+    """Leave a folder that holds a run, closed again as by the end of a command."""
+    begun(path, **changes).record_failure("b1-nodes1", Labels({"nodes": 1}, 1, 1), ASKED, "no luck")
+
+
+def test_a_new_folder_says_what_is_to_be_done_and_holds_no_run(folder):
+    new = begun(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "experiment.json", "runs"]
+    assert not new.has("b1-nodes1")
+    assert new.failed() == []
+
+
+def test_a_failure_is_a_run_with_its_labels_and_its_cause_and_can_be_removed(folder):
+    with_a_run(folder)
+    again = begun(folder)
+    assert again.has("b1-nodes1")
+    assert again.failed() == ["b1-nodes1"]
+    run = Run(folder / "runs" / "b1-nodes1")
+    assert (run.summary["status"], run.summary["failure"]) == ("failed", "no luck")
+    assert (run.manifest["treatment"], run.manifest["block"], run.manifest["repetition"]) == ({"nodes": 1}, 1, 1)
+    assert run.series.num_rows == 0
+    again.remove("b1-nodes1")
+    assert not again.has("b1-nodes1")
+
+
+def test_an_experiment_may_be_reworded_and_goes_on(folder):
+    with_a_run(folder)
+    assert begun(folder, question="How far indeed?", file="# a remark\nexperiment: e").has("b1-nodes1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"duration": 6.0}, "duration"),
+        ({"with": {"documents": 200}}, "with"),
+        ({"repetitions": 2, "design": []}, "repetitions"),
+        ({"duration": 1.0, "experiment": "f"}, "experiment and duration"),
+        ({"design": []}, "design"),
+    ],
+)
+def test_another_experiment_is_refused_once_there_are_runs(folder, changes, named):
+    with_a_run(folder)
+    before = (folder / "experiment.json").read_text()
+    with pytest.raises(BadInput, match=f"the folder holds an experiment with another {named}\n") as caught:
+        begun(folder, **changes)
+    assert "--output" in str(caught.value.remedy)
+    assert (folder / "experiment.json").read_text() == before
+
+
+def test_an_experiment_without_runs_may_be_corrected(folder):
+    begun(folder, duration=-1.0)
+    begun(folder)
+    with_a_run(folder)
+
+
+def test_a_folder_of_something_else_is_left_alone(folder):
+    folder.mkdir(parents=True)
+    (folder / "thesis.tex").touch()
+    with pytest.raises(BadInput, match="the folder holds something, but no experiment"):
+        begun(folder)
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(folder):
+    folder.parent.mkdir()
+    folder.touch()
+    with pytest.raises(BadInput, match="cannot be recorded there"):
+        begun(folder)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '"e"'])
+def test_a_damaged_description_is_named(folder, content):
+    with_a_run(folder)
+    (folder / "experiment.json").write_text(content)
+    with pytest.raises(BadInput) as caught:
+        begun(folder)
+    assert str(caught.value.where) == str(folder / "experiment.json")
+
+
+def test_a_run_that_is_not_whole_is_none(folder):
+    new = begun(folder)
+    (folder / "runs" / ".b1-nodes1.partial-elsewhere-1-1").mkdir()
+    assert not new.has("b1-nodes1")
+    assert new.failed() == []
+
+
+def test_two_commands_do_not_work_in_one_folder(folder):
+    program = f"""
+import sys
+from pathlib import Path
+from loadframe.experiment.folder import ExperimentFolder
+folder = ExperimentFolder(Path({str(folder)!r}), {DESCRIPTION!r})
+print("holds", flush=True)
+sys.stdin.read()
+"""
+    other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "holds\n"
+        with pytest.raises(BadInput, match="another loadframe works on this experiment"):
+            begun(folder)
+    finally:
+        other.kill()
+        other.communicate()
+    assert begun(folder)
