@@ -8,9 +8,23 @@ import pytest
 from loadframe.analyze.generator import GeneratorFigures
 from loadframe.analyze.verdict import JudgedPhase, judge
 
-QUIET = GeneratorFigures(threads=2, cpu_share=0.5, cpu_share_peak=0.7, lateness_p99=1e-5, lag_p99=1e-4, achieved=None)
+QUIET = GeneratorFigures(
+    threads=2,
+    cpu_share=0.5,
+    cpu_share_peak=0.7,
+    waited_share=0.01,
+    throttled_share=None,
+    network_share=None,
+    ceiling_share=None,
+    lateness_p99=1e-5,
+    lag_p99=1e-4,
+    achieved=None,
+)
 CLOSED = {"closed": {"clients": 8, "think_time": 0.0}}
 THINKING = {"closed": {"clients": 8, "think_time": 0.25}}
+DRAWN = {"closed": {"clients": 8, "think_time": {"exponential": 0.25}}}
+STAGED = {"closed": {"clients": {"from": 1, "stages": [{"to": 8, "over": 30}]}, "think_time": 0.0}}
+RAMP = {"open": {"rate": {"from": 0, "stages": [{"to": 100, "over": 30}]}, "arrivals": "constant"}}
 OPEN = {"open": {"rate": 100.0, "arrivals": "constant", "max_in_flight": 1024}}
 
 
@@ -40,7 +54,28 @@ def test_a_worker_above_80_percent_is_the_limit():
     assert codes(replace(QUIET, cpu_share=0.81)) == ["generator_cpu"]
 
 
-@pytest.mark.parametrize("pacing", [OPEN, THINKING])
+def test_a_worker_without_a_core_is_starved():
+    assert codes(replace(QUIET, waited_share=0.10)) == []
+    assert codes(replace(QUIET, waited_share=0.11)) == ["starved"]
+
+
+def test_a_quota_is_told_from_other_processes():
+    assert codes(replace(QUIET, throttled_share=0.01)) == []
+    assert codes(replace(QUIET, waited_share=0.5, throttled_share=0.45)) == ["throttled"]
+    assert codes(replace(QUIET, waited_share=0.5, throttled_share=0.2)) == ["starved", "throttled"]
+
+
+def test_a_network_near_its_speed_is_the_limit():
+    assert codes(replace(QUIET, network_share=0.80)) == []
+    assert codes(replace(QUIET, network_share=0.81)) == ["network"]
+
+
+def test_a_rate_near_the_calibrated_ceiling_is_doubted():
+    assert codes(replace(QUIET, ceiling_share=0.80)) == []
+    assert codes(replace(QUIET, ceiling_share=0.81)) == ["generator_ceiling"]
+
+
+@pytest.mark.parametrize("pacing", [OPEN, THINKING, DRAWN])
 def test_requests_that_are_due_at_fixed_instants_must_not_be_late(pacing):
     assert codes(replace(QUIET, lateness_p99=0.9e-3), pacing) == []
     assert codes(replace(QUIET, lateness_p99=1.1e-3), pacing) == ["lateness"]
@@ -86,6 +121,13 @@ def test_throughput_that_moves_is_not_steady():
     assert codes(throughput=np.linspace(80, 120, 60)) == ["unsteady"]
 
 
+@pytest.mark.parametrize("pacing", [STAGED, RAMP])
+def test_a_load_that_changes_by_plan_is_not_called_unsteady(pacing):
+    moving = verdict(pacing=pacing, throughput=np.linspace(80, 120, 60))
+    assert moving.valid
+    assert moving.not_judged == ("steadiness of phase range: its load changes in stages",)
+
+
 def test_a_short_run_says_that_its_steadiness_was_not_judged():
     short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
     assert short.valid
@@ -99,11 +141,22 @@ def test_a_cluster_in_another_state_than_the_treatments_is_named():
 
 
 def test_each_reason_states_cause_and_remedy():
-    bad = replace(QUIET, cpu_share=0.99, lateness_p99=0.5, lag_p99=0.5, achieved=0.1)
+    bad = replace(
+        QUIET,
+        cpu_share=0.99,
+        waited_share=0.9,
+        throttled_share=0.3,
+        network_share=0.9,
+        ceiling_share=0.9,
+        lateness_p99=0.5,
+        lag_p99=0.5,
+        achieved=0.1,
+    )
     doubted = verdict(bad, OPEN, np.linspace(1, 9, 60), ["no node"], successes=1, dropped=500, errors={"item": 999})
     found = doubted.as_dict()
     assert not found["valid"]
     assert {reason["code"] for reason in found["reasons"]} == {
-        "generator_cpu", "lateness", "loop_lag", "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
+        "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag",
+        "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
     }  # fmt: skip
     assert all(reason["cause"] and reason["remedy"] for reason in found["reasons"])

@@ -1,6 +1,7 @@
 """What each sampler sees of real processes, control groups and this machine."""
 
 import os
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -199,21 +200,22 @@ def test_the_machines_processors_are_seen_at_work(spawn):
 
 
 def test_loopback_bytes_count_once():
-    import socket
-
     sampler = HostSampler()
+    list(sampler.sample(0.0))
+    _send_over_loopback(10_000_000)
+    seen = figures(sampler.sample(1.0), "host")
+    assert 10e6 < seen["loopback.bytes"] < 18e6, "10 MB, with headers and what else went over it"
+
+
+def _send_over_loopback(size: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         peer, _ = server.accept()
         with peer:
-            list(sampler.sample(0.0))
-            received = 0
-            for _ in range(200):
+            for _ in range(size // 50_000):
                 client.sendall(b"x" * 50_000)
+                received = 0
                 while received < 50_000:
                     received += len(peer.recv(65_536))
-                received = 0
-            seen = figures(sampler.sample(1.0), "host")
-    assert 10e6 < seen["loopback.bytes"] < 18e6, "10 MB, with headers and what else went over it"
 
 
 def test_a_kernel_without_pressure_stalls_leaves_them_out(tmp_path):
@@ -239,13 +241,43 @@ def test_pressure_is_the_share_of_time_in_which_tasks_waited(tmp_path):
     assert pressure == dict.fromkeys([field.name for field in HOST if field.name.startswith("pressure.")], 0.5)
 
 
-def test_every_metric_is_documented(spawn, group):
+@pytest.fixture
+def sys_with_speeds(tmp_path):
+    """A sysfs in which the loopback interface, which carries the tests' bytes, has a speed."""
+
+    def write(megabits: str) -> Path:
+        folder = tmp_path / "sys" / "class" / "net" / "lo"
+        folder.mkdir(parents=True)
+        (folder / "speed").write_text(f"{megabits}\n")
+        return tmp_path / "sys"
+
+    return write
+
+
+def test_the_busiest_interface_is_a_share_of_its_speed(sys_with_speeds):
+    sampler = HostSampler(sys=sys_with_speeds("800"))
+    list(sampler.sample(0.0))
+    before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+    _send_over_loopback(10_000_000)
+    seen = figures(sampler.sample(1.0), "host")
+    carried = psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
+    assert 0.1 <= seen["network.share"] <= carried / 100e6
+
+
+@pytest.mark.parametrize("speed", ["-1", "", "unknown"])
+def test_an_interface_of_unknown_speed_has_no_share(sys_with_speeds, speed):
+    sampler = HostSampler(sys=sys_with_speeds(speed))
+    list(sampler.sample(0.0))
+    assert "network.share" not in figures(sampler.sample(1.0), "host")
+
+
+def test_every_metric_is_documented(spawn, group, sys_with_speeds):
     folders = group(1, 0.0, 1)
     documented = {field.name for field in (*NODES, *HOST)}
     for sampler in (
         ProcessSampler(lambda: {"n1": os.getpid()}),
         CgroupSampler(lambda: {"n1": folders}),
-        HostSampler(),
+        HostSampler(sys=sys_with_speeds("1000")),
     ):
         list(sampler.sample(0.0))
         time.sleep(0.05)

@@ -48,7 +48,7 @@ def manifest(**parts: Any) -> Manifest:
         "workload": {"workload": "nyc_taxis", "parameters": {"documents": 1000}},
         "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 2},
         "seed": 42,
-        "generator": {"ranks": 1, "threads": 2},
+        "generator": {"ranks": 1, "threads": 2, "ceiling": 80000.0},
     }
     return Manifest(**(whole | parts))
 
@@ -85,6 +85,10 @@ def summary(**parts: Any) -> dict[str, Any]:
         "threads": 2,
         "cpu_share": 0.25,
         "cpu_share_peak": 0.3,
+        "waited_share": 0.01,
+        "throttled_share": 0.0,
+        "network_share": None,
+        "ceiling_share": 0.1,
         "lateness_p99": 1e-5,
         "lag_p99": 3e-5,
         "achieved": None,

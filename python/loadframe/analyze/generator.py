@@ -1,5 +1,6 @@
 """What the generator saw of itself in one phase's measured window: the figures that its verdict rests on."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from loadframe._engine import HistogramLog
+    from loadframe.record import HistogramLog
 
 #: A worker's second that the phase's end cut shorter than this (s) is too short for a share.
 _SHORT = 0.5
@@ -16,31 +17,51 @@ _SHORT = 0.5
 
 @dataclass(frozen=True)
 class GeneratorFigures:
-    """One phase's generator: CPU shares of its busiest worker (0..1), lateness and lag (s), achieved over offered rate.
+    """One phase's generator: shares of time of its busiest worker (0..1), lateness and lag (s), achieved rate.
 
-    `cpu_share` is the greatest mean over the window, `cpu_share_peak` the greatest of one second. Lateness and lag are
-    None where nothing was recorded, `achieved` where no stream has open pacing.
+    `cpu_share` is the greatest mean over the window, `cpu_share_peak` the greatest of one second; `waited_share` is how
+    long a worker was ready to run and had no core, `throttled_share` how long the generator's control group stood still
+    for its quota. `network_share` is of the busiest interface's speed, `ceiling_share` of the requests that one worker
+    can send by the calibration, `achieved` over offered rate. What was not recorded, or does not apply, is None.
     """
 
     threads: int
     cpu_share: float
     cpu_share_peak: float
+    waited_share: float
+    throttled_share: float | None
+    network_share: float | None
+    ceiling_share: float | None
     lateness_p99: float | None
     lag_p99: float | None
     achieved: float | None
 
 
 def generator_figures(
-    outcome: dict[str, Any], series: pa.Table, telemetry: pa.Table, histograms: "HistogramLog"
+    outcome: dict[str, Any],
+    series: pa.Table,
+    telemetry: pa.Table,
+    histograms: "HistogramLog",
+    ceiling: float | None = None,
 ) -> GeneratorFigures:
-    """Compute the figures of the phase that `outcome` is about; `series` holds that phase's rows only."""
+    """Compute the figures of the phase that `outcome` is about; `series` holds that phase's rows only.
+
+    `ceiling` is how many requests per second one worker can send on this machine with this driver, where that is known.
+    """
     start = outcome["offset"] + outcome["warmup"]
     end = start + outcome["measured"]
-    mean, peak = _cpu_shares(telemetry, start, end)
+    threads = outcome["threads"] * outcome["ranks"]
+    watched = _between(telemetry, start, end)
+    cpu, peak = _worker_shares(watched, "cpu_seconds")
+    waited, _ = _worker_shares(watched, "waited_seconds")
     return GeneratorFigures(
-        threads=outcome["threads"] * outcome["ranks"],
-        cpu_share=mean,
+        threads=threads,
+        cpu_share=cpu,
         cpu_share_peak=peak,
+        waited_share=waited,
+        throttled_share=_mean(watched, "generator", "cgroup.throttled_time"),
+        network_share=_mean(watched, "host", "network.share"),
+        ceiling_share=_rate(outcome, series) / threads / ceiling if ceiling else None,
         lateness_p99=histograms.total("generator/lateness", start, end).quantile(0.99),
         lag_p99=histograms.total("generator/lag", start, end).quantile(0.99),
         achieved=_achieved(outcome, series),
@@ -50,7 +71,7 @@ def generator_figures(
 def combine(figures: list[GeneratorFigures]) -> dict[str, Any]:
     """Return the worst of several phases' figures as the summary's `generator`."""
 
-    def worst(values: list[float | None]) -> float | None:
+    def worst(values: Iterable[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
 
     achieved = [each.achieved for each in figures if each.achieved is not None]
@@ -58,30 +79,50 @@ def combine(figures: list[GeneratorFigures]) -> dict[str, Any]:
         "threads": max((each.threads for each in figures), default=0),
         "cpu_share": max((each.cpu_share for each in figures), default=0.0),
         "cpu_share_peak": max((each.cpu_share_peak for each in figures), default=0.0),
-        "lateness_p99": worst([each.lateness_p99 for each in figures]),
-        "lag_p99": worst([each.lag_p99 for each in figures]),
+        "waited_share": max((each.waited_share for each in figures), default=0.0),
+        "throttled_share": worst(each.throttled_share for each in figures),
+        "network_share": worst(each.network_share for each in figures),
+        "ceiling_share": worst(each.ceiling_share for each in figures),
+        "lateness_p99": worst(each.lateness_p99 for each in figures),
+        "lag_p99": worst(each.lag_p99 for each in figures),
         "achieved": min(achieved, default=None),
     }
 
 
-def _cpu_shares(telemetry: pa.Table, start: float, end: float) -> tuple[float, float]:
-    source, time = telemetry["source"], telemetry["time"]
+def _between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
     # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
-    within = pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4))
-    rows = telemetry.filter(pc.and_(pc.starts_with(source, "generator:"), within))
+    time = telemetry["time"]
+    return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
+
+
+def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:
+    """Return the greatest share of time that a worker spent on `metric`: over the window, and in one second."""
+    rows = watched.filter(pc.starts_with(watched["source"], "generator:"))
     mean = peak = 0.0
     for worker in pc.unique(rows["source"]).to_pylist():
         own = rows.filter(pc.equal(rows["source"], worker)).sort_by("time")
-        cpu, wall = (
-            own.filter(pc.equal(own["metric"], metric))["value"].to_numpy()
-            for metric in ("cpu_seconds", "wall_seconds")
+        spent, wall = (
+            own.filter(pc.equal(own["metric"], each))["value"].to_numpy() for each in (metric, "wall_seconds")
         )
         if wall.sum() > 0:
-            mean = max(mean, float(cpu.sum() / wall.sum()))
+            mean = max(mean, float(spent.sum() / wall.sum()))
         whole = wall >= _SHORT
         if whole.any():
-            peak = max(peak, float((cpu[whole] / wall[whole]).max()))
+            peak = max(peak, float((spent[whole] / wall[whole]).max()))
     return mean, peak
+
+
+def _mean(watched: pa.Table, source: str, metric: str) -> float | None:
+    """Return the mean of what was sampled of one source; None where nothing was."""
+    of_it = pc.and_(pc.equal(watched["source"], source), pc.equal(watched["metric"], metric))
+    mean: float | None = pc.mean(watched.filter(of_it)["value"]).as_py()
+    return mean
+
+
+def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
+    """Return requests per second of the measured window, with any outcome."""
+    measured = series.filter(pc.equal(series["segment"], "measure"))
+    return _sum(measured, "requests") / outcome["measured"] if outcome["measured"] else 0.0
 
 
 def _achieved(outcome: dict[str, Any], series: pa.Table) -> float | None:

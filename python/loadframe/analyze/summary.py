@@ -12,7 +12,7 @@ from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.verdict import JudgedPhase, judge
 
 if TYPE_CHECKING:
-    from loadframe._engine import HistogramLog
+    from loadframe.record import HistogramLog
 
 _ERROR = "error_"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
@@ -24,12 +24,13 @@ def summarize(
     outcomes: Sequence[dict[str, Any]],
     telemetry: pa.Table,
     deviations: Sequence[str],
+    ceiling: float | None = None,
 ) -> dict[str, Any]:
     """Return the summary's `phases`, `generator` and `verdict`.
 
     `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others;
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
-    where nothing else was measured.
+    where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
     """
     phases: list[dict[str, Any]] = []
     judged: list[JudgedPhase] = []
@@ -38,7 +39,7 @@ def summarize(
         rows = series.filter(pc.equal(series["phase"], outcome["phase"]))
         summary = _phase(outcome, rows, histograms)
         phases.append(summary)
-        figures = generator_figures(outcome, rows, telemetry, histograms)
+        figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
         (prepares if summary["prepares"] else judged).append(
             JudgedPhase(summary, figures, throughput_by_second(outcome, rows))
         )

@@ -19,6 +19,14 @@ from loadframe.units import format_count, format_duration
 
 #: A worker that is busier than this is late at its next burst, and its own speed becomes the store's.
 CPU_LIMIT = 0.8
+#: A worker that stands ready for so much of the time without a core has less than one.
+WAITED_LIMIT = 0.1
+#: A generator that stands still for more than 1 % of the time does so in the 99th percentile.
+THROTTLED_LIMIT = 0.01
+#: Above this, queues build up in front of an interface at every burst.
+NETWORK_LIMIT = 0.8
+#: Of the requests per second that calibration found one core to be good for.
+CEILING_LIMIT = 0.8
 #: Lateness that response times show as if it were the store's: absolute, s, and as a share of their 99th percentile.
 LATENESS_LIMIT = 1e-3
 LATENESS_SHARE = 0.05
@@ -57,6 +65,79 @@ class GeneratorBusy(Reason):
 
     def _remedy(self) -> str:
         return f"give the generator more threads (it had {self.threads}) or a machine of its own, or ask for less load"
+
+
+@dataclass(frozen=True)
+class Starved(Reason):
+    """A worker was ready to run and had no core."""
+
+    code = "starved"
+    phase: str
+    share: float
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} a generator thread stood ready for {self.share:.0%} of the time without a core"
+            f" (limit {WAITED_LIMIT:.0%}): other processes had it"
+        )
+
+    def _remedy(self) -> str:
+        return "stop what else runs on this machine, or leave the generator cores of its own"
+
+
+@dataclass(frozen=True)
+class Throttled(Reason):
+    """The generator's own control group had used up its CPU quota."""
+
+    code = "throttled"
+    phase: str
+    share: float
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} the generator stood still for {self.share:.0%} of the time, since its control"
+            f" group had used up its CPU quota (limit {THROTTLED_LIMIT:.0%})"
+        )
+
+    def _remedy(self) -> str:
+        return "raise the CPU quota of the container or job that loadframe runs in, or run it outside"
+
+
+@dataclass(frozen=True)
+class NetworkBusy(Reason):
+    """A network interface was near its limit."""
+
+    code = "network"
+    phase: str
+    share: float
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} this machine's busiest network interface carried {self.share:.0%} of its speed"
+            f" (limit {NETWORK_LIMIT:.0%})"
+        )
+
+    def _remedy(self) -> str:
+        return "measure over a faster network, from more machines, or ask for smaller answers"
+
+
+@dataclass(frozen=True)
+class NearCeiling(Reason):
+    """The rate was near what the generator itself can do."""
+
+    code = "generator_ceiling"
+    phase: str
+    share: float
+    threads: int
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} each generator thread sent {self.share:.0%} of the requests that calibration found"
+            f" it to be good for on this machine (limit {CEILING_LIMIT:.0%})"
+        )
+
+    def _remedy(self) -> str:
+        return f"give the generator more threads (it had {self.threads}) or more machines, or ask for less load"
 
 
 @dataclass(frozen=True)
@@ -236,7 +317,9 @@ def judge(phases: Sequence[JudgedPhase], deviations: Sequence[str]) -> Verdict:
         reasons += [*_generator(phase), *_requests(phase.summary)]
         name = phase.summary["name"]
         steady = steadiness(phase.throughput)
-        if steady is None:
+        if any(_changes(stream["pacing"]) for stream in phase.summary["streams"]):
+            not_judged.append(f"steadiness of phase {name}: its load changes in stages")
+        elif steady is None:
             not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s are too short (20 s are needed)")
         elif not steady.steady:
             reasons.append(Unsteady(name, steady.change, steady.seconds, steady.settled))
@@ -247,6 +330,16 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
     name, figures = phase.summary["name"], phase.generator
     if figures.cpu_share > CPU_LIMIT:
         yield GeneratorBusy(name, figures.cpu_share, figures.threads)
+    # A quota makes threads wait, too; what is left of the wait is what others had the cores for.
+    throttled = figures.throttled_share or 0.0
+    if figures.waited_share - throttled > WAITED_LIMIT:
+        yield Starved(name, figures.waited_share)
+    if throttled > THROTTLED_LIMIT:
+        yield Throttled(name, throttled)
+    if figures.network_share is not None and figures.network_share > NETWORK_LIMIT:
+        yield NetworkBusy(name, figures.network_share)
+    if figures.ceiling_share is not None and figures.ceiling_share > CEILING_LIMIT:
+        yield NearCeiling(name, figures.ceiling_share, figures.threads)
     percentiles = [operation["response"]["p99"] for operation in phase.summary["operations"].values()]
     # The fastest operation suffers most from the same lateness.
     response = min((p99 for p99 in percentiles if p99), default=None)
@@ -282,4 +375,10 @@ def _requests(summary: Mapping[str, Any]) -> Iterator[Reason]:
 
 def _waits(pacing: Mapping[str, Any]) -> bool:
     """Whether requests are due at instants that were fixed before: open pacing, or think time."""
-    return "open" in pacing or pacing["closed"]["think_time"] > 0
+    return "open" in pacing or pacing["closed"]["think_time"] != 0
+
+
+def _changes(pacing: Mapping[str, Any]) -> bool:
+    """Whether the load itself moves: a rate or a number of clients in stages."""
+    level = pacing["open"]["rate"] if "open" in pacing else pacing["closed"]["clients"]
+    return isinstance(level, Mapping)

@@ -6,6 +6,7 @@ They look once a second and write into the run's telemetry. They know process id
 from loadframe.observe.cgroup import CgroupSampler
 from loadframe.observe.machine import HostSampler
 from loadframe.observe.observer import Observer
+from loadframe.observe.own_group import OwnGroupSampler
 from loadframe.observe.process import ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
 from loadframe.observe.statistics import StoreSampler
@@ -15,6 +16,7 @@ __all__ = [
     "Gap",
     "HostSampler",
     "Observer",
+    "OwnGroupSampler",
     "ProcessSampler",
     "Sample",
     "Sampler",

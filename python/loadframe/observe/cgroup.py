@@ -29,12 +29,12 @@ class CgroupSampler:
                 if "memory" in controllers:
                     yield Sample(source, "cgroup.memory", _memory(controllers["memory"]))
                 if "cpu" in controllers:
-                    yield from self._rates.of(source, now, _throttling(controllers["cpu"]))
+                    yield from self._rates.of(source, now, throttling(controllers["cpu"]))
             except OSError as error:
                 yield Gap(source, f"the control group cannot be read: {error.strerror} ({error.filename})")
 
 
-def _throttling(folder: Path) -> dict[str, float]:
+def throttling(folder: Path) -> dict[str, float]:
     """Return the totals since the group was made; empty when it has no CPU controller."""
     stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
     if "nr_throttled" not in stat:

@@ -1,8 +1,9 @@
 """Watches this machine: processors, load, memory, pressure, networks, disks."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -13,14 +14,16 @@ _SOURCE = "host"
 
 
 class HostSampler:
-    """Looks at the machine that this process runs on. `proc` is where its proc(5) is mounted."""
+    """Looks at the machine that this process runs on. `proc` and `sys` are where proc(5) and sysfs(5) are mounted."""
 
     name = "host"
     waits = False
 
-    def __init__(self, proc: Path = Path("/proc")):
+    def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")):
         self._pressure = proc / "pressure"
+        self._interfaces = sys / "class" / "net"
         self._rates = Rates()
+        self._carried = Rates()
         self._cpu: tuple[float, float, float] | None = None
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
@@ -28,7 +31,9 @@ class HostSampler:
         yield from self._processors()
         yield Sample(_SOURCE, "load.1m", os.getloadavg()[0])
         yield Sample(_SOURCE, "memory.available", psutil.virtual_memory().available)
-        yield from self._rates.of(_SOURCE, now, self._stalls() | _networks() | _disks())
+        interfaces = psutil.net_io_counters(pernic=True)
+        yield from self._rates.of(_SOURCE, now, self._stalls() | _networks(interfaces) | _disks())
+        yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
         times = psutil.cpu_times()
@@ -40,6 +45,25 @@ class HostSampler:
             elapsed, unused, stolen = (new - old for new, old in zip(self._cpu, before, strict=True))
             yield Sample(_SOURCE, "cpu.busy", min(max(1 - (unused + stolen) / elapsed, 0.0), 1.0))
             yield Sample(_SOURCE, "cpu.stolen", min(max(stolen / elapsed, 0.0), 1.0))
+
+    def _network_share(self, now: float, interfaces: Mapping[str, Any]) -> Iterator[Sample]:
+        """Yield the busiest interface's share of its speed, of those that say it."""
+        shares = []
+        for name, counters in interfaces.items():
+            speed = self._speed(name)
+            if speed is not None:
+                totals = {"received": counters.bytes_recv, "sent": counters.bytes_sent}
+                shares += [rate.value / speed for rate in self._carried.of(name, now, totals)]
+        if shares:
+            yield Sample(_SOURCE, "network.share", max(shares))
+
+    def _speed(self, interface: str) -> float | None:
+        """Return bytes per second and direction; virtual interfaces have no speed, or say -1."""
+        try:
+            megabits = int((self._interfaces / interface / "speed").read_text())
+        except (OSError, ValueError):
+            return None
+        return megabits * 1e6 / 8 if megabits > 0 else None
 
     def _stalls(self) -> dict[str, float]:
         """Return pressure stall totals in seconds (the kernel's documentation, accounting/psi)."""
@@ -58,8 +82,7 @@ class HostSampler:
         return stalls
 
 
-def _networks() -> dict[str, float]:
-    interfaces = psutil.net_io_counters(pernic=True)
+def _networks(interfaces: Mapping[str, Any]) -> dict[str, float]:
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
     for name, counters in interfaces.items():
         if name == _LOOPBACK:

@@ -3,8 +3,14 @@
 It knows how results are kept, not how they are made or judged.
 """
 
+from typing import TYPE_CHECKING
+
 from loadframe.record.manifest import Manifest, file_record
 from loadframe.record.reader import Recordings, Run
 from loadframe.record.writer import RunWriter
+
+if TYPE_CHECKING:
+    # The type of a run's histograms, for those that may not import the engine.
+    from loadframe._engine import HistogramLog as HistogramLog
 
 __all__ = ["Manifest", "Recordings", "Run", "RunWriter", "file_record"]

@@ -25,6 +25,12 @@ MANIFEST = (
     Field("store.**", "any", "", "the cluster as it was asked for: kind, version, nodes, limits, settings"),
     Field("generator.ranks", "int", "processes", "load-generator processes"),
     Field("generator.threads", "int", "threads", "worker threads of each"),
+    Field(
+        "generator.ceiling",
+        "number or null",
+        "1/s",
+        "requests that calibration found one worker of this driver good for",
+    ),
     Field("files[].name", "string", "", "a file that went into the run"),
     Field("files[].bytes", "int", "B", "its size"),
     Field("files[].sha256", "string", "hexadecimal", "its hash"),
@@ -92,6 +98,25 @@ SUMMARY = (
     Field("generator.threads", "int", "threads", "workers"),
     Field("generator.cpu_share", "number", "share", "greatest mean CPU share of a worker in the measured window; 0..1"),
     Field("generator.cpu_share_peak", "number", "share", "greatest CPU share of a worker in one second"),
+    Field("generator.waited_share", "number", "share", "greatest mean share of time that a worker waited for a core"),
+    Field(
+        "generator.throttled_share",
+        "number or null",
+        "share",
+        "time for which the generator's own control group stood still for its CPU quota; null without control groups",
+    ),
+    Field(
+        "generator.network_share",
+        "number or null",
+        "share",
+        "of the speed of this machine's busiest interface; null where no speed is known",
+    ),
+    Field(
+        "generator.ceiling_share",
+        "number or null",
+        "share",
+        "requests per second and worker over `generator.ceiling` of the manifest; null without calibration",
+    ),
     Field(
         "generator.lateness_p99", "number or null", "s", "99th percentile of how late clients turned to due requests"
     ),

@@ -25,6 +25,12 @@ GENERATOR = (
     Field("in_flight", "level", "requests", "sent and not yet answered, at the second's end"),
 )
 
+#: What watching the control groups of the generator's own process gives.
+OWN_GROUP = (
+    Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which a CPU quota over the generator was used up"),
+    Field("cgroup.throttled_time", "rate", "s/s", "time that its threads stood still for it, summed over CPUs"),
+)
+
 #: What watching a node's process and control group gives.
 NODES = (
     Field("process.cpu", "rate", "cores", "CPU time per second; 1 is one core, busy throughout"),
@@ -51,6 +57,9 @@ HOST = (
     Field("loopback.bytes", "rate", "B/s", "over the loopback interface, each byte once"),
     Field("network.received", "rate", "B/s", "over all other interfaces; a bridge and its members count each"),
     Field("network.sent", "rate", "B/s", "over all other interfaces; a bridge and its members count each"),
+    Field(
+        "network.share", "rate", "share", "of the speed of the busiest interface that says its speed, greater direction"
+    ),
     Field("disk.read", "rate", "B/s", "from all disks"),
     Field("disk.written", "rate", "B/s", "to all disks"),
 )
@@ -58,6 +67,7 @@ HOST = (
 #: Metrics by source.
 METRICS: dict[str, tuple[Field, ...]] = {
     "generator:WORKER": GENERATOR,
+    "generator": OWN_GROUP,
     "target:HOST": (Field("requests", "rate", "requests", "that this host of the store served in this second"),),
     "node:NODE": NODES,
     "host": HOST,
