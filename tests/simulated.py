@@ -6,7 +6,7 @@ follow from Little's law.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,13 @@ class Truth:
     seconds: int = 5
     warmup: int = 1
     operation: str = "range_100"
+    #: What the workload's parameters say, what nodes read from storage (B/s, by number of nodes), the machine.
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    reads: Mapping[int, float] = field(default_factory=dict)
+    usable: int = 16
+    busy: float = 0.4
+    #: With a rate, the load is open.
+    rate: float | None = None
 
     def throughput(self, nodes: int, clients: int) -> float:
         """Return the true throughput, 1/s."""
@@ -77,7 +84,7 @@ def write_run(
         writer.event("phase started", 0.5, phase=truth.operation)
         joined = writer.join()
         outcome = _outcome(truth, clients, hosts, joined.series)
-        manifest = _manifest(run_id, nodes, clients, seed, labels)
+        manifest = _manifest(run_id, truth, nodes, clients, seed, labels)
         deviations = labels.get("deviations", ())
         judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations)
         return Run(writer.finish(manifest.as_dict(), {"status": "done", **judged}))
@@ -129,7 +136,7 @@ def write_experiment(
             continue
         if name in failed:
             with RunWriter(path / "runs", name) as writer:
-                manifest = _manifest(name, treatment["nodes"], treatment["clients"], seed, {})
+                manifest = _manifest(name, truth, treatment["nodes"], treatment["clients"], seed, {})
                 failure = {"status": "failed", "failure": "node 1 did not come up within 120 s"}
                 writer.finish(manifest.as_dict(), failure)
             continue
@@ -204,12 +211,18 @@ def _outcome(truth: Truth, clients: int, hosts: Sequence[str], series: Any) -> d
         "ranks": 1,
         "threads": 1,
         "hosts": list(hosts),
-        "streams": [{"name": "main", "pacing": {"closed": {"clients": clients, "think_time": 0.0}}}],
+        "streams": [{"name": "main", "pacing": _pacing(truth, clients)}],
         "operations": [{"stream": "main", "operation": truth.operation, **counted, **rest}],
     }
 
 
-def _manifest(run_id: str, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]) -> Manifest:
+def _pacing(truth: Truth, clients: int) -> dict[str, Any]:
+    if truth.rate:
+        return {"open": {"rate": truth.rate, "arrivals": "constant", "max_in_flight": 1024}}
+    return {"closed": {"clients": clients, "think_time": 0.0}}
+
+
+def _manifest(run_id: str, truth: Truth, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]) -> Manifest:
     return Manifest(
         run=run_id,
         started=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -221,7 +234,7 @@ def _manifest(run_id: str, nodes: int, clients: int, seed: int, labels: Mapping[
             "file": {"name": "nyc_taxis.yaml", "bytes": 4000, "sha256": "00" * 32},
             "family": "elasticsearch",
             "nodes": nodes,
-            "parameters": {"documents": 30000, "shards": nodes, "replicas": 0, "clients": clients},
+            "parameters": {"documents": 30000, "shards": nodes, "replicas": 0, "clients": clients, **truth.parameters},
             "corpora": {},
         },
         store={
@@ -239,16 +252,16 @@ def _manifest(run_id: str, nodes: int, clients: int, seed: int, labels: Mapping[
         generator={"ranks": 1, "threads": 1},
         command=["loadframe", "run", "simulated.yaml"],
         versions=VERSIONS,
-        hardware=HARDWARE,
+        hardware=HARDWARE | {"usable": truth.usable},
     )
 
 
 def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
     for second in range(truth.warmup + truth.seconds):
-        writer.telemetry(0.5 + second, "host", "cpu.busy", 0.4)
+        writer.telemetry(0.5 + second, "host", "cpu.busy", truth.busy)
         for node in range(nodes):
             writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", 0.45)
-            writer.telemetry(0.5 + second, f"node:{node}", "process.read", 0.0)
+            writer.telemetry(0.5 + second, f"node:{node}", "process.read", truth.reads.get(nodes, 0.0))
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[str]) -> None:

@@ -1,22 +1,22 @@
 """`loadframe fit`: JSON of the documented shape, a readable table, and one message for bad files."""
 
-import json
 from pathlib import Path
-from subprocess import CompletedProcess, run
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-LOADFRAME = ROOT / ".venv" / "bin" / "loadframe"
-SCALING = ROOT / "tests" / "data" / "scaling"
+from commands import loadframe, result
+
+SCALING = Path(__file__).parents[1] / "data" / "scaling"
 
 
 def fit(*words: str | Path) -> CompletedProcess[str]:
-    return run([LOADFRAME, "fit", *words], capture_output=True, text=True, timeout=60, check=False)
+    return loadframe("fit", *words)
 
 
-def parsed(*words: str | Path) -> dict:
-    return json.loads(fit(*words, "--json").stdout)
+def parsed(*words: str | Path) -> Any:
+    return result("fit", *words)
 
 
 def test_json_has_the_documented_keys():

@@ -6,6 +6,7 @@ of what is left, sum over i > d of (z_i - mean)^2 / (n - d)^2, over d up to n / 
 that matters where it moves the window's mean by more than 5 %.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,16 +49,13 @@ def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
     if mean <= 0:
         return Steadiness(seconds, 0, 0.0, settled=True, drifts=False)
     # It takes seconds to import, which runs that are too short to be judged need not wait for.
-    from scipy import stats
 
     cut = _mser(batches)
     kept = float(batches[cut:].mean())
     settled = abs(mean - kept) <= _CHANGE * kept
-    index = np.arange(len(batches))
-    # Theil and Sen's slope and Kendall's test: a single bad second moves neither.
-    change = float(stats.theilslopes(batches, index).slope) * (len(batches) - 1) / mean
-    trend = float(stats.kendalltau(index, batches).pvalue) < _SIGNIFICANT
-    return Steadiness(seconds, cut * size, change, settled, trend and abs(change) > _CHANGE)
+    slope, p = _trend(batches)
+    change = slope * (len(batches) - 1) / mean
+    return Steadiness(seconds, cut * size, change, settled, p < _SIGNIFICANT and abs(change) > _CHANGE)
 
 
 def _mser(batches: npt.NDArray[np.float64]) -> int:
@@ -65,3 +63,17 @@ def _mser(batches: npt.NDArray[np.float64]) -> int:
     n = len(batches)
     statistic = [float(((batches[d:] - batches[d:].mean()) ** 2).sum()) / (n - d) ** 2 for d in range(n // 2 + 1)]
     return int(np.argmin(statistic))
+
+
+def _trend(batches: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the slope per batch (Theil and Sen's) and the p of no trend (Mann and Kendall's test, normal from 10 on).
+
+    Both count pairs, so a single bad second moves neither.
+    """
+    n = len(batches)
+    before, after = np.triu_indices(n, k=1)
+    rises = batches[after] - batches[before]
+    score = float(np.sign(rises).sum())
+    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    z = max(abs(score) - 1, 0) / deviation
+    return float(np.median(rises / (after - before))), math.erfc(z / math.sqrt(2))

@@ -1,12 +1,15 @@
 """`loadframe report`: what a run or an experiment says, as one HTML file and in brief on the terminal."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from loadframe.cli.app import Json, app, err, out, print_json
 from loadframe.errors import BadInput
+from loadframe.record import Run
+from loadframe.record.schema import MANIFEST_FILE
 
 _EXAMPLES = """\b
 Examples:
@@ -28,16 +31,10 @@ def report(
 
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written."""
-    from loadframe.analyze.sweep import EXPERIMENT_FILE, read_sweep
-    from loadframe.record import Run
-    from loadframe.record.schema import MANIFEST_FILE
-    from loadframe.report.html import run_page, sweep_page
-    from loadframe.report.sweep_terminal import print_sweep
-    from loadframe.report.terminal import print_run
+    from loadframe.analyze.sweep import EXPERIMENT_FILE
 
     if (path / EXPERIMENT_FILE).is_file():
-        sweep = read_sweep(path)
-        page, document = sweep_page(sweep), sweep.as_dict()
+        page, document, show = _sweep(path)
     elif path.is_dir() and not (path / MANIFEST_FILE).is_file():
         raise BadInput(
             "this is neither a run nor an experiment",
@@ -45,8 +42,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
             remedy=f"name a folder that holds a {MANIFEST_FILE} or an {EXPERIMENT_FILE}",
         )
     else:
-        run = Run(path)
-        page, document = run_page(run), {"run": str(path), **run.summary}
+        page, document, show = _run(Run(path))
     target = output or path / "report.html"
     try:
         target.write_text(page, encoding="utf-8")
@@ -58,8 +54,22 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
         ) from error
     if as_json:
         print_json(document)
-    elif (path / EXPERIMENT_FILE).is_file():
-        print_sweep(sweep, out)
     else:
-        print_run(run, out)
+        show()
     err.print(f"report: {target}", markup=False, highlight=False)
+
+
+def _sweep(path: Path) -> tuple[str, dict[str, Any], Callable[[], None]]:
+    from loadframe.analyze.sweep import read_sweep
+    from loadframe.report.html import sweep_page
+    from loadframe.report.sweep_terminal import print_sweep
+
+    sweep = read_sweep(path)
+    return sweep_page(sweep), sweep.as_dict(), lambda: print_sweep(sweep, out)
+
+
+def _run(run: Run) -> tuple[str, dict[str, Any], Callable[[], None]]:
+    from loadframe.report.html import run_page
+    from loadframe.report.terminal import print_run
+
+    return run_page(run), {"run": str(run.path), **run.summary}, lambda: print_run(run, out)

@@ -6,7 +6,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves, Sweep, SweepRun
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
-from loadframe.report.numbers import estimate_text, percent_text
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.units import format_count
 
 UNIT = "requests/s"
@@ -26,9 +26,14 @@ def lead(curves: PhaseCurves) -> str:
     first, last = curves.speedups[0], curves.speedups[-1]
     few, many = first.treatment.nodes or 0, last.treatment.nodes or 0
     values = (
-        f"from {estimate_text(first.treatment.throughput)} to {estimate_text(last.treatment.throughput)} {UNIT}"
+        f"from {measured_text(first.treatment.throughput)} to {measured_text(last.treatment.throughput)} {UNIT}"
         f" between {few} and {many} nodes"
     )
+    if not last.speedup.is_finite:
+        return (
+            f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
+            " nodes. No treatment was repeated, so nothing says how much of this is noise."
+        )
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"Throughput did not change measurably: it went {values}."
     verb = "grew" if last.speedup.value > 1 else "fell"
@@ -122,4 +127,4 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 def _single(curves: PhaseCurves) -> str:
     best = max(curves.treatments, key=lambda treatment: treatment.throughput.value)
-    return f"Throughput was {estimate_text(best.throughput)} {UNIT} at best."
+    return f"Throughput was {measured_text(best.throughput)} {UNIT} at best."

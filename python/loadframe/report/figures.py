@@ -79,6 +79,14 @@ def log_axis(title: str, values: Iterable[float | None], **parts: Any) -> dict[s
     return axis(title, type="log", tickvals=ticks, ticktext=labels, range=span, **parts)
 
 
+def spread_axis(title: str, values: Iterable[float | None], **parts: Any) -> dict[str, Any]:
+    """Return a logarithmic axis where the values differ by more than a decade, else one from 0."""
+    known = [value for value in values if value is not None and value > 0]
+    if known and max(known) > 10 * min(known):
+        return log_axis(title, known, **parts)
+    return axis(title, rangemode="tozero", **parts)
+
+
 def numbers(values: npt.ArrayLike) -> list[float | None]:
     """Return numbers for JSON, six digits each; what is not finite becomes a gap."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]

@@ -12,6 +12,9 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
     """Say what the best model means for the measured sizes; `unit` follows throughputs, such as `requests/s`."""
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
+    lam = best.parameters["lambda"]
+    if lam.high - lam.low > lam.value:
+        return f"These data do not tell how throughput grows {measured}."
     if fit.peak:
         return (
             f"Throughput peaks at {estimate_text(fit.peak.n)} {fit.over},"

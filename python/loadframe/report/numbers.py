@@ -16,6 +16,11 @@ def estimate_text(estimate: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
+def measured_text(estimate: Estimate) -> str:
+    """Write a mean of runs: with its interval where runs were repeated, alone where nothing says how it scatters."""
+    return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
+
+
 def interval_text(estimate: Estimate) -> str:
     """Write the interval alone: `[18.3, 31.0]`."""
     low, high = (round_to(number, _resolution(estimate)) for number in (estimate.low, estimate.high))
@@ -43,7 +48,7 @@ def round_to(value: float, resolution: float) -> str:
 def percent_text(estimate: Estimate) -> str:
     """Write an estimate of a share as percentages: `81 % [78, 84]`."""
     scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
-    if scaled.low == scaled.value == scaled.high:
+    if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
         return f"{format_count(scaled.value)} %"
     return f"{round_to(scaled.value, _resolution(scaled))} % {interval_text(scaled)}"
 
@@ -58,4 +63,4 @@ def _resolution(estimate: Estimate) -> float:
     if estimate.is_finite:
         return (estimate.high - estimate.low) / 2
     ends = (estimate.value, estimate.low, estimate.high)
-    return max(abs(number) for number in ends if math.isfinite(number)) / 100
+    return max(abs(number) for number in ends if math.isfinite(number)) / 30

@@ -8,7 +8,7 @@ from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.report import answer
 from loadframe.report.fit_terminal import print_findings
 from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import estimate_text, percent_text
+from loadframe.report.numbers import measured_text, percent_text
 from loadframe.units import format_count
 
 
@@ -54,8 +54,8 @@ def _speedups(curves: PhaseCurves) -> Table:
                 for cell in (
                     format_count(treatment.nodes or 0),
                     format_count(treatment.clients) if treatment.clients else "",
-                    estimate_text(treatment.throughput),
-                    estimate_text(row.speedup),
+                    measured_text(treatment.throughput),
+                    measured_text(row.speedup),
                     percent_text(row.efficiency),
                     seconds_text(treatment.response_p50),
                     seconds_text(treatment.response_p99),

@@ -11,7 +11,7 @@ from loadframe.record import Run
 from loadframe.report import answer
 from loadframe.report.fit_words import NAMES
 from loadframe.report.labels import errors_text, load_text, seconds_text
-from loadframe.report.numbers import change_text, estimate_text, percent_text
+from loadframe.report.numbers import change_text, estimate_text, measured_text, percent_text
 from loadframe.units import format_count
 
 _PARAMETERS = {
@@ -51,8 +51,8 @@ def speedup_table(curves: PhaseCurves) -> Table:
             [
                 Cell(format_count(treatment.nodes or 0)),
                 Cell(format_count(treatment.clients) if treatment.clients else "–"),
-                _estimate(treatment.throughput),
-                _estimate(row.speedup),
+                _split(measured_text(treatment.throughput)),
+                _split(measured_text(row.speedup)),
                 _split(percent_text(row.efficiency)),
                 Cell(seconds_text(treatment.response_p50)),
                 Cell(seconds_text(treatment.response_p99)),
@@ -115,7 +115,7 @@ def operations_table(run: Run) -> Table:
                 [
                     Cell(phase["name"] if index == 0 else "", "prepares" if phase["prepares"] and index == 0 else ""),
                     Cell(load_text(phase) if index == 0 else ""),
-                    Cell("" if name == phase["name"] else name),
+                    Cell(name),
                     Cell(format_count(operation["throughput"])),
                     Cell(format_count(operation["documents_per_second"])),
                     *(Cell(seconds_text(operation["response"][key])) for key in _PERCENTILES),
@@ -128,18 +128,25 @@ def operations_table(run: Run) -> Table:
 
 
 def generator_table(summary: Mapping[str, Any]) -> Table:
-    """Return what the generator saw of itself in one run."""
+    """Return what the generator saw of itself in one run; what was not recorded is left out."""
     generator = summary["generator"]
-    achieved = generator["achieved"]
-    rows = [
-        [Cell("worker threads"), Cell(format_count(generator["threads"]))],
-        [Cell("CPU of the busiest thread, mean"), Cell(f"{generator['cpu_share']:.0%}")],
-        [Cell("CPU of the busiest thread, busiest second"), Cell(f"{generator['cpu_share_peak']:.0%}")],
-        [Cell("lateness, 99th percentile"), Cell(seconds_text(generator["lateness_p99"]))],
-        [Cell("event-loop lag, 99th percentile"), Cell(seconds_text(generator["lag_p99"]))],
-        [Cell("achieved of the offered rate"), Cell("closed load" if achieved is None else f"{achieved:.1%}")],
+    achieved = generator.get("achieved")
+    shares = {
+        "CPU of the busiest thread, mean": "cpu_share",
+        "CPU of the busiest thread, busiest second": "cpu_share_peak",
+        "time that a thread waited for a core": "waited_share",
+        "time that a CPU quota held the generator": "throttled_share",
+        "of the network's speed": "network_share",
+        "of the generator's calibrated ceiling": "ceiling_share",
+    }
+    rows = [("worker threads", format_count(generator["threads"]))]
+    rows += [(words, f"{generator[key]:.0%}") for words, key in shares.items() if generator.get(key) is not None]
+    rows += [
+        ("lateness, 99th percentile", seconds_text(generator["lateness_p99"])),
+        ("event-loop lag, 99th percentile", seconds_text(generator["lag_p99"])),
+        ("achieved of the offered rate", "closed load" if achieved is None else f"{achieved:.1%}"),
     ]
-    return Table(("generator", ""), rows)
+    return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
 
 
 def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.record import Run
-from loadframe.report.figures import COLORS, GRID, MUTED, Figure, axis, layout, log_axis, numbers
+from loadframe.report.figures import COLORS, GRID, MUTED, Figure, axis, layout, numbers, spread_axis
 
 _UPPER, _LOWER = [0.56, 1.0], [0.0, 0.44]
 
@@ -96,15 +96,15 @@ def run_over_time(run: Run, name: str) -> Figure:
             "s",
             "requests/s",
             xaxis=axis("seconds since the run began", anchor="y2", rangemode="tozero"),
-            yaxis=log_axis("requests/s", _values(traces, "y"), domain=_UPPER),
-            yaxis2=log_axis("response time, ms", _values(traces, "y2"), domain=_LOWER),
+            yaxis=spread_axis("requests/s", _values(traces, "y"), domain=_UPPER),
+            yaxis2=spread_axis("response time, ms", _values(traces, "y2"), domain=_LOWER),
             annotations=marks,
             shapes=shades,
             margin={"l": 72, "r": 12, "t": 150 if len(marks) > 4 else 30, "b": 48},
             legend={"orientation": "h", "x": 1, "y": 0.44, "yanchor": "bottom", "xanchor": "right"},
         ),
         "Above, requests answered well in each second; below, median and 99th percentile of their response times."
-        " Vertical lines part the phases, shaded is warm-up. Both axes are logarithmic, since phases differ widely.",
+        " Vertical lines part the phases, shaded is warm-up. An axis is logarithmic where the phases differ widely.",
         height=560 if len(marks) > 4 else 460,
     )
 

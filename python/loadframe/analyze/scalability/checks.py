@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from loadframe.analyze.scalability.fitting import PointFit, fit_model
 from loadframe.analyze.scalability.observations import Observations
@@ -28,7 +28,7 @@ def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | Non
         return None
     noise = max(observations.pure_error, observations.least_sum)
     f = max(fitted.sum_of_squares - observations.pure_error, 0.0) / between / (noise / within)
-    return LackOfFit(f, float(stats.f.sf(f, between, within)))
+    return LackOfFit(f, float(special.fdtrc(between, within, f)))
 
 
 def extrapolation_error(fitted: PointFit, observations: Observations) -> float | None:

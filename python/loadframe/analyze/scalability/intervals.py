@@ -17,7 +17,7 @@ s^2 (J'J)^-1, and what depends on several of them (peak, band) is taken from dra
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability.fitting import PointFit, refit
@@ -97,7 +97,7 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
     # Wild noise could make a mean of nothing; a throughput stays above 0.
     theta = refit(fitted, observations, np.maximum(means, observations.means / 1000))
     freedom = observations.total - len(observations.sizes)
-    tail = float(stats.norm.cdf(stats.t.ppf(0.025, freedom)))
+    tail = float(special.ndtr(special.stdtrit(freedom, 0.025)))
     low, high = _ends(theta[:, : fitted.model.size], tail)
     return Spread(theta, tail, low, high)
 
@@ -112,7 +112,7 @@ def _from_covariance(fitted: PointFit, observations: Observations, random: np.ra
     root *= np.sqrt(variance)
     normal = random.standard_normal((_DRAWS, p))
     normal *= np.sqrt(freedom / random.chisquare(freedom, size=(_DRAWS, 1)))
-    half_width = stats.t.ppf(0.975, freedom) * np.sqrt((root**2).sum(axis=1))
+    half_width = special.stdtrit(freedom, 0.975) * np.sqrt((root**2).sum(axis=1))
     theta = np.repeat(fitted.theta[None, :], _DRAWS, axis=0)
     theta[:, :p] += normal @ root.T
     least, greatest = _limits(fitted)

@@ -10,7 +10,7 @@ significant at 5 %, which is a sober choice and exists as soon as one degree of 
 import math
 from collections.abc import Sequence
 
-from scipy import stats
+from scipy import special
 
 from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.models import KNEE, USL
@@ -52,7 +52,7 @@ def _by_tests(fits: Sequence[PointFit], observations: Observations) -> PointFit:
         gained = _sum(best, observations) - _sum(rival, observations)
         added = size - best.model.size
         statistic = (gained / added) / (_sum(rival, observations) / freedom)
-        if stats.f.sf(statistic, added, freedom) < 0.05:
+        if statistic > 0 and special.fdtrc(added, freedom, statistic) < 0.05:
             best = rival
     return best
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.sweep.runs import SweepRun
@@ -55,7 +55,7 @@ class Noise:
         return self.variation / math.sqrt(runs)
 
     def _t(self) -> float:
-        return float(stats.t.ppf(0.975, self.freedom)) if self.freedom else math.inf
+        return float(special.stdtrit(self.freedom, 0.975)) if self.freedom else math.inf
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""A scale experiment's folder gives back the truth it was made from, and says what it left out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loadframe.analyze.sweep import pitfalls, read_sweep
+from loadframe.errors import BadInput
+from simulated import Truth, write_experiment
+
+TRUTH = Truth(noise=0.01)
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six client counts on three node counts, three repetitions, three runs that went wrong."""
+    return write_experiment(
+        tmp_path_factory.mktemp("sweep") / "e",
+        TRUTH,
+        repetitions=3,
+        invalid=["b1-nodes2-clients4"],
+        failed=["b2-nodes3-clients16"],
+        missing=["b3-nodes3-clients32"],
+    )
+
+
+@pytest.fixture(scope="module")
+def curves(experiment):
+    (curves,) = read_sweep(experiment).curves
+    return curves
+
+
+def kinds(found):
+    return {type(warning) for warning in found}
+
+
+def test_the_curve_over_clients_has_the_parameters_it_was_made_from(curves):
+    assert [curve.nodes for curve in curves.over_clients] == [1, 2, 3]
+    for curve in curves.over_clients:
+        assert curve.fit.best == "usl"
+        parameters = curve.fit.best_model.parameters
+        lam = TRUTH.lam * curve.nodes / (1 + TRUTH.node_sigma * (curve.nodes - 1))
+        assert parameters["lambda"].value == pytest.approx(lam, rel=0.05)
+        assert parameters["sigma"].value == pytest.approx(TRUTH.sigma, abs=0.02)
+        assert parameters["kappa"].value == pytest.approx(TRUTH.kappa, rel=0.2)
+        assert curve.fit.peak.n.value == pytest.approx(15.4, rel=0.05)
+
+
+def test_nodes_are_compared_at_their_best_clients(curves):
+    assert [(row.treatment.nodes, row.treatment.clients) for row in curves.speedups] == [(1, 16), (2, 16), (3, 16)]
+    truth = [nodes / (1 + TRUTH.node_sigma * (nodes - 1)) for nodes in (1, 2, 3)]
+    for row, speedup in zip(curves.speedups, truth, strict=True):
+        assert row.speedup.low * 0.98 <= speedup <= row.speedup.high * 1.02
+        assert row.efficiency.value == pytest.approx(row.speedup.value / row.treatment.nodes)
+    assert curves.over_nodes.fit.best == "amdahl"
+    assert curves.over_nodes.fit.peak is None
+
+
+def test_littles_law_gives_the_requests_in_flight(curves):
+    for treatment in curves.treatments:
+        assert treatment.parallelism == pytest.approx(treatment.clients, rel=0.05)
+
+
+def test_invalid_failed_and_missing_runs_are_in_no_figure_and_listed(experiment, curves):
+    sweep = read_sweep(experiment)
+    assert [run.id for run in sweep.left_out] == ["b1-nodes2-clients4", "b2-nodes3-clients16", "b3-nodes3-clients32"]
+    assert [run.status for run in sweep.left_out] == ["done", "failed", "missing"]
+    used = {point.run for treatment in curves.treatments for point in treatment.points}
+    assert len(used) == 51
+    assert used.isdisjoint(run.id for run in sweep.left_out)
+
+
+def test_the_interval_of_a_mean_shares_the_spread_of_all_treatments(curves):
+    widths = {
+        (treatment.throughput.high - treatment.throughput.low) / treatment.throughput.value
+        for treatment in curves.treatments
+        if len(treatment.points) == 3
+    }
+    assert max(widths) == pytest.approx(min(widths))
+    # 2 t(0.975, 33) / sqrt(3) times the noise of a run, which is that of the truth and of five seconds.
+    assert max(widths) == pytest.approx(2 * 2.03 / 3**0.5 * 0.0135, rel=0.35)
+
+
+def test_the_document_is_json_for_programs(experiment):
+    document = json.loads(json.dumps(read_sweep(experiment).as_dict(), allow_nan=False))
+    assert document["curves"][0]["over_nodes"]["fit"]["best"] == "amdahl"
+    assert document["left_out"] == ["b1-nodes2-clients4", "b2-nodes3-clients16", "b3-nodes3-clients32"]
+    assert {run["status"] for run in document["runs"]} == {"done", "failed", "missing"}
+
+
+def test_the_best_clients_at_the_edge_are_named(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(1, 2, 4), nodes=(1, 2), repetitions=1)).curves
+    assert curves.at_edge == (1, 2)
+
+
+def test_two_node_counts_are_compared_but_not_fitted(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", nodes=(1, 2), clients=(8,), repetitions=2)).curves
+    assert curves.over_nodes.fit is None
+    assert curves.over_nodes.refusal == "only 2 distinct sizes: a scalability model needs at least 3"
+    assert len(curves.speedups) == 2
+    assert curves.over_clients == ()
+
+
+def test_clients_that_stay_while_nodes_grow_are_a_pitfall(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(8,), repetitions=1)).curves
+    assert pitfalls.ClientsFixed in kinds(curves.warnings)
+
+
+def test_a_good_experiment_has_no_pitfall(curves):
+    assert curves.warnings == ()
+
+
+def test_uneven_shards_and_clipped_replicas_are_pitfalls(tmp_path):
+    truth = Truth(parameters={"shards": 4, "replicas": 2})
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.ReplicasClipped(2, (1, 2)) in curves.warnings
+    assert not any(isinstance(warning, pitfalls.ShardsUneven) for warning in curves.warnings)
+    truth = Truth(parameters={"shards": 4, "replicas": 0})
+    (curves,) = read_sweep(write_experiment(tmp_path / "f", truth, clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.ShardsUneven(4, (3,)) in curves.warnings
+
+
+def test_data_that_fit_in_memory_on_some_sizes_only_are_a_pitfall(tmp_path):
+    truth = Truth(reads={1: 5e7, 2: 100.0, 3: 0.0})
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    found = next(warning for warning in curves.warnings if isinstance(warning, pitfalls.DataOutgrowsMemory))
+    assert found.reading == (1,)
+
+
+def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
+    truth = Truth(usable=2, busy=0.97)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.SharedCores(1.5, 2) in curves.warnings
+    assert any(isinstance(warning, pitfalls.MachineFull) for warning in curves.warnings)
+
+
+def test_an_open_load_is_no_capacity(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", Truth(rate=50.0), clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.OpenLoad("range_100") in curves.warnings
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"experiment": "e", "factors": {}, "measure": []}'])
+def test_a_folder_with_a_broken_description_is_refused(tmp_path, content):
+    (tmp_path / "experiment.json").write_text(content)
+    with pytest.raises(BadInput, match="no experiment's folder") as caught:
+        read_sweep(tmp_path)
+    assert caught.value.where == str(tmp_path / "experiment.json")
+
+
+def test_a_run_that_lost_a_member_is_named(tmp_path):
+    path = write_experiment(tmp_path / "e", clients=(1, 2), nodes=(1,), repetitions=1)
+    (path / "runs" / "b1-nodes1-clients2" / "series.parquet").unlink()
+    with pytest.raises(BadInput, match=r"lost its series\.parquet") as caught:
+        read_sweep(path)
+    assert caught.value.where.endswith("b1-nodes1-clients2")

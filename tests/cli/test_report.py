@@ -1,0 +1,75 @@
+"""`loadframe report`: writes into the folder or where it is told, prints in brief, refuses what is no run."""
+
+import json
+import shutil
+
+import pytest
+
+from commands import loadframe, result
+from simulated import Truth, write_experiment, write_run
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    return write_experiment(tmp_path_factory.mktemp("report") / "e", clients=(4, 8, 16), repetitions=2)
+
+
+def test_an_experiment_gets_its_page_and_a_brief_answer(experiment):
+    done = loadframe("report", experiment)
+    assert done.returncode == 0, done.stderr
+    assert "Throughput grew from" in done.stdout
+    assert f"report: {experiment / 'report.html'}" in done.stderr
+    assert (experiment / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_run_gets_its_page_where_it_is_told(experiment, tmp_path):
+    run = experiment / "runs" / "b1-nodes1-clients8"
+    done = loadframe("report", run, "--output", tmp_path / "run.html")
+    assert done.returncode == 0, done.stderr
+    assert "range_100 · 8 clients" in done.stdout
+    assert (tmp_path / "run.html").exists()
+    assert not (run / "report.html").exists()
+
+
+def test_json_is_the_analysis(experiment, tmp_path):
+    document = result("report", experiment, "--output", tmp_path / "e.html")
+    assert document["experiment"] == "simulated"
+    assert len(document["curves"][0]["treatments"]) == 9
+    run = result("report", experiment / "runs" / "b1-nodes1-clients8", "--output", tmp_path / "r.html")
+    assert run["status"] == "done"
+
+
+def refused(path, *words):
+    done = loadframe("report", path, *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_folder_that_is_neither_is_refused(tmp_path):
+    assert "this is neither a run nor an experiment" in refused(tmp_path)
+    assert "there is no such run folder" in refused(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_copy_is_refused_by_what_it_lacks(tmp_path):
+    path = write_run(tmp_path, "r1", Truth()).path
+    (path / "histograms.hlog").unlink()
+    assert "the run has lost its histograms.hlog" in refused(path)
+
+
+def test_a_run_of_a_newer_loadframe_is_refused(tmp_path):
+    path = write_run(tmp_path, "r1", Truth()).path
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
+    assert "the run has format 99" in refused(path)
+
+
+def test_a_page_that_cannot_be_written_is_refused(experiment, tmp_path):
+    assert "cannot be written" in refused(experiment, "--output", tmp_path / "none" / "e.html")
+
+
+def test_an_experiment_can_be_reported_where_it_was_copied_to(experiment, tmp_path):
+    copy = shutil.copytree(experiment, tmp_path / "copy")
+    assert loadframe("report", copy).returncode == 0

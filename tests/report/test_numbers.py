@@ -1,0 +1,36 @@
+"""Numbers show as many digits as their interval vouches for."""
+
+import math
+
+import pytest
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.report.numbers import change_text, estimate_text, percent_text
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(583.7, 572.9, 595.1), "584 [573, 595]"),
+        (Estimate(1460.2, 1431.7, 1498.8), "1,460 [1,430, 1,500]"),
+        (Estimate(0.056139, 0.04739, 0.06489), "0.056 [0.047, 0.065]"),
+        (Estimate(0.00163, 0.00079, 0.00246), "0.0016 [0.0008, 0.0025]"),
+        (Estimate(1.7e-6, 0, 2.8e-4), "2e-06 [0, 0.00028]"),
+        (Estimate(24.4, 18.3, math.inf), "24.4 [18.3, ∞]"),
+        (Estimate(1.0, 1.0, 1.0), "1"),
+        (Estimate(0.0, 0.0, 0.004), "0 [0, 0.0040]"),
+        (Estimate(378.2, 378.1999, 378.2001), "378.2 [378.2, 378.2]"),
+    ],
+)
+def test_the_interval_decides_on_the_digits(estimate, text):
+    assert estimate_text(estimate) == text
+
+
+def test_shares_are_percentages():
+    assert percent_text(Estimate(0.836, 0.81, 0.862)) == "83.6 % [81.0, 86.2]"
+    assert percent_text(Estimate(1.0, 1.0, 1.0)) == "100 %"
+
+
+@pytest.mark.parametrize(("change", "text"), [(0.031, "+3.1 %"), (-0.12, "-12 %"), (371.96, "+37,196 %")])
+def test_changes_have_a_sign(change, text):
+    assert change_text(change) == text

@@ -1,0 +1,71 @@
+"""The page of a single run, and the same in brief on the terminal."""
+
+import io
+
+import pytest
+from pages import Page
+from rich.console import Console
+
+from loadframe.record import RunWriter
+from loadframe.report.html import run_page
+from loadframe.report.terminal import print_run
+from simulated import Truth, write_run
+
+
+def printed(run):
+    console = Console(file=io.StringIO(), width=100)
+    print_run(run, console)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("run"), "r1", Truth(), nodes=2, clients=8)
+
+
+def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
+    page = Page(run_page(run))
+    assert page.loads == []
+    assert page.headings[0] == "What does opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB do under nyc_taxis?"
+    assert "range_100, 8 clients:" in page.text
+    assert "Valid: nothing speaks against these figures." in page.text
+    assert "Not judged: steadiness of phase range_100" in page.text
+    assert set(page.plots) == {"run-over-time"}
+    assert "Example CPU 3.0 GHz" in page.text
+
+
+def test_throughput_over_time_counts_each_second(run):
+    plot = Page(run_page(run)).plots["run-over-time"]
+    throughput = plot["data"][0]
+    assert len(throughput["y"]) == 6
+    assert sum(throughput["y"]) == sum(run.series["successes"].to_pylist())
+
+
+def test_an_invalid_run_says_so_first(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(cpu_share=0.9))
+    page = Page(run_page(run))
+    assert "Invalid: these figures must not be believed. In phase range_100 a generator thread" in page.text
+    assert "INVALID: do not believe these figures" in printed(run)
+    assert "! in phase range_100 a generator thread used 90% of its core" in printed(run)
+
+
+def test_failed_requests_are_shown_by_class(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(failed_share=0.1))
+    assert "timeout" in printed(run)
+    assert "timeout" in Page(run_page(run)).text
+
+
+def test_the_terminal_shows_figures_per_operation(run):
+    text = printed(run)
+    assert "nyc_taxis on opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB" in text
+    assert "range_100 · 8 clients · measured 5 s after 1 s of warm-up" in text
+    assert "valid" in text
+    assert "not judged: steadiness of phase range_100" in text
+
+
+def test_a_failed_run_says_what_failed(tmp_path, run):
+    with RunWriter(tmp_path, "f1") as writer:
+        path = writer.finish(run.manifest, {"status": "failed", "failure": "node 1 did not come up"})
+    failed = type(run)(path)
+    assert "The run failed: node 1 did not come up" in printed(failed)
+    assert "The run failed: node 1 did not come up." in Page(run_page(failed)).text

@@ -1,0 +1,53 @@
+"""What fits and experiments say on the terminal."""
+
+import io
+
+from rich.console import Console
+
+from loadframe.analyze.scalability import fit
+from loadframe.analyze.sweep import read_sweep
+from loadframe.report.fit_terminal import print_fit
+from loadframe.report.fit_words import sentence
+from loadframe.report.sweep_terminal import print_sweep
+from simulated import write_experiment
+
+USL = [(n, 100 * n / (1 + 0.05 * (n - 1) + 0.004 * n * (n - 1))) for n in (1, 2, 4, 8, 16, 32)]
+
+
+def test_a_peak_is_said_with_its_place_and_its_causes():
+    words = sentence(fit(USL, over="nodes"), "requests/s")
+    assert words.startswith("Throughput peaks at 15.41 [15.41, 15.41] nodes, with 590.7")
+    assert "contention 5.000 %" in words
+    assert "coherency 0.4000 %" in words
+
+
+def test_each_model_has_its_sentence():
+    curves = {
+        "grows linearly from 1 to 32 nodes": lambda n: 100 * n,
+        "as by Amdahl's law": lambda n: 100 * n / (1 + 0.05 * (n - 1)),
+        "hard ceiling of 650": lambda n: min(100 * n, 650),
+        "do not vouch for a peak": lambda n: 100 * n / (1 + 0.01 * (n - 1) + 0.0001 * n * (n - 1)),
+    }
+    for words, curve in curves.items():
+        assert words in sentence(fit([(n, curve(n)) for n in (1, 2, 4, 8, 16, 32)], over="nodes"))
+
+
+def test_a_fit_prints_its_models_and_its_doubts():
+    console = Console(file=io.StringIO(), width=90)
+    print_fit(console, fit(USL[:5], over="nodes"))
+    text = console.file.getvalue()
+    assert "→ " in text
+    assert "! only 5 different numbers of nodes were measured" in text
+    assert "measure at 6 or more" in text
+
+
+def test_an_experiment_prints_its_answer_its_speed_ups_and_what_it_left_out(tmp_path):
+    path = write_experiment(tmp_path / "e", clients=(4, 8, 16), failed=["b1-nodes1-clients4"])
+    console = Console(file=io.StringIO(), width=90)
+    print_sweep(read_sweep(path), console)
+    text = console.file.getvalue()
+    assert "Throughput grew from" in text
+    assert "speed-up" in text
+    assert "3 nodes: " in text
+    assert "17 of 18 runs are used; left out of every figure: 1 failed." in text
+    assert "nodes 1, clients 4 (b1-nodes1-clients4): node 1 did not come up within 120 s" in text
