@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from loadframe.cli.app import Json, app, err, out, print_json
@@ -92,16 +93,17 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
     if as_json:
         print_json({**describe(loaded, planned), "expected_seconds": round(seconds)})
         return
-    table = Table(
-        title=f"{loaded.name}: {len(planned.runs)} runs, about {format_duration(seconds)}", title_justify="left"
+    out.print(
+        f"{loaded.name}: {len(planned.runs)} runs, about {format_duration(seconds)}", markup=False, highlight=False
     )
-    table.add_column("run")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", no_wrap=True)  # names are for typing: none may be cut
     table.add_column("block", justify="right")
     for factor in loaded.factors:
-        table.add_column(factor.name, justify="right")
+        table.add_column(factor.name, justify="right", overflow="fold")
     table.add_column("cluster")
     for group in planned.groups():
         for index, each in enumerate(group):
-            cluster = "started and filled" if index == 0 else "as before"
-            table.add_row(each.id, str(each.block), *(str(level) for level in each.treatment.values()), cluster)
+            levels = (escape(str(level)) for level in each.treatment.values())
+            table.add_row(each.id, str(each.block), *levels, "" if index else "new")
     out.print(table)

@@ -98,8 +98,9 @@ def _check_same(file: Path, description: Mapping[str, Any]) -> None:
         different = [key for key in now if key not in _WORDS and earlier.get(key) != now[key]]
     except (ValueError, AttributeError) as error:
         raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error
-    # The design follows from the rest.
+    # The design follows from the rest; a workload's name may stay while its file changes.
     different = [key for key in different if key != "design"] or different
+    different = list(dict.fromkeys(key.removesuffix("_sha256") for key in different))
     if different:
         raise BadInput(
             f"the folder holds an experiment with another {' and '.join(different)}",

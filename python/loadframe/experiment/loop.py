@@ -36,9 +36,10 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
                 _Group(experiment, design, folder, listener).run(pending)
             except LoadframeError as error:
                 # Bad input too: a level that this machine cannot do must not end the levels that it can.
-                for run in pending:
-                    if not folder.has(run.id):
-                        _fail(experiment, folder, listener, run, error)
+                first, *others = [run for run in pending if not folder.has(run.id)]
+                listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
+                for run in (first, *others):
+                    _record_failure(experiment, folder, run, error)
 
 
 class _Group:
@@ -66,7 +67,8 @@ class _Group:
                 try:
                     self._record(cluster, run)
                 except LoadframeError as error:
-                    _fail(self._experiment, self._folder, self._listener, run, error)
+                    self._listener.remark(f"{run.id} failed: {error}")
+                    _record_failure(self._experiment, self._folder, run, error)
                 if any(node.process and not node.process.alive() for node in cluster.nodes):
                     # That run says so itself. The rest must not be measured on what is left of the cluster.
                     self._listener.remark("a node is gone; the rest gets a new cluster")
@@ -102,10 +104,7 @@ def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec
     return ClusterSpec(**{**asked, "limits": Limits(**asked["limits"])})
 
 
-def _fail(
-    experiment: Experiment, folder: ExperimentFolder, listener: Listener, run: PlannedRun, error: LoadframeError
-) -> None:
-    listener.remark(f"{run.id} failed: {error}")
+def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:
     asked = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         "store": experiment.cluster_spec(run.treatment),
