@@ -4,4 +4,5 @@ mod form;
 mod http1;
 mod json;
 pub mod null;
+pub mod null_server;
 pub mod search;

@@ -2,9 +2,11 @@
 //! interpreter's lock is released whenever this module waits.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use loadframe_drivers::null::Null;
+use loadframe_drivers::null_server::NullServer;
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
@@ -175,6 +177,30 @@ impl PyHistogram {
     }
 }
 
+/// A server on loopback that answers at once and keeps nothing, for measuring the generator itself.
+#[pyclass(name = "NullServer", frozen)]
+struct PyNullServer {
+    server: Mutex<Option<NullServer>>,
+    #[pyo3(get)]
+    address: String,
+}
+
+#[pymethods]
+impl PyNullServer {
+    /// Starts it on a free port, which `address` has; raises OSError when that is not possible.
+    #[new]
+    fn new() -> PyResult<Self> {
+        let server = NullServer::start()?;
+        let address = server.address().to_string();
+        Ok(Self { server: Mutex::new(Some(server)), address })
+    }
+
+    /// Ends it.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.server.lock().expect("nobody panics with it in hand").take()));
+    }
+}
+
 /// The load generator.
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -183,6 +209,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyHandle>()?;
     module.add_class::<PyLog>()?;
     module.add_class::<PyHistogram>()?;
+    module.add_class::<PyNullServer>()?;
     module.add("PlanRefused", module.py().get_type::<PlanRefused>())?;
     module.add("DRIVERS", DRIVERS.to_vec())
 }
