@@ -163,8 +163,10 @@ impl Interval {
 
     fn clear(&mut self) {
         for (cell, used) in self.cells.iter_mut().zip(&mut self.used) {
-            if let (Some(cell), true) = (cell, *used) {
-                cell.clear();
+            match cell {
+                Some(cell) if *used => cell.clear(),
+                // Nothing happened there for a second, as with the warm-up's cells when it is over: 370 kB given back.
+                _ => *cell = None,
             }
             *used = false;
         }
