@@ -50,4 +50,5 @@ def test_an_experiment_prints_its_answer_its_speed_ups_and_what_it_left_out(tmp_
     assert "speed-up" in text
     assert "3 nodes: " in text
     assert "17 of 18 runs are used; left out of every figure: 1 failed." in text
-    assert "nodes 1, clients 4 (b1-nodes1-clients4): node 1 did not come up within 120 s" in text
+    assert "! 1 run: b1-nodes1-clients4" in text
+    assert "node 1 did not come up within 120 s" in text

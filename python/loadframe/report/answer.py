@@ -1,6 +1,7 @@
 """The answer of an experiment in a few honest sentences: what was seen, with intervals, and what cannot be said."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves, Sweep, SweepRun
@@ -32,7 +33,7 @@ def lead(curves: PhaseCurves) -> str:
     if not last.speedup.is_finite:
         return (
             f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            " nodes. No treatment was repeated, so nothing says how much of this is noise."
+            " nodes. No treatment has two valid runs, so nothing says how much of this is noise."
         )
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"Throughput did not change measurably: it went {values}."
@@ -92,6 +93,31 @@ def standing(run: SweepRun) -> str:
     if run.status == "done":
         return "valid" if run.usable else "invalid"
     return "not made" if run.status == "missing" else run.status
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """One reason for which runs are left out: how often, its cause in one of them, what to do about it."""
+
+    runs: tuple[str, ...]
+    cause: str
+    remedy: str
+
+
+def exclusions(sweep: Sweep) -> list[Exclusion]:
+    """Return why runs are left out, the most frequent reason first; a run with two reasons is in both."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for run in sweep.left_out:
+        reasons = (run.verdict or {}).get("reasons") or []
+        for reason in reasons:
+            found.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))
+        if not reasons and run.status == "missing":
+            found.setdefault("missing", []).append((run.id, "not made yet", "the same command makes what is missing"))
+        elif not reasons:
+            remedy = "mend the cause; `loadframe run --retry-failed` makes failed runs again"
+            found.setdefault(why(run), []).append((run.id, why(run), remedy))
+    groups = [Exclusion(tuple(name for name, _, _ in rows), rows[0][1], rows[0][2]) for rows in found.values()]
+    return sorted(groups, key=lambda group: -len(group.runs))
 
 
 def why(run: SweepRun) -> str:

@@ -68,6 +68,7 @@ def sweep_page(sweep: Sweep) -> str:
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         trust=answer.trust(sweep),
+        exclusions=answer.exclusions(sweep),
         not_judged=Counter(words for run in sweep.folder.runs for words in (run.verdict or {}).get("not_judged", [])),
         all_used=not sweep.left_out,
         runs=runs_table(sweep.folder.runs, list(description["factors"])),

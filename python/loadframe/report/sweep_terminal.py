@@ -7,7 +7,7 @@ from rich.text import Text
 from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.report import answer
 from loadframe.report.fit_terminal import print_findings
-from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text
 from loadframe.units import format_count
 
@@ -24,9 +24,14 @@ def print_sweep(sweep: Sweep, console: Console | None = None) -> None:
         _print_curves(console, curves)
     console.print()
     console.print(Text(answer.trust(sweep), style="yellow" if sweep.left_out else "green"))
-    for run in sweep.left_out:
-        if run.status != "missing":
-            console.print(Text(f"  {treatment_text(run.treatment)} ({run.id}): {answer.why(run)}", style="dim"))
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for group in answer.exclusions(sweep):
+        more = f", as in {group.runs[0]}" if len(group.runs) > 1 else f": {group.runs[0]}"
+        grid.add_row("!", f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}{more}", style="yellow")
+        grid.add_row("", Text(group.cause))
+        grid.add_row("", Text(group.remedy, style="dim"))
+    if grid.row_count:
+        console.print(grid)
 
 
 def _print_curves(console: Console, curves: PhaseCurves) -> None:
