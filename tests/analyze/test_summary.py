@@ -9,7 +9,7 @@ from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
 
 
-def record(tmp_path, *plans, deviations=()):
+def record(tmp_path, *plans, deviations=(), ceiling=None):
     """Run phases and write the run as an experiment does; return it and its outcomes."""
     with RunWriter(tmp_path, "r1") as writer:
         outcomes = []
@@ -18,7 +18,7 @@ def record(tmp_path, *plans, deviations=()):
             prepares = plan.pop("prepares", False)
             outcomes.append(run_phase(plan | {"offset": start}, folder, lambda _: None) | {"prepares": prepares})
         joined = writer.join()
-        judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations)
+        judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations, ceiling)
         manifest = {"format": schema.FORMAT}
         return Run(writer.finish(manifest, {"status": "done", **judged})), outcomes
 
@@ -84,6 +84,12 @@ def test_a_cluster_that_differs_makes_the_run_invalid(tmp_path):
     run, _ = record(tmp_path, plan("p", FEW), deviations=["1 node instead of 2"])
     assert not run.summary["verdict"]["valid"]
     assert run.summary["verdict"]["reasons"][0]["code"] == "cluster_state"
+
+
+def test_a_run_near_the_calibrated_ceiling_is_doubted(tmp_path):
+    run, _ = record(tmp_path, plan("p", PACED, threads=2), ceiling=220.0)
+    assert run.summary["generator"]["ceiling_share"] == pytest.approx(400 / 2 / 220, rel=0.05)
+    assert "generator_ceiling" in [reason["code"] for reason in run.summary["verdict"]["reasons"]]
 
 
 def test_every_key_of_a_summary_is_documented(tmp_path):

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cluster import checks
+from loadframe.cluster import checks, folders
+from loadframe.units import format_count, format_duration
 
 _EXAMPLES = """\b
 Examples:
@@ -28,7 +29,7 @@ def doctor(
 
     The exit status is 1 if an embedded store cannot be started here.
     """
-    found = list(checks.checks(network))
+    found = [*checks.checks(network), _calibration()]
     if as_json:
         print_json([dataclasses.asdict(check) for check in found])
     else:
@@ -41,3 +42,20 @@ def doctor(
     if lacking:
         err.print(f"Embedded stores cannot be started here: see {', '.join(lacking)}.", markup=False, highlight=False)
         raise typer.Exit(1)
+
+
+def _calibration() -> checks.Check:
+    """Say what calibration found the generator to be good for here."""
+    from loadframe.load import Calibration
+
+    known = Calibration.load(folders.cache())
+    if known is None:
+        return checks.Check("calibration", "limited", "none of this machine", "`loadframe calibrate` takes a minute")
+    words = [f"{name} {format_count(each.requests)} requests/s a core" for name, each in known.drivers.items()]
+    late = [each for ceiling in known.drivers.values() for each in ceiling.lateness if each.rate == 10_000]
+    if late:
+        words.append(f"late by up to {format_duration(max(each.p99 for each in late))} at 10,000/s")
+    finding = f"of {known.measured[:10]}: {', '.join(words)}"
+    if known.doubt:
+        return checks.Check("calibration", "limited", f"{finding}; {known.doubt}", "run `loadframe calibrate` again")
+    return checks.Check("calibration", "ok", finding)

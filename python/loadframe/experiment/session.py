@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.summary import summarize
-from loadframe.cluster import Cluster
+from loadframe.cluster import Cluster, folders
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
-from loadframe.load import Outcome, run_phase
+from loadframe.load import Calibration, Outcome, run_phase
 from loadframe.observe import (
     CgroupSampler,
     HostSampler,
@@ -44,6 +44,9 @@ class Session:
         self.seed = seed
         self.threads = threads
         self.listener = listener
+        calibration = Calibration.load(folders.cache())
+        #: Requests per second that one worker is good for, if calibration found out.
+        self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         #: Documents that were sent to each collection since it was made.
         self._sent: Counter[str] = Counter()
 
@@ -113,7 +116,7 @@ class Session:
             if interrupted and not keep_interrupted:
                 raise KeyboardInterrupt
             joined = writer.join()
-            judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations)
+            judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations, self._ceiling)
             path = writer.finish(manifest, {"status": "interrupted" if interrupted else "done", **judged})
         if interrupted:
             raise KeyboardInterrupt
@@ -142,7 +145,7 @@ class Session:
             workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
             store=self.cluster.describe(),
             seed=self.seed,
-            generator={"ranks": 1, "threads": self.threads},
+            generator={"ranks": 1, "threads": self.threads, "ceiling": self._ceiling},
         ).as_dict()
 
     def _phase(self, phase: ResolvedPhase, folder: Path, offset: float) -> Outcome:

@@ -1,5 +1,9 @@
-"""The engine on this process: runs a phase's plan and keeps what was measured when it is interrupted."""
+"""The engine on this process: runs a phase's plan and keeps what was measured when it is interrupted.
 
+It also measures what the engine itself is good for on this machine.
+"""
+
+from loadframe.load.calibration import Calibration
 from loadframe.load.phase import Outcome, Progress, check_operations, run_phase
 
-__all__ = ["Outcome", "Progress", "check_operations", "run_phase"]
+__all__ = ["Calibration", "Outcome", "Progress", "check_operations", "run_phase"]

@@ -1,0 +1,96 @@
+"""`loadframe calibrate`: what the generator itself is good for on this machine."""
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cluster import folders
+from loadframe.report.labels import seconds_text
+from loadframe.units import format_count, format_duration
+
+if TYPE_CHECKING:
+    from loadframe.load import Calibration
+    from loadframe.load.calibration import Lateness
+
+_EXAMPLES = """\b
+Examples:
+  loadframe calibrate
+  loadframe calibrate --quick
+  loadframe calibrate --json | jq '.drivers.search.requests'
+"""
+#: Below this, an offered rate was not reached, and its lateness only says how far behind the generator fell.
+_ACHIEVED = 0.99
+
+
+@app.command(epilog=_EXAMPLES)
+def calibrate(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first idea within seconds; no verdict rests on it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure what the generator itself is good for on this machine, against a server that does nothing.
+
+    For each driver: requests and documents per second of one core, the CPU time that each costs, and how late
+    requests of an open load are sent. The figures are kept, and later runs that come near them are doubted. It takes
+    under a minute; leave the machine alone meanwhile.
+    """
+    from loadframe.load.calibrate import calibrate as measure
+    from loadframe.load.calibrate import measurable
+
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def tell(what: str, index: int, total: int) -> None:
+            if not err.is_terminal:
+                err.print(f"  {index + 1} of {total}: {what}", markup=False, highlight=False)
+            bar.update(task, description=what, completed=index, total=total)
+
+        found = measure(measurable(), quick=quick, tell=tell)
+    path = found.save(folders.cache())
+    if as_json:
+        print_json({**found.as_dict(), "doubt": found.doubt, "kept": str(path)})
+        return
+    print_calibration(found)
+    err.print(f"kept in {path}", markup=False, highlight=False)
+
+
+def print_calibration(found: "Calibration") -> None:
+    """Print the figures, one driver a column, and what is to be doubted about them."""
+    table = Table("per core", box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for name in found.drivers:
+        table.add_column(name, justify="right")
+    drivers = found.drivers.values()
+    table.add_row("requests/s", *(format_count(each.requests) for each in drivers))
+    table.add_row("CPU a request", *(format_duration(each.cpu_per_request) for each in drivers))
+    table.add_row("documents/s", *("–" if each.documents is None else format_count(each.documents) for each in drivers))
+    table.add_row("CPU a document", *(seconds_text(each.cpu_per_document) for each in drivers))
+    for same_rate in zip(*(each.lateness for each in drivers), strict=True):
+        table.add_row(f"late at {same_rate[0].rate:,.0f}/s", *map(_late, same_rate))
+    out.print(table)
+    out.print("late: from scheduled to sent, median and 99th percentile", style="dim", highlight=False)
+    if len(os.sched_getaffinity(0)) == 1:
+        err.print("The server shared the only core: requests are later than they would be otherwise.", style="yellow")
+    if found.doubt:
+        words = f"Not used for verdicts: {found.doubt}."
+        if not found.quick:
+            words += " Stop what else runs on this machine, and calibrate again."
+        err.print(words, style="yellow", markup=False, highlight=False)
+
+
+def _late(lateness: "Lateness") -> str:
+    if lateness.achieved < _ACHIEVED:
+        return f"{lateness.achieved:.0%} reached"
+    return f"{format_duration(lateness.p50)}, {format_duration(lateness.p99)}"

@@ -1,0 +1,165 @@
+"""Measures what the generator itself is good for on this machine: each driver against a server that does nothing.
+
+One worker thread, so that figures are per core; the server has a thread of its own. Nothing is said about any store.
+"""
+
+import csv
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe import _engine
+from loadframe.errors import LoadframeError
+from loadframe.load.calibration import Calibration, DriverCeiling, Lateness
+from loadframe.load.phase import run_phase
+
+#: Offered rates, 1/s, at which lateness is looked at.
+RATES = (1_000, 10_000, 50_000)
+#: Clients of the closed loop: enough that the worker never waits for the server, as long as that has a core.
+_CLIENTS = 32
+#: Bulk requests carry so many documents of so many bytes.
+_BULK_SIZE = 5_000
+_DOCUMENT = 500
+#: The corpus is a file of so many documents, named so often that no measurement comes to its end.
+_DOCUMENTS = 20_000
+_REPEATED = 400
+
+_SEARCH = {"search": {"collection": "null", "body": {"query": {"match_all": {}}}, "size": 10}}
+_BULK = {"bulk": {"collection": "null", "corpus": "documents", "size": _BULK_SIZE}}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How a driver is measured: a small request, and, if it has one, a request that carries documents."""
+
+    request: Mapping[str, Any]
+    bulk: Mapping[str, Any] | None = None
+
+
+#: By driver; a driver that nothing here answers is not calibrated.
+PROBES: dict[str, Probe] = {"null": Probe({}), "search": Probe(_SEARCH, _BULK)}
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One phase: what its worker did in the measured window. Times in s."""
+
+    requests: int
+    documents: int
+    seconds: float
+    cpu: float
+    waited: float
+    lateness_p50: float
+    lateness_p99: float
+
+
+def measurable() -> list[str]:
+    """Return the drivers that can be measured."""
+    return [driver for driver in _engine.DRIVERS if driver in PROBES]
+
+
+def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int], None]) -> Calibration:
+    """Measure the drivers and return what came out; `tell` hears what is measured, and which of how many it is.
+
+    Takes about 3 s a measurement, with `quick` 1 s: a first idea, no basis for a verdict.
+    """
+    # Whole seconds, by which the worker's CPU time is recorded.
+    warmup, duration = (0, 1) if quick else (1, 2)
+    total = sum(1 + len(RATES) + (PROBES[driver].bulk is not None) for driver in drivers)
+    steps = iter(range(total))
+    ceilings = {}
+    waited = 0.0
+    with tempfile.TemporaryDirectory(prefix="loadframe-calibrate-") as folder:
+        corpus = Path(folder) / "documents.json"
+        corpus.write_text(_documents())
+
+        def measure(what: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _Measured:
+            nonlocal waited
+            tell(f"{driver}: {what}", next(steps), total)
+            with tempfile.TemporaryDirectory(dir=folder) as records, closing(_engine.NullServer()) as server:
+                plan = _plan(driver, server.address, corpus, operation, pacing, warmup, duration)
+                run_phase(plan, Path(records), lambda _: None)
+                measured = _read(Path(records), warmup, duration)
+            waited = max(waited, measured.waited / measured.seconds)
+            return measured
+
+        closed = {"closed": {"clients": _CLIENTS}}
+        for driver in drivers:
+            probe = PROBES[driver]
+            most = measure("requests", driver, probe.request, closed)
+            bulk = measure("documents", driver, probe.bulk, {"closed": {"clients": 4}}) if probe.bulk else None
+            ceilings[driver] = DriverCeiling(
+                requests=most.requests / most.cpu,
+                cpu_per_request=most.cpu / most.requests,
+                reached=most.requests / most.seconds,
+                documents=bulk.documents / bulk.cpu if bulk else None,
+                cpu_per_document=bulk.cpu / bulk.documents if bulk else None,
+                lateness=tuple(
+                    _lateness(rate, measure(f"lateness at {rate:,}/s", driver, probe.request, {"open": {"rate": rate}}))
+                    for rate in RATES
+                ),
+            )
+    return Calibration.now(ceilings, quick=quick, waited_share=waited)
+
+
+def _lateness(rate: float, measured: _Measured) -> Lateness:
+    achieved = measured.requests / measured.seconds / rate
+    return Lateness(rate, measured.lateness_p50, measured.lateness_p99, achieved)
+
+
+def _documents() -> str:
+    """Return lines of JSON, each of the same length."""
+    line = json.dumps({"text": ""})
+    return f"{line[:-2]}{'x' * (_DOCUMENT - len(line))}{line[-2:]}\n" * _DOCUMENTS
+
+
+def _plan(
+    driver: str,
+    address: str,
+    corpus: Path,
+    operation: Mapping[str, Any],
+    pacing: Mapping[str, Any],
+    warmup: int,
+    duration: int,
+) -> dict[str, Any]:
+    return {
+        "seed": 1,
+        "phase": "calibrate",
+        "threads": 1,
+        "warmup": warmup,
+        "drain": 1.0,
+        "target": {"driver": driver, "hosts": [address]},
+        "corpora": {"documents": {"files": [str(corpus)] * _REPEATED}} if "bulk" in operation else {},
+        "operations": {"operation": operation},
+        "streams": [
+            {"name": "stream", "mix": [["operation", 1.0]], "pacing": pacing, "stop": {"duration": duration}},
+        ],
+    }
+
+
+def _read(records: Path, warmup: int, duration: int) -> _Measured:
+    outcome = json.loads((records / "outcome.json").read_text())
+    (operation,) = outcome["operations"]
+    if operation["errors"]:
+        raise LoadframeError(f"the null server was not understood: {operation['errors'][0]['message']}")
+    seconds = [row for row in _rows(records / "generator.csv") if warmup <= int(row["second"]) < warmup + duration]
+    lateness = _engine.HistogramLog(records / "histograms.hlog").total("generator/lateness", warmup, warmup + duration)
+    return _Measured(
+        # A machine that is busy with other things may finish nothing in a second.
+        requests=max(operation["completed"], 1),
+        documents=max(operation["completed_documents"], 1),
+        seconds=duration,
+        cpu=sum(float(row["cpu_seconds"]) for row in seconds),
+        waited=sum(float(row["waited_seconds"]) for row in seconds),
+        lateness_p50=lateness.quantile(0.5) or 0.0,
+        lateness_p99=lateness.quantile(0.99) or 0.0,
+    )
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(newline="") as lines:
+        yield from csv.DictReader(lines)

@@ -1,0 +1,73 @@
+"""What is known of a machine's generator is kept, and trusted only where it may be."""
+
+from dataclasses import replace
+
+import pytest
+
+import loadframe
+from loadframe import _engine
+from loadframe.errors import BadInput
+from loadframe.load import Calibration, calibration
+from loadframe.load.calibrate import PROBES
+from loadframe.load.calibration import DriverCeiling, Lateness
+
+SEARCH = DriverCeiling(
+    requests=100_000.0,
+    cpu_per_request=1e-5,
+    reached=90_000.0,
+    documents=1e6,
+    cpu_per_document=1e-6,
+    lateness=(Lateness(rate=1000.0, p50=5e-5, p99=9e-5, achieved=1.0),),
+)
+
+
+def measured(**parts):
+    return replace(Calibration.now({"search": SEARCH}, quick=False, waited_share=0.01), **parts)
+
+
+def test_what_was_measured_is_found_again(tmp_path):
+    known = measured()
+    path = known.save(tmp_path)
+    assert path.is_relative_to(tmp_path / "calibration")
+    assert Calibration.load(tmp_path) == known
+    measured(waited_share=0.02).save(tmp_path)
+    assert Calibration.load(tmp_path).waited_share == 0.02
+    assert list(path.parent.iterdir()) == [path], "nothing half-written is left"
+
+
+def test_figures_of_other_hardware_are_not_this_machines(tmp_path, monkeypatch):
+    measured().save(tmp_path)
+    hardware = calibration.hardware()
+    monkeypatch.setattr(calibration, "hardware", lambda: hardware | {"cpu": "another"})
+    assert Calibration.load(tmp_path) is None
+
+
+def test_another_version_has_to_be_measured_anew(tmp_path, monkeypatch):
+    measured().save(tmp_path)
+    monkeypatch.setattr(loadframe, "__version__", "99")
+    assert Calibration.load(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"drivers": {}}', '{"drivers": {"search": {"lateness": 3}}}'])
+def test_a_damaged_file_is_as_good_as_none(tmp_path, text):
+    path = measured().save(tmp_path)
+    path.write_text(text)
+    assert Calibration.load(tmp_path) is None
+
+
+def test_a_ceiling_comes_from_a_whole_and_undisturbed_calibration_only():
+    assert measured().ceiling("search") == 100_000.0
+    assert measured().ceiling("another") is None
+    assert measured(quick=True).ceiling("search") is None
+    assert measured(waited_share=0.2).ceiling("search") is None
+    assert "20%" in measured(waited_share=0.2).doubt
+
+
+def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
+    (tmp_path / "calibration").write_text("a file where the folder should be")
+    with pytest.raises(BadInput, match="cannot be kept"):
+        measured().save(tmp_path)
+
+
+def test_every_driver_is_calibrated():
+    assert set(PROBES) == set(_engine.DRIVERS)
