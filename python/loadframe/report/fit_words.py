@@ -12,8 +12,7 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
     """Say what the best model means for the measured sizes; `unit` follows throughputs, such as `requests/s`."""
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
-    lam = best.parameters["lambda"]
-    if lam.high - lam.low > lam.value:
+    if not tells(fit):
         return f"These data do not tell how throughput grows {measured}."
     if fit.peak:
         return (
@@ -35,6 +34,12 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
             f" a hard ceiling of {estimate_text(ceiling)}{tail}; there is no peak."
         )
     return f"Throughput bends {measured} ({_causes(best)}); these data do not vouch for a peak."
+
+
+def tells(fit: ScalabilityFit) -> bool:
+    """Whether the data say how throughput grows: the throughput of one is known to better than a half."""
+    lam = fit.best_model.parameters["lambda"]
+    return lam.high - lam.low <= lam.value
 
 
 def _causes(model: ModelFit) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import Curve, PhaseCurves, Point
 from loadframe.report.figures import COLORS, INK, MUTED, SYMBOLS, Figure, axis, band, layout, log_axis, numbers
-from loadframe.report.fit_words import NAMES
+from loadframe.report.fit_words import NAMES, tells
 
 _STEPS = 160
 #: A band that knows no bound is cut here, as a multiple of the largest throughput in the plot.
@@ -66,7 +66,7 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
         layout("clients", "requests/s", xaxis=_size_axis("clients"),
                yaxis=axis("requests/s", rangemode="tozero")),
         "Each mark is a run: closed clients that send the next request when the last is answered. "
-        f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit), None))}",
+        f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit and tells(curve.fit)), None))}",
         height=440,
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def _size_axis(title: str, largest: float | None = None) -> dict[str, Any]:
 
 def _fitted(fit: ScalabilityFit | None, color: str, group: str, name: str | None, top: float) -> list[dict[str, Any]]:
     """Return a fitted curve with its band, dashed beyond what was measured and never beyond twice of it."""
-    if fit is None:
+    if fit is None or not tells(fit):
         return []
     smallest = min(n for n, _ in fit.observations)
     # A superlinear curve may have a pole soon after the data, and a few sizes vouch for nothing beyond them.
@@ -196,8 +196,8 @@ def _points(curve: Curve) -> list[Point]:
 
 
 def _how_to_read(fit: ScalabilityFit | None) -> str:
-    if fit is None:
-        return "No curve is drawn, since the data do not allow one."
+    if fit is None or not tells(fit):
+        return "No curve is drawn where the data do not allow one."
     words = "Lines are the fitted models, shaded their 95 % bands"
     if len({n for n, _ in fit.observations}) < _ENOUGH_SIZES:
         return f"{words}; they end where the measurements end."

@@ -15,7 +15,7 @@ _UPPER, _LOWER = [0.56, 1.0], [0.0, 0.44]
 
 def phase_over_time(run: Run, phase: Mapping[str, Any], operation: str | None, name: str, caption: str) -> Figure:
     """Draw one phase: successes per second above, median and 99th percentile of `operation` below."""
-    rows = _phase_rows(run, phase["name"])
+    rows = _phase_rows(run, phase)
     seconds, successes = _per_second(rows)
     traces = [
         {
@@ -54,7 +54,7 @@ def run_over_time(run: Run, name: str) -> Figure:
     marks, shades = [], []
     shown: set[str] = set()
     for index, phase in enumerate(run.summary.get("phases", [])):
-        rows, start = _phase_rows(run, phase["name"]), phase["start"]
+        rows, start = _phase_rows(run, phase), phase["start"]
         seconds, successes = _per_second(rows)
         end = start + phase["warmup"] + phase["duration"]
         color = COLORS[index % 2 * 2]
@@ -113,8 +113,11 @@ def _values(traces: list[dict[str, Any]], axis_name: str) -> list[float | None]:
     return [value for trace in traces if trace.get("yaxis", "y") == axis_name for value in trace["y"]]
 
 
-def _phase_rows(run: Run, phase: str) -> pa.Table:
-    return run.series.filter(pc.equal(run.series["phase"], phase))
+def _phase_rows(run: Run, phase: Mapping[str, Any]) -> pa.Table:
+    """Return a phase's rows up to its end; what is answered later only empties the pipe."""
+    series = run.series
+    end = phase["warmup"] + phase["duration"]
+    return series.filter(pc.and_(pc.equal(series["phase"], phase["name"]), pc.less(series["second"], end)))
 
 
 def _per_second(rows: pa.Table) -> tuple[Any, Any]:
