@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
 from loadframe.cli.choices import assignments, exclude, require_writable
 from loadframe.errors import BadInput
@@ -23,11 +24,13 @@ Examples:
   loadframe bench nyc_taxis --set documents=1000000 --only load
   loadframe bench nyc_taxis --only load,range_100 --clients 32 --duration 30s
   loadframe bench ./my-workload.yaml --hosts 127.0.0.1:9200 --rate 500/s
+  loadframe bench nyc_taxis --hosts https://search.example:9200 --user ann --ca ca.pem
 """
 
 
 @app.command(epilog=_EXAMPLES)
 def bench(
+    context: typer.Context,
     workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
     store: Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")] = "opensearch",
     version: Annotated[
@@ -37,7 +40,7 @@ def bench(
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
     hosts: Annotated[
-        str | None, typer.Option(help="Use the cluster at these host:port instead, comma-separated.")
+        str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")] = None,
     replace: Annotated[
@@ -59,6 +62,15 @@ def bench(
         int | None, typer.Option(min=0, help="Repeats the requests of an earlier run; random if not given.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
+    user: access.User = None,
+    password_file: access.PasswordFile = None,
+    api_key_file: access.ApiKeyFile = None,
+    token_file: access.TokenFile = None,
+    ca: access.Ca = None,
+    cert: access.Cert = None,
+    key: access.Key = None,
+    insecure: access.Insecure = False,
+    compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
     """Run one workload on one cluster and record it."""
@@ -94,6 +106,7 @@ def bench(
     if path.exists():
         raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
     require_writable(path.parent)
+    addresses, reached = access.existing(context.params)
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
@@ -107,7 +120,7 @@ def bench(
     with Console() as console:
         started: AbstractContextManager[Cluster]
         if hosts:
-            started = Cluster.attach(hosts.split(","), store)
+            started = Cluster.attach(addresses, store, reached)
         elif cluster:
             started = Cluster.load(cluster)
         else:

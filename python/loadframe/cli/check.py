@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from loadframe.cli import access
 from loadframe.cli.app import Json, app, out, print_json
 from loadframe.cli.choices import assignments
 from loadframe.errors import LoadframeError
@@ -27,10 +28,22 @@ _DOCUMENTS = "1000"
 
 @app.command(epilog=_EXAMPLES)
 def check(
+    context: typer.Context,
     workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
     store: Annotated[str, typer.Option(help="The store to start.")] = "opensearch",
-    hosts: Annotated[str | None, typer.Option(help="Use the cluster and its data at these host:port instead.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Use the cluster and its data at these host:port or https://host:port.")
+    ] = None,
     set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
+    user: access.User = None,
+    password_file: access.PasswordFile = None,
+    api_key_file: access.ApiKeyFile = None,
+    token_file: access.TokenFile = None,
+    ca: access.Ca = None,
+    cert: access.Cert = None,
+    key: access.Key = None,
+    insecure: access.Insecure = False,
+    compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
     """Send each operation of a workload once and show request, answer and judgement.
@@ -44,6 +57,7 @@ def check(
     loaded = load_workload(workload, overrides)
     if not hosts and "documents" in loaded.parameters and "documents" not in overrides:
         loaded = load_workload(workload, overrides | {"documents": _DOCUMENTS})
+    addresses, reached = access.existing(context.params)
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec
@@ -56,7 +70,9 @@ def check(
     with Console() as console:
         loaded.for_family(find(store).family, nodes=1)
         started: AbstractContextManager[Cluster]
-        started = Cluster.attach(hosts.split(","), store) if hosts else Cluster.start(ClusterSpec(store), console.step)
+        started = (
+            Cluster.attach(addresses, store, reached) if hosts else Cluster.start(ClusterSpec(store), console.step)
+        )
         with started as live:
             resolved = loaded.for_family(live.store.family, nodes=live.size)
             if not hosts:
@@ -67,7 +83,7 @@ def check(
             for phase in resolved.phases:
                 if phase.prepares:
                     continue
-                plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver)
+                plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver, access=live.access.plan())
                 shown += [{"phase": phase.name, **answer} for answer in check_operations(plan)]
     if as_json:
         print_json(shown)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, out, print_json
 from loadframe.cli.choices import assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
@@ -31,6 +32,7 @@ Examples:
   loadframe cluster status
   loadframe cluster status trial
   loadframe cluster status trial --json | jq -r '.nodes[].address'
+  loadframe cluster status --hosts https://search.example:9200 --user ann --ca ca.pem
 """
 _DOWN_EXAMPLES = """\b
 Examples:
@@ -86,10 +88,30 @@ def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -
 
 @cluster.command(epilog=_STATUS_EXAMPLES)
 def status(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The cluster's name; all if not given.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Show the cluster at these host:port or https://host:port, comma-separated.")
+    ] = None,
+    store: Annotated[str, typer.Option(help="The kind of the store at --hosts.")] = "opensearch",
+    user: access.User = None,
+    password_file: access.PasswordFile = None,
+    api_key_file: access.ApiKeyFile = None,
+    token_file: access.TokenFile = None,
+    ca: access.Ca = None,
+    cert: access.Cert = None,
+    key: access.Key = None,
+    insecure: access.Insecure = False,
+    compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
     """Show the clusters, or the state of one: its nodes, its health, and how it differs from what was asked for."""
+    addresses, reached = access.existing(context.params)
+    if addresses:
+        if name is not None:
+            raise BadInput(f"{name} and --hosts each name a cluster", remedy="give one of them")
+        _show_attached(Cluster.attach(addresses, store, reached), as_json)
+        return
     if name is not None:
         _show(name, as_json)
         return
@@ -102,9 +124,9 @@ def status(
         return
     table = Table("cluster", "state", "store", "nodes", "addresses", box=None, pad_edge=False)
     for state in states:
-        store = f"{state['store']} {state['version']}"
-        addresses = ", ".join(node["address"] for node in state["nodes"])
-        table.add_row(state["name"], state["state"], store, str(state["size"]), addresses)
+        store_version = f"{state['store']} {state['version']}"
+        nodes = ", ".join(node["address"] for node in state["nodes"])
+        table.add_row(state["name"], state["state"], store_version, str(state["size"]), nodes)
     out.print(table)
 
 
@@ -177,4 +199,28 @@ def _show(name: str, as_json: bool) -> None:
             soft_wrap=True,
         )
     for deviation in state["deviations"]:
+        out.print(f"  {deviation}", style="yellow", markup=False, highlight=False)
+
+
+def _show_attached(cluster: Cluster, as_json: bool) -> None:
+    described, deviations = cluster.describe(), cluster.deviations()
+    state = {
+        "name": None,
+        "state": "deviating" if deviations else "running",
+        **{key: described[key] for key in ("version", "access")},
+        "store": cluster.store.kind,
+        "size": cluster.size,
+        "nodes": [{"name": node.name, "address": node.address} for node in cluster.nodes],
+        "deviations": deviations,
+    }
+    if as_json:
+        print_json(state)
+        return
+    size = f"{cluster.size} node{'s' if cluster.size > 1 else ''}"
+    out.print(
+        f"{', '.join(cluster.addresses)}: {state['store']} {state['version']}, {size}, {state['state']}",
+        markup=False,
+        highlight=False,
+    )
+    for deviation in deviations:
         out.print(f"  {deviation}", style="yellow", markup=False, highlight=False)

@@ -15,7 +15,8 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Host
 from loadframe.host.limits import PERIOD, Limits
 from loadframe.host.local import LocalHost
-from loadframe.store import Health, Store
+from loadframe.store import OPEN, Access, Health, Store
+from loadframe.store.access import split_address
 
 Report = Callable[[str], None]
 
@@ -37,6 +38,8 @@ class Cluster:
         self._expected = expected
         self._facts = dict(facts)
         self._throttled = True
+        #: How its nodes let us in.
+        self.access = OPEN
         #: What is left to clean up when the nodes are stopped: nothing, unless this object started them.
         self._ours = False
 
@@ -95,16 +98,20 @@ class Cluster:
         return cluster
 
     @classmethod
-    def attach(cls, hosts: Sequence[str], store: str = "opensearch") -> Self:
-        """Return an existing cluster, reached at these `host:port`; LoadframeError when none of them answers."""
-        found = stores.find(store)
+    def attach(cls, hosts: Sequence[str], store: str = "opensearch", access: Access = OPEN) -> Self:
+        """Return an existing cluster, reached at these `host:port`; LoadframeError when none of them answers.
+
+        BadInput for a certificate that does not verify, and when the cluster does not let us in.
+        """
+        found = stores.find(store).with_access(access)
         for address in hosts:
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdigit():
-                raise BadInput(f"{address!r} is no address", remedy="write host:port, such as 127.0.0.1:9200")
+            split_address(address)
+        access.verify(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
         facts = {"version": found.version(hosts)}
-        return cls(found, nodes, expected=found.health(hosts).nodes, spec=None, facts=facts)
+        cluster = cls(found, nodes, expected=found.health(hosts).nodes, spec=None, facts=facts)
+        cluster.access = access
+        return cluster
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -219,6 +226,7 @@ class Cluster:
             "heap": self._facts.get("heap"),
             "jvm_options": self._facts.get("jvm_options"),
             "settings": dict(self.spec.settings) if self.spec else {},
+            "access": self.access.describe(),
         }
 
     def deviations(self) -> list[str]:

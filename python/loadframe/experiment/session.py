@@ -155,6 +155,7 @@ class Session:
             driver=self.cluster.store.driver,
             threads=self.threads,
             offset=offset,
+            access=self.cluster.access.plan(),
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
         return run_phase(plan, folder, self.listener.progress)

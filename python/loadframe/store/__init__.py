@@ -5,9 +5,10 @@ import importlib
 import pkgutil
 
 from loadframe.errors import BadInput
+from loadframe.store.access import OPEN, Access
 from loadframe.store.base import Health, Installation, NodePlan, NodeSpec, Store
 
-__all__ = ["Health", "Installation", "NodePlan", "NodeSpec", "Store", "find", "stores"]
+__all__ = ["OPEN", "Access", "Health", "Installation", "NodePlan", "NodeSpec", "Store", "find", "stores"]
 
 
 def stores() -> dict[str, Store]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loadframe.errors import BadInput
+from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
 
 
@@ -72,6 +74,12 @@ class Store(ABC):
     driver: str  #: the engine's driver that speaks its protocol
     refuses_root: bool = False  #: the server will not run as root
     versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first
+
+    def with_access(self, access: Access) -> "Store":
+        """Return the store as it is talked to under that access; BadInput where its protocol has no such thing."""
+        if access != OPEN:
+            raise BadInput(f"{self.kind} cannot be reached by TLS or as somebody", remedy="leave those options out")
+        return self
 
     @abstractmethod
     def distribution(self, version: str) -> Distribution:

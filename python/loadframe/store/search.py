@@ -3,15 +3,22 @@ driver instead; nothing here is on a request's path."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.access import OPEN, Access
 from loadframe.store.base import Health, Store
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
+
+
+_NOT_LET_IN = {
+    401: "say who asks: --user, --api-key-file or --token-file",
+    403: "ask as somebody who may: the role lacks a privilege",
+}
 
 
 class Unreachable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
@@ -24,10 +31,16 @@ class SearchStore(Store):
     family = "elasticsearch"
     driver = "search"
 
-    def __init__(self) -> None:
+    def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests, since statistics are asked for every second."""
-        # The environment's proxies are for the way out; clusters are asked directly.
-        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False)
+        self._scheme = access.scheme
+        # The environment's proxies are for the way out; clusters are asked directly. In the clear nothing is verified.
+        verify = access.context or False
+        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store as it is asked by TLS, as somebody, or both."""
+        return self if access == OPEN else type(self)(access)
 
     def request(
         self,
@@ -42,10 +55,16 @@ class SearchStore(Store):
         for address in addresses:
             limit = httpx.Timeout(timeout) if timeout else _TIMEOUT
             try:
-                answer = self._client.request(method, f"http://{address}{path}", json=body, timeout=limit)
+                answer = self._client.request(method, f"{self._scheme}://{address}{path}", json=body, timeout=limit)
             except httpx.TransportError as error:
                 failure = error
                 continue
+            if answer.status_code in _NOT_LET_IN:
+                raise BadInput(
+                    f"the cluster does not let us do that: {answer.status_code}, {_reason(answer)}",
+                    where=address,
+                    remedy=_NOT_LET_IN[answer.status_code],
+                )
             if answer.status_code >= 400:
                 raise LoadframeError(
                     f"{method} {path} was answered with {answer.status_code}: {_reason(answer)}",
@@ -60,11 +79,17 @@ class SearchStore(Store):
                     where=address,
                     remedy="give the address of the cluster's HTTP interface",
                 ) from error
-        raise Unreachable(
-            f"the cluster does not answer ({failure})",
-            where=", ".join(addresses),
-            remedy="check that it runs and that the addresses are those of its HTTP interface",
-        )
+        raise self._unreachable(addresses, str(failure))
+
+    def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
+        if "certificate required" in reason.lower():
+            return BadInput("it wants the client's certificate", where=addresses[-1], remedy="give --cert and --key")
+        remedy = "check that it runs, and that the addresses are those of its HTTP interface"
+        if self._scheme == "https":
+            remedy += "; if it wants the client's certificate, give --cert"
+        else:
+            remedy += "; if that speaks TLS, write https://"
+        return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, with the distribution's name when it is not the default one of this kind."""

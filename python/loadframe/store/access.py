@@ -1,0 +1,223 @@
+"""How a cluster lets somebody in: its addresses, TLS, and who asks.
+
+Secrets stay inside: they are in no representation, description or message. Where they come from: `store.secrets`.
+"""
+
+import base64
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from loadframe.errors import BadInput
+
+#: How long a host is waited for while its certificate is looked at, s.
+_PATIENCE = 5.0
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files: the authorities to trust instead of the system's, and what the client shows."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    verify: bool = True
+
+
+@dataclass(frozen=True)
+class Auth:
+    """Who asks: a user with a password, or the holder of an API key or of a token."""
+
+    scheme: Literal["basic", "api_key", "bearer"]
+    secret: str = field(repr=False)
+    user: str | None = None
+
+    @property
+    def header(self) -> str:
+        """The value of the `Authorization` header."""
+        match self.scheme:
+            case "basic":
+                return f"Basic {_encoded(f'{self.user}:{self.secret}')}"
+            case "api_key":
+                return f"ApiKey {self._key}"
+            case "bearer":
+                return f"Bearer {self.secret}"
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The form in which the engine takes it."""
+        match self.scheme:
+            case "basic":
+                return {"basic": {"user": self.user, "password": self.secret}}
+            case "api_key":
+                return {"api_key": self._key}
+            case "bearer":
+                return {"bearer": self.secret}
+
+    @property
+    def _key(self) -> str:
+        # Stores give keys out as `id:key` and as its Base64, which has no colon.
+        return _encoded(self.secret) if ":" in self.secret else self.secret
+
+
+@dataclass(frozen=True)
+class Access:
+    """TLS or none, somebody or nobody, and whether bodies of requests are compressed."""
+
+    tls: Tls | None = None
+    auth: Auth | None = None
+    compress: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return "https" if self.tls else "http"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What each request to the cluster carries."""
+        return {"Authorization": self.auth.header} if self.auth else {}
+
+    @cached_property
+    def context(self) -> ssl.SSLContext | None:
+        """The client's end of TLS; BadInput for files that cannot serve."""
+        if self.tls is None:
+            return None
+        tls = self.tls
+        with _naming(tls.ca):
+            context = ssl.create_default_context(cafile=tls.ca)
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.certificate:
+            with _naming(tls.certificate):
+                # The password of a locked key would be asked for at the terminal, by a library, amid other things.
+                context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")
+        return context
+
+    def plan(self) -> dict[str, Any]:
+        """Return what the engine's plan says of it in its target. It holds the secret."""
+        plan: dict[str, Any] = {"compress": True} if self.compress else {}
+        if self.tls:
+            files = {"ca": self.tls.ca, "certificate": self.tls.certificate, "key": self.tls.key}
+            plan["tls"] = {name: None if file is None else str(file) for name, file in files.items()}
+            plan["tls"]["verify"] = self.tls.verify
+        if self.auth:
+            plan["auth"] = self.auth.plan
+        return plan
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a manifest may say of it."""
+        return {
+            "tls": self.tls is not None,
+            "verified": bool(self.tls and self.tls.verify),
+            "client_certificate": bool(self.tls and self.tls.certificate),
+            "scheme": self.auth.scheme if self.auth else None,
+            "compress": self.compress,
+        }
+
+    def verify(self, addresses: Sequence[str]) -> None:
+        """Shake hands with each host; BadInput says which one's certificate does not verify, and why.
+
+        A host that is not there is no error here.
+        """
+        if self.context is None:
+            return
+        for address in addresses:
+            host, port = split_address(address)
+            try:
+                with (
+                    socket.create_connection((host, port), timeout=_PATIENCE) as plain,
+                    self.context.wrap_socket(plain, server_hostname=host),
+                ):
+                    pass
+            except ssl.SSLCertVerificationError as error:
+                raise BadInput(
+                    f"its certificate does not verify: {error.verify_message}",
+                    where=address,
+                    remedy="name the authority that signed it with --ca, and the host as the certificate does; "
+                    "--insecure believes any certificate",
+                ) from error
+            except ssl.SSLError as error:
+                raise BadInput(
+                    f"there is no talking TLS with it ({error.reason or error})",
+                    where=address,
+                    remedy="write http:// if it speaks in the clear; give --cert if it wants the client's certificate",
+                ) from error
+            except OSError:
+                continue
+
+
+#: In the clear, and nobody in particular.
+OPEN = Access()
+
+
+def endpoints(text: str) -> tuple[list[str], bool | None]:
+    """Return the `host:port`s of a comma-separated list, and whether it asks for TLS; None if it does not say.
+
+    Each is `host:port` or an address with `http://` or `https://`, whose usual port may be left out.
+    """
+    schemes, addresses = set(), []
+    for each in (part.strip() for part in text.split(",")):
+        scheme, address = _endpoint(each) if "://" in each else (None, each)
+        split_address(address)
+        schemes.add(scheme)
+        addresses.append(address)
+    if len(schemes) > 1:
+        raise BadInput(
+            "some of these hosts are asked by TLS and some are not", where=text, remedy="write https:// before each"
+        )
+    (scheme,) = schemes
+    return addresses, None if scheme is None else scheme == "https"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of `host:port`, brackets of an IPv6 address taken off; BadInput for anything else."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or (":" in host and not host.startswith("[")):
+        raise BadInput(f"{address!r} is no address", remedy="write host:port, such as 127.0.0.1:9200")
+    return host.strip("[]"), int(port)
+
+
+def _endpoint(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise BadInput(
+            "an address with a password in it is seen by everybody on this machine",
+            where=f"{parts.scheme}://***@{parts.hostname}",
+            remedy="give --user, and the password in --password-file, in LOADFRAME_PASSWORD or when asked",
+        )
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise BadInput(f"{url!r} is no address of a host", remedy="write https://host:port, without a path")
+    with contextlib.suppress(ValueError):
+        if parts.port is not None:
+            return parts.scheme, parts.netloc
+    return parts.scheme, f"{parts.netloc}:{_PORTS[parts.scheme]}"
+
+
+@contextlib.contextmanager
+def _naming(file: Path | None) -> Iterator[None]:
+    """Say of which file it is that it cannot serve."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        reason = {"KEY_VALUES_MISMATCH": "its key is another one's"}.get(error.reason or "", error.reason or str(error))
+        raise BadInput(
+            f"it cannot serve for TLS: {reason}",
+            where=str(file),
+            remedy="give PEM files: certificates, and a key that is not encrypted",
+        ) from error
+    except OSError as error:
+        raise BadInput(f"it cannot be read: {error.strerror or error}", where=str(file)) from error
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
