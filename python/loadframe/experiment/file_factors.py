@@ -48,7 +48,7 @@ def read_factors(
             if (isinstance(value, bool), value) in known:
                 raise document.error(place, f"the level {shown(level)} of {name} stands here twice", "remove one")
             known.append((isinstance(value, bool), value))
-        easy = name in _EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
+        easy = name in EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
         factors.append(Factor(name, tuple(level for _, level in known), hard=not easy))
     if {"clients", "rate"} <= written.keys():
         what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
@@ -58,14 +58,14 @@ def read_factors(
 
 def _reader(document: Document, name: str, workload: Workload) -> Callable[[Level], Level]:
     """Return what reads a level of the factor of that name; BadInput at the factor if there is none."""
-    if name in _READERS:
-        return _READERS[name]
+    if name in READERS:
+        return READERS[name]
     if name.startswith(SETTINGS) and name != SETTINGS:
         return lambda level: level
     parameters = list(workload.defaults)
     if name.startswith(WITH) and name.removeprefix(WITH) in parameters:
         return lambda level: level
-    remedy = did_you_mean(name, [*_READERS, *(WITH + parameter for parameter in parameters), SETTINGS + "NAME"])
+    remedy = did_you_mean(name, [*READERS, *(WITH + parameter for parameter in parameters), SETTINGS + "NAME"])
     if name in parameters:
         remedy = f"a parameter of the workload is written {WITH}{name}"
     raise document.error(("factors", name), f"there is no factor {name!r}", remedy, key=True)
@@ -112,7 +112,7 @@ def _quantity(level: Level) -> str | float:
     return level
 
 
-_READERS: dict[str, Callable[[Level], Level]] = {
+READERS: dict[str, Callable[[Level], Level]] = {
     "nodes": _count,
     "clients": _count,
     "rate": _rate,
@@ -120,4 +120,4 @@ _READERS: dict[str, Callable[[Level], Level]] = {
     "store.limits.memory": _size,
 }
 #: What changes from one run to the next on the same cluster.
-_EASY = ("clients", "rate")
+EASY = ("clients", "rate")
