@@ -205,6 +205,8 @@ def _outcome(truth: Truth, clients: int, hosts: Sequence[str], series: Any) -> d
         "phase": truth.operation,
         "prepares": False,
         "offset": 0.5,
+        "started": 1767323045.5,
+        "clock": {"uncertainty": 5e-8, "drift": 0.0},
         "warmup": float(truth.warmup),
         "measured": float(truth.seconds),
         "interrupted": False,

@@ -76,6 +76,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "name": "range",
         "prepares": False,
         "start": 0.5,
+        "clock": {"started": 1767323045.5, "uncertainty": 5e-8, "drift": 1e-6},
         "warmup": 0.0,
         "duration": 3.0,
         "streams": [{"name": "main", "pacing": {"closed": {"clients": 8, "think_time": 0.0}}}],

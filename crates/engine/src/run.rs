@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::clock::Reading;
 use crate::collector::{Collector, Progress, Slot, Totals};
 use crate::corpus::Corpora;
 use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
@@ -201,8 +202,8 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let (phase, slots) = prepare::<D>(plan)?;
     let phase = Arc::new(phase);
     // The instants of the records are durations on the monotonic clock; one pair of readings ties them to the wall.
-    let start = Instant::now() + RUN_UP;
-    let started = SystemTime::now() + RUN_UP;
+    let clock = Reading::take();
+    let (start, started) = (clock.at + RUN_UP, clock.wall + RUN_UP);
     let progress = Arc::new(Mutex::new(Progress::default()));
     let began = started.checked_sub(Duration::from_secs_f64(phase.plan.offset)).unwrap_or(UNIX_EPOCH);
     let collector = Collector::create(folder, &phase.plan, slots.clone(), began, progress.clone())
@@ -222,7 +223,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let outcome = thread::Builder::new()
         .name("collector".into())
         .spawn(move || {
-            let result = finish(&phase2, &slots, collector, &intervals, &empties, workers, started)
+            let result = finish(&phase2, &slots, collector, &intervals, &empties, workers, clock)
                 .and_then(|outcome| write(&folder.join("outcome.json"), &outcome).map(|()| outcome));
             *bell.0.lock().expect("nobody panics with it in hand") = true;
             bell.1.notify_all();
@@ -262,7 +263,7 @@ fn finish<D: Driver>(
     intervals: &Receiver<Interval>,
     empties: &[Sender<Interval>],
     workers: Vec<JoinHandle<std::io::Result<Leftover>>>,
-    started: SystemTime,
+    clock: Reading,
 ) -> Result<Value, String> {
     let totals =
         collector.collect(intervals, empties, &phase.stop).map_err(|e| format!("cannot write the records: {e}"))?;
@@ -272,7 +273,7 @@ fn finish<D: Driver>(
         leftover.in_flight.extend(theirs.in_flight);
         leftover.last_done = leftover.last_done.max(theirs.last_done);
     }
-    Ok(describe(phase, slots, &totals, &leftover, started))
+    Ok(describe(phase, slots, &totals, &leftover, clock))
 }
 
 /// The phase's outcome: what the rows of its files do not say.
@@ -281,7 +282,7 @@ fn describe<D: Driver>(
     slots: &[Slot],
     totals: &Totals,
     leftover: &Leftover,
-    started: SystemTime,
+    clock: Reading,
 ) -> Value {
     let plan = &phase.plan;
     let operations: Vec<Value> = slots
@@ -320,11 +321,16 @@ fn describe<D: Driver>(
         Some(seconds) if !stopped => seconds,
         _ => (last_done - plan.warmup).max(0.0),
     };
-    let wall = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let now = Reading::take();
+    let wall = (clock.wall + RUN_UP).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     json!({
         "phase": plan.phase,
         "driver": plan.target.driver,
         "started": wall,
+        "clock": {
+            "uncertainty": clock.uncertainty.max(now.uncertainty).as_secs_f64(),
+            "drift": now.drift(&clock),
+        },
         "offset": plan.offset,
         "warmup": plan.warmup,
         "measured": measured,

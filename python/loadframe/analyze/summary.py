@@ -72,6 +72,7 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
         "name": outcome["phase"],
         "prepares": outcome.get("prepares", False),
         "start": outcome["offset"],
+        "clock": {"started": outcome["started"], **outcome["clock"]},
         "warmup": outcome["warmup"],
         "duration": outcome["measured"],
         "streams": [{"name": stream["name"], "pacing": stream["pacing"]} for stream in outcome["streams"]],

@@ -71,6 +71,11 @@ SUMMARY = (
     Field("phases[].name", "string", "", "the phase's name"),
     Field("phases[].prepares", "bool", "", "whether the phase only prepares the measured ones, as loading data does"),
     Field("phases[].start", "number", "s", "since the run began"),
+    Field("phases[].clock.started", "number", "s since 1970, UTC", "the same instant, by the wall clock"),
+    Field(
+        "phases[].clock.uncertainty", "number", "s", "by how much that may be off: the clocks cannot be read at once"
+    ),
+    Field("phases[].clock.drift", "number", "s", "what the wall clock gained on the monotonic one during the phase"),
     Field("phases[].warmup", "number", "s", "load before the measured window"),
     Field("phases[].duration", "number", "s", "the measured window"),
     Field("phases[].streams[].name", "string", "", "the stream's name"),

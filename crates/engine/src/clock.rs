@@ -1,0 +1,71 @@
+//! Ties the monotonic clock, which durations are taken by, to the wall clock, which instants are told by.
+//!
+//! The two cannot be read at once. A reading of the wall clock between two of the monotonic clock is wrong by at most
+//! half the distance of these, and the narrowest of several tries by least. What it cannot know is how far the wall
+//! clock is from those of other machines.
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// So many tries make it unlikely that each of them is interrupted.
+const TRIES: usize = 16;
+
+/// Both clocks at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// By the monotonic clock.
+    pub at: Instant,
+    /// By the wall clock.
+    pub wall: SystemTime,
+    /// By how much `wall` may be off.
+    pub uncertainty: Duration,
+}
+
+impl Reading {
+    /// Reads both clocks.
+    pub fn take() -> Self {
+        let once = || {
+            let before = Instant::now();
+            let wall = SystemTime::now();
+            let uncertainty = before.elapsed() / 2;
+            Self { at: before + uncertainty, wall, uncertainty }
+        };
+        (1..TRIES)
+            .map(|_| once())
+            .fold(once(), |best, next| if next.uncertainty < best.uncertainty { next } else { best })
+    }
+
+    /// By how many seconds the wall clock has gained on the monotonic one since an earlier reading: it was set, or its
+    /// rate is being corrected.
+    pub fn drift(&self, earlier: &Self) -> f64 {
+        let wall = match self.wall.duration_since(earlier.wall) {
+            Ok(forward) => forward.as_secs_f64(),
+            Err(back) => -back.duration().as_secs_f64(),
+        };
+        wall - self.at.saturating_duration_since(earlier.at).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_clocks_tell_one_instant_to_the_microsecond() {
+        let outer = (Instant::now(), SystemTime::now());
+        let reading = Reading::take();
+        assert!(reading.at >= outer.0 && reading.at <= Instant::now());
+        assert!(reading.wall >= outer.1 && reading.wall <= SystemTime::now());
+        assert!(reading.uncertainty < Duration::from_micros(20), "{:?}", reading.uncertainty);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_shows_as_drift() {
+        let earlier = Reading::take();
+        let at = earlier.at + Duration::from_secs(10);
+        let later = |wall| Reading { at, wall, uncertainty: Duration::ZERO };
+        let drift = |wall: SystemTime| later(wall).drift(&earlier);
+        assert!((drift(earlier.wall + Duration::from_secs(10))).abs() < 1e-9);
+        assert!((drift(earlier.wall + Duration::from_millis(10_500)) - 0.5).abs() < 1e-9);
+        assert!((drift(earlier.wall - Duration::from_secs(3)) + 13.0).abs() < 1e-9);
+    }
+}
