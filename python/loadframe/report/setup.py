@@ -35,7 +35,7 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
         "Design",
         _known(
             {
-                "kind": " ".join(str(description[key]) for key in ("kind", "scaling") if description.get(key)),
+                "kind": ", ".join(str(description[key]) for key in ("kind", "scaling") if description.get(key)),
                 **{f"factor {name}": words for name, words in levels.items()},
                 "measured": ", ".join(description["measure"]),
                 "prepared by": ", ".join(description.get("prepare") or []),

@@ -59,7 +59,8 @@ def _about_choice(data: Observations, models: Mapping[ModelName, ModelFit], best
 
 
 def _about_growth(data: Observations, over: str, models: Mapping[ModelName, ModelFit]) -> Iterator[Finding]:
-    for name in ("amdahl", "usl"):
+    names: tuple[ModelName, ...] = ("amdahl", "usl")
+    for name in names:
         sigma = models[name].parameters["sigma"]
         if sigma.value < 0:
             yield warnings.Superlinear(name, sigma.value, sigma.low, sigma.high)

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.scalability.models import ModelName
 from loadframe.units import format_count
+
+_NAMES = {"linear": "linear scaling", "amdahl": "Amdahl's law", "knee": "the hard knee", "usl": "the USL"}
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,13 @@ class FewRuns(Finding):
 class ModelsAlike(Finding):
     """Another model is as good."""
 
-    best: str
-    others: tuple[str, ...]
+    best: ModelName
+    others: tuple[ModelName, ...]
     distance: float
 
     def _cause(self) -> str:
-        return f"the data hardly tell {self.best} from {' and '.join(self.others)} (AICc within {self.distance:.1f})"
+        others = " and ".join(_NAMES[name] for name in self.others)
+        return f"the data hardly tell {_NAMES[self.best]} from {others} (AICc within {self.distance:.1f})"
 
     def _remedy(self) -> str:
         return "do not extrapolate; measure at larger sizes, where the models part"
@@ -109,14 +113,14 @@ class PeakTooFar(Finding):
 class PeakNotBest(Finding):
     """The USL has a peak, but a model without one is preferred."""
 
-    best: str
+    best: ModelName
     peak: float
     over: str
 
     def _cause(self) -> str:
         return (
-            f"the USL would put a peak at {format_count(self.peak)} {self.over}, but {self.best} explains these data"
-            " better for its number of parameters: no peak is claimed"
+            f"the USL would put a peak at {format_count(self.peak)} {self.over}, but {_NAMES[self.best]} explains these"
+            " data better for its number of parameters: no peak is claimed"
         )
 
     def _remedy(self) -> str:
@@ -127,14 +131,14 @@ class PeakNotBest(Finding):
 class Superlinear(Finding):
     """Sigma is significantly negative."""
 
-    model: str
+    model: ModelName
     sigma: float
     low: float
     high: float
 
     def _cause(self) -> str:
         return (
-            f"sigma of {self.model} is negative: {self.sigma:.3g} [{self.low:.3g}, {self.high:.3g}];"
+            f"sigma of {_NAMES[self.model]} is negative: {self.sigma:.3g} [{self.low:.3g}, {self.high:.3g}];"
             " throughput grows faster than size (superlinear)"
         )
 
@@ -168,11 +172,12 @@ class PerhapsSuperlinear(Finding):
 class Misfit(Finding):
     """The best model misses the data by more than the noise."""
 
-    best: str
+    best: ModelName
     p: float
 
     def _cause(self) -> str:
-        return f"even {self.best} misses the data by more than the noise between runs (lack of fit, p = {self.p:.2g})"
+        best = _NAMES[self.best]
+        return f"even {best} misses the data by more than the noise between runs (lack of fit, p = {self.p:.2g})"
 
     def _remedy(self) -> str:
         return "look at the residuals; something changes along the sizes that no model here describes"
@@ -182,7 +187,7 @@ class Misfit(Finding):
 class PoorPrediction(Finding):
     """Fitted to the other sizes, the model misses the largest."""
 
-    best: str
+    best: ModelName
     error: float
     largest: float
     over: str
@@ -190,8 +195,8 @@ class PoorPrediction(Finding):
     def _cause(self) -> str:
         side = "above" if self.error > 0 else "below"
         return (
-            f"fitted without {format_count(self.largest)} {self.over}, {self.best} predicts it {abs(self.error):.0%}"
-            f" {side} what was measured"
+            f"fitted without {format_count(self.largest)} {self.over}, {_NAMES[self.best]} predicts it"
+            f" {abs(self.error):.0%} {side} what was measured"
         )
 
     def _remedy(self) -> str:
@@ -202,14 +207,14 @@ class PoorPrediction(Finding):
 class LambdaOff(Finding):
     """The fitted throughput of one differs from the measured."""
 
-    best: str
+    best: ModelName
     fitted: float
     measured: float
 
     def _cause(self) -> str:
         return (
-            f"{self.best} says {format_count(self.fitted)} for a size of one, but {format_count(self.measured)} was"
-            f" measured ({self.fitted / self.measured - 1:+.0%})"
+            f"{_NAMES[self.best]} says {format_count(self.fitted)} for a size of one, but"
+            f" {format_count(self.measured)} was measured ({self.fitted / self.measured - 1:+.0%})"
         )
 
     def _remedy(self) -> str:
