@@ -1,5 +1,6 @@
 """`loadframe check`: each operation of a workload once on a live store, request and answer printed, judged."""
 
+import re
 import secrets
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -84,7 +85,9 @@ def check(
                 if phase.prepares:
                     continue
                 plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver, access=live.access.plan())
-                shown += [{"phase": phase.name, **answer} for answer in check_operations(plan)]
+                shown += [
+                    {"phase": phase.name, **answer, "empty": _is_empty(answer)} for answer in check_operations(plan)
+                ]
     if as_json:
         print_json(shown)
     else:
@@ -98,6 +101,12 @@ def check(
         )
 
 
+def _is_empty(answer: dict[str, Any]) -> bool:
+    """Whether a good answer has nothing. A search that only aggregates returns no hits, and says how many it saw."""
+    seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])
+    return not answer["error"] and not answer["documents"] and not (seen and int(seen[1]))
+
+
 def _print(answer: dict[str, Any]) -> None:
     failed = answer["error"]
     style = "red" if failed else "green"
@@ -107,5 +116,5 @@ def _print(answer: dict[str, Any]) -> None:
     out.print(escape(answer["answer"]))
     documents = f"{format_count(answer['documents'])} documents in {format_duration(answer['service_time'])}"
     out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}")
-    if not failed and not answer["documents"]:
+    if answer["empty"]:
         out.print("[yellow]the answer is empty: does the operation ask for what the data holds?[/yellow]")

@@ -26,8 +26,10 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     run needs: then none is made.
     """
     done = sum(folder.has(run.id) for run in design.runs)
-    if done < len(design.runs):
-        Cluster.require(_spec(experiment, {}), listener.step)
+    if done == len(design.runs):
+        listener.remark(f"all {done} runs are recorded already")
+        return
+    Cluster.require(_spec(experiment, {}), listener.step)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     for group in design.groups():
@@ -69,7 +71,7 @@ class _Group:
                 except LoadframeError as error:
                     self._listener.remark(f"{run.id} failed: {error}")
                     _record_failure(self._experiment, self._folder, run, error)
-                if any(node.process and not node.process.alive() for node in cluster.nodes):
+                if run is not runs[-1] and any(node.process and not node.process.alive() for node in cluster.nodes):
                     # That run says so itself. The rest must not be measured on what is left of the cluster.
                     self._listener.remark("a node is gone; the rest gets a new cluster")
                     return

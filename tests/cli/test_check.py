@@ -1,0 +1,60 @@
+"""`loadframe check` on real nodes: every operation once, with request, answer and judgement."""
+
+import json
+
+import pytest
+
+from commands import loadframe, result, servers
+
+pytestmark = pytest.mark.store
+
+WORKLOAD = """\
+workload: small
+collections: {trips: {}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 20}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 10}}
+  all: {search: {collection: trips, size: 2}}
+  none: {search: {collection: trips, body: {query: {term: {nothing: there}}}}}
+  wrong: {search: {collection: trips, body: {query: {matches_all: {}}}}}
+  enough: {search: {collection: trips, size: 100}, assert: {min_hits: 50}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, mix: {all: 1, none: 1, wrong: 1, enough: 1}, clients: 1, requests: 5}
+"""
+
+
+def test_every_operation_of_nyc_taxis_is_answered_well_and_none_finds_nothing(state):
+    answers = result("check", "nyc_taxis")
+    assert len({answer["phase"] for answer in answers}) == 18
+    assert [answer for answer in answers if answer["error"] or answer["empty"]] == []
+    largest = next(answer for answer in answers if answer["operation"] == "match_all_10000")
+    assert largest["documents"] == 1000, "a thousand documents are loaded for a check"
+    assert servers(state) == []
+
+
+def test_an_existing_cluster_is_asked_and_left_as_it_is(node, tmp_path):
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    hosts = ("--hosts", node.addresses[0])
+    result("bench", tmp_path / "w.yaml", *hosts, "--only", "fill", "--output", tmp_path / "run")
+
+    done = loadframe("check", tmp_path / "w.yaml", *hosts, "--json")
+    assert done.returncode == 1
+    assert "2 of 4 operations failed" in done.stderr
+    answers = {answer["operation"]: answer for answer in json.loads(done.stdout)}
+    assert list(answers) == ["all", "none", "wrong", "enough"]
+    assert [name for name, answer in answers.items() if answer["empty"]] == ["none"]
+    assert (answers["all"]["error"], answers["all"]["documents"]) == (None, 2)
+    assert (answers["none"]["error"], answers["none"]["documents"]) == (None, 0)
+    assert answers["wrong"]["error"] == "client"
+    assert "matches_all" in answers["wrong"]["message"]
+    assert answers["enough"]["error"] == "assertion"
+    assert node.count("trips") == 20
+
+    shown = loadframe("check", tmp_path / "w.yaml", *hosts)
+    assert shown.returncode == 1
+    assert "look · all" in shown.stdout
+    assert "POST /trips/_search" in shown.stdout
+    assert "good · 2 documents" in shown.stdout
+    assert "the answer is empty: does the operation ask for what the data holds?" in shown.stdout
+    assert "client:" in shown.stdout

@@ -1,0 +1,122 @@
+"""The loop over an experiment's runs on a real node of its own: what is done, in which order, and when a node dies."""
+
+import os
+import signal
+
+import pytest
+
+from commands import servers
+from loadframe.errors import BadInput
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.file import load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.loop import run_experiment
+from loadframe.record import Run
+
+WORKLOAD = """\
+workload: small
+parameters: {documents: 50, warm: 0.3s}
+collections: {trips: {elasticsearch: {settings: {number_of_replicas: 0}}}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: "${documents}"}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 50}}
+  look: {search: {collection: trips, size: 1}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: look, clients: 1, duration: "${warm}"}
+"""
+EXPERIMENT = """\
+experiment: small
+store: {kind: opensearch, settings: {heap: 400m}, limits: {cpus: 0.9}}
+workload: ./small.yaml
+kind: scale
+factors: {clients: [1, 2, 3, 4]}
+prepare: [fill, look]
+measure: look
+duration: 500ms
+"""
+
+
+class Witness(Listener):
+    """Keeps what it hears, and does something when a run's phase begins."""
+
+    def __init__(self, at_phase=lambda run: None):
+        self.heard = []
+        self.run_id = None
+        self._at_phase = at_phase
+
+    def step(self, text):
+        self.heard.append(text)
+
+    def remark(self, text):
+        self.heard.append(text)
+
+    def run(self, index, runs, run_id):
+        self.run_id = run_id
+        self.heard.append(f"run {index} of {runs}")
+
+    def phase(self, name, seconds):
+        self.heard.append(f"phase {name} {seconds}")
+        self._at_phase(self.run_id)
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    return load_experiment(tmp_path / "e.yaml")
+
+
+@pytest.fixture
+def folder(experiment, tmp_path):
+    return ExperimentFolder(tmp_path / "results", describe(experiment, design(experiment)))
+
+
+@pytest.mark.store
+def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experiment, folder, state):
+    planned = design(experiment)
+    first, second, *_ = [run.id for run in planned.runs]
+
+    def kill(run_id):
+        if run_id == second and not folder.has(second):
+            (node,) = servers(state)
+            os.kill(node.pid, signal.SIGKILL)
+
+    witness = Witness(kill)
+    run_experiment(experiment, planned, folder, witness)
+    runs = {run.id: Run(folder.runs_path / run.id) for run in planned.runs}
+
+    started = [run.manifest["started"] for run in runs.values()]
+    assert started == sorted(started), "in the order of the design"
+    assert witness.heard.count("starting 1 node of opensearch 3.8.0") == 2
+    addresses = [run.manifest["store"]["addresses"] for run in runs.values()]
+    assert addresses[0] == addresses[1] != addresses[2] == addresses[3]
+    lost = runs[second].summary
+    assert not lost["verdict"]["valid"]
+    assert any("node-0 is gone" in reason["cause"] for reason in lost["verdict"]["reasons"])
+    assert "a node is gone; the rest gets a new cluster" in witness.heard
+    for run in [run for name, run in runs.items() if name != second]:
+        assert run.summary["status"] == "done"
+        assert run.summary["phases"][0]["operations"]["look"]["successes"] > 0
+        assert not [reason for reason in run.summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
+    assert servers(state) == []
+
+    # Each cluster was filled and warmed by itself, without a record, and each run is measured as long as is asked for.
+    assert witness.heard.count("phase fill None") == 2
+    assert witness.heard.count("phase look 0.3") == 2
+    assert witness.heard.count("phase look 0.5") == 4
+    assert [phase["name"] for phase in runs[first].summary["phases"]] == ["look"]
+
+    again = Witness()
+    run_experiment(experiment, planned, folder, again)
+    assert again.heard == ["all 4 runs are recorded already"]
+
+
+def test_nothing_is_begun_on_a_machine_that_lacks_what_every_run_needs(experiment, folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
+    witness = Witness()
+    with pytest.raises(BadInput, match="no Java"):
+        run_experiment(experiment, design(experiment), folder, witness)
+    assert witness.heard == []
+    assert list(folder.runs_path.iterdir()) == []

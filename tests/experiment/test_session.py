@@ -1,0 +1,141 @@
+"""A session on a real node: collections, the filling without a record, and recorded runs."""
+
+import _thread
+import threading
+
+import pytest
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.session import Labels, Session
+from loadframe.record import Run
+from loadframe.workload import load_workload
+
+pytestmark = pytest.mark.store
+
+WORKLOAD = """\
+workload: small
+parameters: {documents: 100, replicas: 0}
+collections:
+  trips:
+    elasticsearch:
+      settings: {number_of_replicas: "${replicas}"}
+      mappings: {dynamic: strict, properties: {amount: {type: double}}}
+corpora: {trips: {file: trips.json}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 10}}
+  refresh: {refresh: {collection: trips}}
+  look: {search: {collection: trips, size: 3}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 2, until: exhausted}
+  - {name: refresh, prepares: true, operation: refresh, clients: 1, requests: 1}
+  - {name: look, operation: look, clients: 2, requests: 40}
+"""
+
+
+class Remarks(Listener):
+    def __init__(self):
+        self.heard = []
+
+    def remark(self, text):
+        self.heard.append(text)
+
+
+@pytest.fixture
+def session(node, tmp_path):
+    """Make a session on the node, of a workload with some documents of its own."""
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+
+    def session(line='{"amount": 1.5}', **parameters):
+        (tmp_path / "trips.json").write_text(29 * '{"amount": 1.5}\n' + line + "\n")
+        workload = load_workload(str(tmp_path / "w.yaml"), parameters)
+        return Session(node, workload.for_family("elasticsearch", 1), seed=1, threads=1, listener=Remarks())
+
+    return session
+
+
+def prepare(session, tmp_path):
+    session.prepare([phase for phase in session.workload.phases if phase.prepares], tmp_path)
+
+
+def test_collections_that_are_there_are_dropped_only_on_request(session, node, tmp_path):
+    first = session()
+    first.create_collections()
+    prepare(first, tmp_path)
+    with pytest.raises(BadInput, match="the cluster has trips already"):
+        session().create_collections()
+    assert node.count("trips") == 30
+    session().create_collections(replace=True)
+    assert node.count("trips") == 0
+
+
+def test_data_that_are_not_all_there_are_not_measured(session, node, tmp_path):
+    wrong = session('{"amount": 1.5, "unknown": true}')
+    wrong.create_collections()
+    with pytest.raises(LoadframeError) as caught:
+        prepare(wrong, tmp_path)
+    assert caught.value.where == "phase fill"
+    assert "1 requests of fill failed" in str(caught.value)
+    assert "unknown" in str(caught.value), "the store's own words"
+    assert caught.value.exit_status == 1
+
+
+def test_documents_that_somebody_else_adds_are_noticed(session, node, tmp_path):
+    mine = session()
+    mine.create_collections()
+    node.store.request(node.addresses, "PUT", "/trips/_doc/another", {"amount": 1.0})
+    with pytest.raises(LoadframeError, match="trips holds 31 documents, but 30 were acknowledged"):
+        prepare(mine, tmp_path)
+
+    other = session()
+    other.create_collections(replace=True)
+    node.store.request(node.addresses, "PUT", "/trips/_doc/another", {"amount": 1.0})
+    path = other.record(tmp_path, "run", other.workload.phases, Labels())
+    (reason,) = [each for each in Run(path).summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
+    assert reason["cause"] == "trips holds 31 documents, but 30 were acknowledged"
+    assert reason["cause"] in other.listener.heard
+    assert [event["kind"] for event in Run(path).events].count("documents differ") == 1
+
+
+def test_a_run_carries_its_labels_its_phases_and_its_events(session, tmp_path):
+    mine = session()
+    mine.create_collections()
+    run = Run(mine.record(tmp_path, "run", mine.workload.phases, Labels({"clients": 2}, block=3, repetition=3)))
+    assert (run.manifest["treatment"], run.manifest["block"], run.manifest["repetition"]) == ({"clients": 2}, 3, 3)
+    assert run.manifest["seed"] == 1
+    assert [phase["name"] for phase in run.manifest["workload"]["phases"]] == ["fill", "refresh", "look"]
+    assert [phase["prepares"] for phase in run.summary["phases"]] == [True, True, False]
+    assert run.summary["phases"][2]["operations"]["look"]["requests"] == 40
+    assert run.summary["phases"][2]["operations"]["look"]["documents"] == 120
+    kinds = [(event["kind"], event["phase"]) for event in run.events]
+    assert kinds == [(kind, name) for name in ("fill", "refresh", "look") for kind in ("phase started", "phase ended")]
+    times = [event["time"] for event in run.events]
+    assert times == sorted(times)
+    starts = [phase["start"] for phase in run.summary["phases"]]
+    assert starts == pytest.approx(times[::2], abs=0.1), "phases and events share the run's time axis"
+
+
+def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, tmp_path):
+    yellow = session(replicas="1")
+    yellow.create_collections()
+    run = Run(yellow.record(tmp_path, "run", yellow.workload.phases, Labels()))
+    assert not run.summary["verdict"]["valid"]
+    causes = [each["cause"] for each in run.summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
+    assert causes == ["the cluster is yellow, with 1 copies of data not in service"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_interrupt_leaves_a_whole_run_or_none(session, tmp_path, keep):
+    mine = session()
+    mine.create_collections()
+    prepare(mine, tmp_path)
+    phase = mine.workload.phase("look").override(duration=60.0)
+    threading.Timer(1.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        mine.record(tmp_path / "runs", "run", [phase, phase], Labels(), keep_interrupted=keep)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == (["run"] if keep else [])
+    if keep:
+        summary = Run(tmp_path / "runs" / "run").summary
+        assert summary["status"] == "interrupted"
+        assert [phase["name"] for phase in summary["phases"]] == ["look"], "what comes after it is not begun"
+        assert summary["phases"][0]["operations"]["look"]["successes"] > 0
