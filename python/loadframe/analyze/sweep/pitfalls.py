@@ -158,8 +158,8 @@ def _about_data(by_nodes: Mapping[int, Sequence[SweepRun]]) -> Iterator[Finding]
         if isinstance(replicas, int) and replicas + 1 > nodes:
             clipped[replicas].append(nodes)
     if len(by_nodes) > 1:
-        yield from (ReplicasClipped(replicas, tuple(nodes)) for replicas, nodes in clipped.items())
-    yield from (ShardsUneven(shards, tuple(nodes)) for shards, nodes in uneven.items())
+        yield from (ReplicasClipped(replicas, tuple(sorted(nodes))) for replicas, nodes in clipped.items())
+    yield from (ShardsUneven(shards, tuple(sorted(nodes))) for shards, nodes in uneven.items())
 
 
 def _about_storage(by_nodes: Mapping[int, Sequence[SweepRun]], phase: str) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def _about_storage(by_nodes: Mapping[int, Sequence[SweepRun]], phase: str) -> It
         read = [value for run in runs for value in _samples(run, phase, "node:", "process.read")]
         if read:
             rates[nodes] = fmean(read)
-    reading = tuple(nodes for nodes, rate in rates.items() if rate > _READS)
+    reading = tuple(sorted(nodes for nodes, rate in rates.items() if rate > _READS))
     if reading and any(rate < _READS / 10 for rate in rates.values()):
         yield DataOutgrowsMemory(reading, max(rates.values()))
 
@@ -193,7 +193,7 @@ def _about_machine(
         if shares and max(shares) > _BUSY:
             busy[nodes] = max(shares)
     if busy:
-        yield MachineFull(tuple(busy), max(busy.values()))
+        yield MachineFull(tuple(sorted(busy)), max(busy.values()))
 
 
 def _samples(run: SweepRun, phase: str, source: str, metric: str) -> list[float]:
