@@ -1,0 +1,151 @@
+"""Whoever comes while a server stalls has to wait for its end, and the response times of an open load say so.
+
+A closed loop says nothing of the kind: its few clients wait once, and those who would have come meanwhile never do.
+The exact response times are computed from the schedule and from when the server says that it answered.
+"""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from answering import Answering
+from loadframe._engine import HistogramLog
+from loadframe.load import run_phase
+
+RATE = 200
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
+#: What a histogram of three significant digits rounds to.
+RESOLUTION = 1e-3
+
+
+def plan(hosts, duration, request, *streams, warmup=0.0):
+    """An open stream at a fixed rate; more streams beside it."""
+    paced = {"name": "open", "mix": [["numbered", 1]], "pacing": {"open": {"rate": RATE}}}
+    return {
+        "seed": 1,
+        "phase": "p",
+        "warmup": warmup,
+        "target": {"driver": "search", "hosts": hosts},
+        "variables": {"k": {"sequential": {"from": 0}}},
+        "operations": {"numbered": {"request": request}, "other": {"request": {"method": "GET", "path": "/other"}}},
+        "streams": [stream | {"stop": {"duration": duration}} for stream in (paced, *streams)],
+    }
+
+
+NUMBERED = {"method": "GET", "path": "/${k}"}
+
+
+def exact(started, answered):
+    """Return the response times of a constant schedule, s, in order: answered - scheduled."""
+    return sorted(when - (started + int(path[1:]) / RATE) for path, when in answered.items() if path[1:].isdigit())
+
+
+def quantile(times, q):
+    return times[max(math.ceil(q * len(times)) - 1, 0)]
+
+
+def assert_agrees(recorded, times, way, behind):
+    """Response times are the exact ones, up to the histogram's resolution and the answers' `way` back, s.
+
+    After a stall answers come in a burst, and the client turns to the last of them so many s later.
+    """
+    for q in QUANTILES:
+        truth = quantile(times, q)
+        least, most = truth * (1 - RESOLUTION) - way, truth * (1 + RESOLUTION) + way + behind
+        assert least <= recorded.quantile(q) <= most, q
+
+
+@pytest.mark.parametrize(("duration", "stall"), [(4.0, 0.5), (20.0, 2.0)])
+def test_response_times_are_those_of_the_schedule_and_a_closed_loops_are_not(tmp_path, duration, stall):
+    closed = {"name": "closed", "mix": [["other", 1]], "pacing": {"closed": {"clients": 2, "think_time": 0.01}}}
+    with Answering(stall_after=duration / 3, stall_for=stall) as server:
+        outcome = run_phase(plan([server.address], duration, NUMBERED, closed), tmp_path, lambda progress: None)
+        answered = server.end()
+    log = HistogramLog(tmp_path / "histograms.hlog")
+    response, alone = log.total("p/numbered/response"), log.total("p/other/service")
+    times = exact(outcome["started"], answered)
+    assert response.count == len(times) == RATE * duration
+    # What the clocks may be off belongs to it.
+    way = log.total("p/numbered/service").quantile(0.5) + outcome["clock"]["uncertainty"]
+    assert_agrees(response, times, way, behind=2e-3)
+    # A tenth of those who came had to wait, for up to the whole stall.
+    assert quantile(times, 0.99) > 0.8 * stall
+    assert alone.count > 100 * duration, "the closed loop sent as many requests"
+    assert alone.quantile(0.99) < 0.1 * quantile(times, 0.99), "and of 99 in 100 it says that nothing was the matter"
+
+
+#: The generator alone in a process, so that it can be stopped.
+RUN = """
+import json, sys
+from pathlib import Path
+from loadframe.load import run_phase
+print("up", flush=True)
+print(json.dumps(run_phase(json.loads(sys.argv[1]), Path(sys.argv[2]), lambda progress: None)))
+"""
+
+
+def test_a_generator_that_was_stopped_sends_late_and_keeps_its_schedule(tmp_path):
+    duration, stall = 4.0, 0.5
+    with Answering() as server:
+        task = json.dumps(plan([server.address], duration, NUMBERED))
+        child = subprocess.Popen([sys.executable, "-c", RUN, task, tmp_path], stdout=subprocess.PIPE, text=True)
+        try:
+            assert child.stdout.readline() == "up\n"
+            time.sleep(1.5)
+            os.kill(child.pid, signal.SIGSTOP)
+            time.sleep(stall)
+            os.kill(child.pid, signal.SIGCONT)
+            said, _ = child.communicate(timeout=60)
+        finally:
+            child.kill()
+            child.wait()
+        answered = server.end()
+    outcome = json.loads(said)
+    log = HistogramLog(tmp_path / "histograms.hlog")
+    response, service = log.total("p/numbered/response"), log.total("p/numbered/service")
+    times = exact(outcome["started"], answered)
+    assert response.count == len(times) == RATE * duration, "nothing was skipped"
+    way = service.quantile(0.5) + outcome["clock"]["uncertainty"]
+    assert_agrees(response, times, way, behind=20e-3)
+    assert response.quantile(0.95) > 0.5 * stall
+    assert service.quantile(0.95) < 0.1 * stall, "the server was not slow"
+    assert log.total("generator/lateness").quantile(0.95) > 0.5 * stall, "it was the generator, which says so"
+
+
+@pytest.mark.store
+def test_a_store_that_was_stopped_is_in_the_response_times(node, tmp_path):
+    warmup, duration, stall = 2.0, 4.0, 0.7
+    pid = node.nodes[0].pid
+    search = {"method": "POST", "path": "/_search"}
+    task = json.dumps(plan(node.addresses, duration, search, warmup=warmup))
+    child = subprocess.Popen([sys.executable, "-c", RUN, task, tmp_path], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "up\n"
+        time.sleep(warmup + 1.5)
+        os.kill(pid, signal.SIGSTOP)
+        stopped = time.time()
+        time.sleep(stall)
+        os.kill(pid, signal.SIGCONT)
+        continued = time.time()
+        said, _ = child.communicate(timeout=60)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        child.kill()
+        child.wait()
+    outcome = json.loads(said)
+    (operation,) = outcome["operations"]
+    response = HistogramLog(tmp_path / "histograms.hlog").total("p/numbered/response")
+    assert operation["successes"] == response.count == RATE * duration
+    # Who came while it was stopped waited at least for its end; the others perhaps not at all.
+    schedule = [outcome["started"] + k / RATE for k in range(round(RATE * warmup), round(RATE * (warmup + duration)))]
+    least = sorted(continued - at if stopped < at < continued else 0.0 for at in schedule)
+    for q in (0.9, 0.95, 0.99, 1.0):
+        truth = quantile(least, q)
+        assert truth * (1 - RESOLUTION) - 1e-3 <= response.quantile(q) <= truth + 0.3, q
+    assert quantile(least, 0.99) > 0.6 * stall
