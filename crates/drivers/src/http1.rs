@@ -1,20 +1,22 @@
 //! HTTP/1.1 as the drivers need it: one [`request`] at a time for each [`client`], its [`answer`] framed and handed
 //! over to be judged. It knows no operation and what no answer means.
 //!
-//! A connection keeps to one of the target's [`hosts`] until that refuses it.
+//! Which [`node`] it goes to is the [`topology`]'s to say.
 
 pub mod access;
 pub mod answer;
 pub mod client;
 pub mod compress;
-pub mod hosts;
+pub mod node;
 pub mod request;
 pub mod status;
 pub mod text;
 pub mod tls;
+pub mod topology;
 pub mod wire;
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loadframe_engine::draw::Draw;
@@ -25,8 +27,9 @@ use loadframe_engine::variables::Variables;
 use self::access::Access;
 use self::answer::Answer;
 use self::client::{Client, Exchanged, Trouble};
-use self::hosts::Host;
+use self::node::Node;
 use self::request::{Buffers, Request};
+use self::topology::{Place, Topology};
 use self::wire::Wire;
 
 /// How long a host is waited for before the load.
@@ -35,16 +38,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// One target, as all its clients share it.
 #[derive(Debug)]
 pub struct Http1 {
-    hosts: Vec<Host>,
+    topology: Arc<Topology>,
     access: Access,
     timeout: Duration,
 }
 
 /// What one client holds.
 pub struct Connection {
-    /// The place of its host among the target's.
-    host: usize,
-    wire: Option<Wire>,
+    place: Place,
+    /// By the number of the node.
+    wires: Vec<Option<Wire>>,
     client: Client,
     buffers: Buffers,
 }
@@ -61,16 +64,10 @@ pub struct Answered {
 impl Http1 {
     /// Resolves the target's hosts; does not connect.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        if target.hosts.is_empty() {
-            return Err(PlanError("the target has no hosts".to_owned()));
-        }
-        if target.hosts.len() > usize::from(u16::MAX) {
-            return Err(PlanError(format!("{} hosts are more than {}", target.hosts.len(), u16::MAX)));
-        }
-        let hosts = target.hosts.iter().map(|host| Host::resolve(host)).collect::<Result<_, _>>()?;
         let timeout = duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?;
         let access = Access::new(target)?;
-        Ok(Self { hosts, access, timeout })
+        let topology = Topology::new(&target.hosts, target.spread, access.tls.clone())?;
+        Ok(Self { topology: Arc::new(topology), access, timeout })
     }
 
     /// How long an answer is waited for, unless the operation says otherwise.
@@ -83,28 +80,39 @@ impl Http1 {
     pub async fn verify(&self) -> Result<(), PlanError> {
         let Some(tls) = &self.access.tls else { return Ok(()) };
         let timeout = self.timeout.min(PATIENCE);
-        let ask = |host: &Host| {
-            let (host, tls) = (host.clone(), tls.clone());
-            tokio::spawn(async move { Wire::refusal(&host, &tls, timeout).await })
+        let members = self.topology.members();
+        let ask = |node: &Arc<Node>| {
+            let (node, tls) = (node.clone(), tls.clone());
+            tokio::spawn(async move { Wire::refusal(&node.host, &tls, timeout).await })
         };
-        let asked: Vec<_> = self.hosts.iter().map(ask).collect();
-        for (host, asked) in self.hosts.iter().zip(asked) {
+        let asked: Vec<_> = members.iter().map(ask).collect();
+        for (node, asked) in members.iter().zip(asked) {
             if let Ok(Some(refusal)) = asked.await {
-                return Err(PlanError(refusal).within(format!("host \"{}\"", host.text)));
+                return Err(PlanError(refusal).within(format!("host \"{}\"", node.host.text)));
             }
         }
         Ok(())
     }
 
+    /// Changes the hosts while load runs.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.topology.set_hosts(hosts)
+    }
+
+    /// The hosts that there ever were, by the numbers of their nodes.
+    pub fn hosts(&self) -> Vec<String> {
+        self.topology.hosts()
+    }
+
     /// What client number `client` holds; it connects when it first asks.
     pub fn connection(&self, client: u64) -> Connection {
-        let host = (client % self.hosts.len() as u64) as usize;
-        Connection { host, wire: None, client: Client::new(), buffers: Buffers::default() }
+        let place = self.topology.place(client);
+        Connection { place, wires: Vec::new(), client: Client::new(), buffers: Buffers::default() }
     }
 
     /// Renders and sends a request and waits for the answer; the error is what became of a request without one. A
-    /// connection that is not there, or no longer, is made first; a host that refuses it makes the client take the
-    /// next one at the next call.
+    /// connection that is not there, or no longer, is made first; after a node that refused it the next call asks
+    /// another.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -113,29 +121,67 @@ impl Http1 {
         variables: &Variables,
         draw: &Draw,
     ) -> Result<Answered, Reply> {
-        let Connection { host, wire, client, buffers } = connection;
-        let node = *host as u16;
-        let rendered = request.render(&self.hosts[*host], &self.access, variables, draw, buffers);
-        let documents = rendered.documents;
-        if !wire.as_mut().is_some_and(Wire::is_idle) {
+        let Connection { place, wires, client, buffers } = connection;
+        let wire = turn(place, wires, draw.k);
+        let node = place.node();
+        let rendered = request.render(&node.host, &self.access, variables, draw, buffers);
+        let (number, documents) = (node.number, rendered.documents);
+        if wire.is_none() {
             client.forget();
             let sent = Instant::now();
-            match Wire::connect(&self.hosts[*host], self.access.tls.as_ref(), timeout).await {
-                Ok(new) => *wire = Some(new),
+            match Wire::connect(&node.host, self.access.tls.as_ref(), timeout).await {
+                Ok(new) => {
+                    *wire = Some(new);
+                    node.rise();
+                }
                 Err(trouble) => {
-                    *host = (*host + 1) % self.hosts.len();
+                    place.refused();
                     let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };
-                    return Err(Answered { exchanged, node, documents }.without(trouble));
+                    return Err(Answered { exchanged, node: number, documents }.without(trouble));
                 }
             }
         }
         let (exchanged, outcome) = client.exchange(wire, rendered.parts, request.bodyless, timeout).await;
-        let answered = Answered { exchanged, node, documents };
+        let answered = Answered { exchanged, node: number, documents };
         match outcome {
             Ok(()) => Ok(answered),
             Err(trouble) => Err(answered.without(trouble)),
         }
     }
+}
+
+/// Turns to the node that request number `k` goes to; returns the connection to it, or the place for one.
+fn turn<'a>(place: &mut Place, wires: &'a mut Vec<Option<Wire>>, k: u64) -> &'a mut Option<Wire> {
+    let before = usize::from(place.node().number);
+    if place.look() {
+        let gone = wires.iter_mut().enumerate().filter(|(number, _)| !place.has(*number));
+        gone.for_each(|(_, wire)| *wire = None);
+    }
+    place.turn(k);
+    let mut number = usize::from(place.node().number);
+    if !is_open(wires, number) {
+        place.detour(k);
+        number = usize::from(place.node().number);
+        is_open(wires, number);
+    }
+    if number != before && !place.keeps() {
+        if let Some(wire) = wires.get_mut(before) {
+            *wire = None;
+        }
+    }
+    &mut wires[number]
+}
+
+/// Whether there is a connection to a node that can be used; one that cannot is dropped.
+fn is_open(wires: &mut Vec<Option<Wire>>, number: usize) -> bool {
+    if number >= wires.len() {
+        wires.resize_with(number + 1, || None);
+    }
+    let open = wires[number].as_mut().is_some_and(Wire::is_idle);
+    if !open {
+        wires[number] = None;
+    }
+    open
 }
 
 impl Connection {

@@ -27,6 +27,10 @@ impl Driver for Null {
         None
     }
 
+    fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
+        Ok(())
+    }
+
     fn connection(&self, _client: u64) {}
 
     fn execute(

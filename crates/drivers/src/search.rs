@@ -40,6 +40,14 @@ impl Driver for Search {
         self.http.verify().await
     }
 
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.http.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.http.hosts()
+    }
+
     fn connection(&self, client: u64) -> Connection {
         self.http.connection(client)
     }

@@ -43,6 +43,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
         ready(Ok(()))
     }
 
+    /// Changes the target's hosts while load runs: within seconds those that have joined get their share of the
+    /// requests, and those that have left get none.
+    fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
+        Err(PlanError("this driver cannot follow a target whose hosts change".to_owned()))
+    }
+
+    /// The hosts that the target has ever had; [`Reply::node`] is a place in it.
+    fn hosts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What client number `client` holds.
     fn connection(&self, client: u64) -> Self::Connection;
 

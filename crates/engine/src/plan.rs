@@ -72,6 +72,20 @@ pub struct Target {
     /// Whether bodies of requests are compressed.
     #[serde(default)]
     pub compress: bool,
+    /// Which of several hosts a request goes to.
+    #[serde(default)]
+    pub spread: Spread,
+}
+
+/// How requests are spread over the hosts of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// Each client keeps to one: client i to host i mod n.
+    #[default]
+    Fixed,
+    /// Request k goes to host k mod n; each client has a connection to each.
+    RoundRobin,
 }
 
 /// One stream of requests.

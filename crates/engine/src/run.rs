@@ -27,7 +27,7 @@ const RUN_UP: Duration = Duration::from_millis(30);
 
 /// A phase that is running, or has run.
 pub struct Running {
-    stop: Box<dyn Fn() + Send + Sync>,
+    phase: Arc<dyn Control>,
     progress: Arc<Mutex<Progress>>,
     finished: Arc<(Mutex<bool>, Condvar)>,
     outcome: Mutex<Option<JoinHandle<Result<Value, String>>>>,
@@ -36,7 +36,12 @@ pub struct Running {
 impl Running {
     /// Ends the phase now; what was measured so far is kept.
     pub fn stop(&self) {
-        (self.stop)();
+        self.phase.stop();
+    }
+
+    /// Changes the target's hosts while the load runs.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.phase.set_hosts(hosts)
     }
 
     /// Waits up to `limit` for the end; says whether it has come.
@@ -55,6 +60,22 @@ impl Running {
     pub fn outcome(&self) -> Result<Value, String> {
         let handle = self.outcome.lock().expect("nobody panics with it in hand").take();
         handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
+    }
+}
+
+/// What can be asked of a phase while it runs, whatever its driver.
+trait Control: Send + Sync {
+    fn stop(&self);
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
+}
+
+impl<D: Driver> Control for Phase<D> {
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.driver.set_hosts(hosts)
     }
 }
 
@@ -230,8 +251,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
             result
         })
         .map_err(|e| PlanError(format!("cannot start a thread: {e}")))?;
-    let stop = Box::new(move || phase.stop.store(true, Ordering::Relaxed));
-    Ok(Running { stop, progress, finished, outcome: Mutex::new(Some(outcome)) })
+    Ok(Running { phase, progress, finished, outcome: Mutex::new(Some(outcome)) })
 }
 
 fn spawn_worker<D: Driver>(
@@ -341,7 +361,7 @@ fn describe<D: Driver>(
         "rank": plan.rank,
         "ranks": plan.ranks,
         "threads": plan.threads,
-        "hosts": plan.target.hosts,
+        "hosts": phase.driver.hosts(),
         "streams": plan.streams.iter().map(|stream| json!({
             "name": stream.name,
             "pacing": stream.pacing,

@@ -49,6 +49,12 @@ impl PyHandle {
         self.0.stop();
     }
 
+    /// Changes the target's hosts (`host:port`) while the phase runs: those that joined get their share of the requests
+    /// within seconds, those that left get none. Raises PlanRefused for hosts that cannot be resolved; all stays then.
+    fn set_hosts(&self, py: Python<'_>, hosts: Vec<String>) -> PyResult<()> {
+        py.detach(|| self.0.set_hosts(&hosts)).map_err(refused)
+    }
+
     /// Figures for a person who waits: totals so far and the last second's rates; times in seconds.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = self.0.progress();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::compress;
-use super::hosts::Host;
+use super::node::Host;
 
 /// A method and what stands in the first line after it, to be completed by [`Line::finish`].
 pub struct Line<'a> {

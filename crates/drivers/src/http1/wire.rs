@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::client::Trouble;
-use super::hosts::Host;
+use super::node::Host;
 use super::tls::{Tls, refusal};
 
 /// One connection.

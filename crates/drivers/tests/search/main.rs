@@ -5,6 +5,8 @@ mod allocations;
 mod answers;
 mod certificates;
 mod connections;
+mod nodes;
 mod requests;
 mod scripted;
 mod tls;
+mod topology;

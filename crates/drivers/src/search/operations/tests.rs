@@ -7,7 +7,7 @@ use loadframe_engine::draw::Draw;
 
 use super::*;
 use crate::http1::access::Access;
-use crate::http1::hosts::Host;
+use crate::http1::node::Host;
 use crate::http1::request::Buffers;
 
 fn context() -> Context {

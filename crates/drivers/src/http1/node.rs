@@ -1,0 +1,147 @@
+//! One of the nodes that are talked to: where it is, and whether it lets us in.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use loadframe_engine::plan::PlanError;
+
+/// A node that refused a connection is tried again after this,
+const SHORTEST: Duration = Duration::from_millis(100);
+/// and after twice as long each time, up to this.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// A node of the target. All clients share it.
+#[derive(Debug)]
+pub struct Node {
+    /// Its number in the records: that of its host, for as long as the load runs.
+    pub number: u16,
+    /// Where it is.
+    pub host: Host,
+    /// The last attempt to connect has failed, or none was made yet since it joined.
+    down: AtomicBool,
+    /// When it is tried again, in milliseconds of the topology's clock; `u64::MAX` while somebody does.
+    due: AtomicU64,
+    /// How long after the next failure, in milliseconds.
+    wait: AtomicU64,
+}
+
+/// `name:port`, resolved once.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// As the user has it.
+    pub text: String,
+    /// Where it may be reached, in the order of the resolver's preference.
+    pub addresses: Vec<SocketAddr>,
+    /// The name or the address in the user's words, as its certificate has to have it.
+    pub name: String,
+    /// Its `host` field in the head of a request, with the line's end.
+    pub field: Vec<u8>,
+}
+
+impl Node {
+    /// `proven`: it counts as up until a connection is refused; otherwise nobody moves to it before it was reached.
+    pub fn new(number: u16, host: Host, proven: bool) -> Self {
+        let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
+        Self { number, host, down: AtomicBool::new(!proven), due: AtomicU64::new(0), wait }
+    }
+
+    /// Whether it is known, or supposed, not to let anybody in.
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    /// It let somebody in.
+    pub fn rise(&self) {
+        if self.is_down() {
+            self.wait.store(SHORTEST.as_millis() as u64, Ordering::Relaxed);
+            self.down.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// It let somebody not in, at `now`, milliseconds.
+    pub fn fall(&self, now: u64) {
+        let wait = self.wait.load(Ordering::Relaxed);
+        self.wait.store((wait * 2).min(LONGEST.as_millis() as u64), Ordering::Relaxed);
+        self.due.store(now + wait, Ordering::Relaxed);
+        self.down.store(true, Ordering::Relaxed);
+    }
+
+    /// Says to one who asks at `now`, and to nobody else, that it is time to try again.
+    pub fn claim(&self, now: u64) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        due <= now && self.due.compare_exchange(due, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives a claim back that came to nothing.
+    pub fn release(&self) {
+        let _ = self.due.compare_exchange(u64::MAX, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl Host {
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`.
+    pub fn resolve(host: &str) -> Result<Self, PlanError> {
+        let wrong = || PlanError(format!("host \"{host}\" is not of the form name:port"));
+        let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;
+        let bracketed = name.starts_with('[') && name.ends_with(']');
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if port.parse::<u16>().is_err() || name.is_empty() || !(bracketed || name.chars().all(plain)) {
+            return Err(wrong());
+        }
+        let addresses: Vec<SocketAddr> = host
+            .to_socket_addrs()
+            .map_err(|error| PlanError(format!("host \"{host}\" cannot be resolved: {error}")))?
+            .collect();
+        if addresses.is_empty() {
+            return Err(PlanError(format!("host \"{host}\" has no address")));
+        }
+        let field = format!("host: {host}\r\n").into_bytes();
+        Ok(Self { text: host.to_owned(), addresses, name: name.to_owned(), field })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_of_both_kinds_are_hosts() {
+        assert_eq!(Host::resolve("127.0.0.1:9200").unwrap().addresses, ["127.0.0.1:9200".parse().unwrap()]);
+        assert_eq!(Host::resolve("[::1]:9200").unwrap().addresses, ["[::1]:9200".parse().unwrap()]);
+        let local = Host::resolve("localhost:9200").unwrap();
+        assert!(local.addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 9200));
+        assert_eq!(local.field, b"host: localhost:9200\r\n");
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused_by_name() {
+        for host in
+            ["localhost", "localhost:", ":9200", "localhost:99999", "http://localhost:9200", "a b:1", "::1:9200", ""]
+        {
+            assert_eq!(Host::resolve(host).unwrap_err().0, format!("host \"{host}\" is not of the form name:port"));
+        }
+        let error = Host::resolve("no-such-host.invalid:9200").unwrap_err().0;
+        assert!(error.starts_with("host \"no-such-host.invalid:9200\" cannot be resolved: "), "{error}");
+    }
+
+    #[test]
+    fn a_node_that_lets_nobody_in_is_tried_by_one_at_a_time_and_ever_more_rarely() {
+        let node = Node::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
+        let mut now = 0;
+        for wait in [100, 200, 400, 800, 1600, 2000, 2000] {
+            node.fall(now);
+            assert!(node.is_down());
+            assert!(!node.claim(now + wait - 1));
+            now += wait;
+            assert!(node.claim(now));
+            assert!(!node.claim(now + 10_000), "somebody is at it");
+        }
+        node.rise();
+        assert!(!node.is_down());
+        node.fall(now);
+        assert!(node.claim(now + 100));
+        node.release();
+        assert!(node.claim(now + 100), "whoever was at it has gone");
+    }
+}

@@ -1,0 +1,354 @@
+//! Which node each client asks, while nodes join, leave, fail and come back.
+//!
+//! With a fixed spread every client has a home among the target's nodes: client *i* starts at host *i* mod *n*. When the
+//! hosts change, as few clients as possible get another home, so that each node has as many as if the load began anew.
+//! A client whose home is not there asks another node, and goes home when somebody was let in there again. It learns of
+//! a change by one relaxed load per request; nobody waits for a lock unless the hosts have changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use loadframe_engine::plan::{PlanError, Spread};
+
+use super::node::{Host, Node};
+use super::tls::Tls;
+use super::wire::Wire;
+
+/// A node that is asked whether it is back has this long to answer.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// The nodes of one target.
+#[derive(Debug)]
+pub struct Topology {
+    spread: Spread,
+    tls: Option<Tls>,
+    began: Instant,
+    /// Counts the changes of the hosts.
+    epoch: AtomicU64,
+    shape: Mutex<Shape>,
+}
+
+#[derive(Debug)]
+struct Shape {
+    /// Every node that ever was, by its number.
+    nodes: Vec<Arc<Node>>,
+    members: Members,
+    /// The clients that there are, by their seats.
+    seats: Vec<Option<Seat>>,
+}
+
+/// The nodes of the target, in the order of its hosts.
+type Members = Arc<[Arc<Node>]>;
+
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    client: u64,
+    /// The number of its home.
+    home: u16,
+}
+
+/// One client's view of the nodes. It gives its seat up with itself.
+pub struct Place {
+    topology: Arc<Topology>,
+    client: u64,
+    seat: usize,
+    seen: u64,
+    members: Members,
+    /// The home's place among the members.
+    home: usize,
+    /// The place of the node that is asked now.
+    at: usize,
+}
+
+impl Topology {
+    /// Resolves the hosts. Each counts as up until a connection is refused.
+    pub fn new(hosts: &[String], spread: Spread, tls: Option<Tls>) -> Result<Self, PlanError> {
+        let hosts = resolve(hosts)?;
+        let node = |(number, host)| Arc::new(Node::new(number as u16, host, true));
+        let nodes: Vec<_> = hosts.into_iter().enumerate().map(node).collect();
+        let members = nodes.as_slice().into();
+        let shape = Mutex::new(Shape { nodes, members, seats: Vec::new() });
+        Ok(Self { spread, tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
+    }
+
+    /// Changes the hosts while load runs. A host that comes back has its old number; nobody moves to a new one before
+    /// it was reached.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        let hosts = resolve(hosts)?;
+        let mut shape = self.shape();
+        let mut members = Vec::with_capacity(hosts.len());
+        for host in hosts {
+            let stays = shape.members.iter().find(|node| node.host.text == host.text).cloned();
+            members.push(match stays {
+                Some(node) => node,
+                None => shape.join(host)?,
+            });
+        }
+        shape.members = members.into();
+        shape.settle();
+        self.epoch.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The hosts that there ever were, by their numbers.
+    pub fn hosts(&self) -> Vec<String> {
+        self.shape().nodes.iter().map(|node| node.host.text.clone()).collect()
+    }
+
+    /// The nodes that there are now.
+    pub fn members(&self) -> Members {
+        self.shape().members.clone()
+    }
+
+    /// A place for client number `client`.
+    pub fn place(self: &Arc<Self>, client: u64) -> Place {
+        let mut shape = self.shape();
+        let seen = self.epoch.load(Ordering::Acquire);
+        let members = shape.members.clone();
+        let home = (client % members.len() as u64) as usize;
+        let taken = Some(Seat { client, home: members[home].number });
+        let seat = shape.seats.iter().position(Option::is_none).unwrap_or(shape.seats.len());
+        if seat == shape.seats.len() {
+            shape.seats.push(taken);
+        } else {
+            shape.seats[seat] = taken;
+        }
+        Place { topology: self.clone(), client, seat, seen, members, home, at: home }
+    }
+
+    fn shape(&self) -> MutexGuard<'_, Shape> {
+        self.shape.lock().expect("nobody panics with it in hand")
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Asks a node that is down whether it is back, if it is time to, beside the load.
+    fn probe(self: &Arc<Self>, node: &Arc<Node>) {
+        if !node.claim(self.now()) {
+            return;
+        }
+        let claim = Claim { topology: self.clone(), node: node.clone() };
+        tokio::spawn(async move {
+            let Claim { topology, node } = &claim;
+            match Wire::connect(&node.host, topology.tls.as_ref(), PROBE).await {
+                Ok(_) => node.rise(),
+                Err(_) => node.fall(topology.now()),
+            }
+        });
+    }
+}
+
+/// Somebody is asking a node whether it is back; if it is given up before the answer, others may.
+struct Claim {
+    topology: Arc<Topology>,
+    node: Arc<Node>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.node.release();
+    }
+}
+
+impl Shape {
+    /// A node that joins, with its old number if it was here before.
+    fn join(&mut self, host: Host) -> Result<Arc<Node>, PlanError> {
+        let known = self.nodes.iter().position(|node| node.host.text == host.text);
+        let number = known.unwrap_or(self.nodes.len());
+        let number = u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))?;
+        let node = Arc::new(Node::new(number, host, false));
+        match known {
+            Some(number) => self.nodes[number] = node.clone(),
+            None => self.nodes.push(node.clone()),
+        }
+        Ok(node)
+    }
+
+    /// Gives as few clients as possible another home, so that each member has as many as if all came anew.
+    fn settle(&mut self) {
+        let members = self.members.clone();
+        let mut room = vec![0_u64; members.len()];
+        for seat in self.seats.iter().flatten() {
+            room[(seat.client % members.len() as u64) as usize] += 1;
+        }
+        let mut moving = Vec::new();
+        for (index, seat) in self.seats.iter().enumerate() {
+            let Some(seat) = seat else { continue };
+            match members.iter().position(|node| node.number == seat.home) {
+                Some(home) if room[home] > 0 => room[home] -= 1,
+                _ => moving.push(index),
+            }
+        }
+        for index in moving {
+            let Some(place) = room.iter().position(|room| *room > 0) else { return };
+            room[place] -= 1;
+            if let Some(seat) = &mut self.seats[index] {
+                seat.home = members[place].number;
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Takes note of changed hosts. Says whether there were any: connections to nodes that have left are to be closed.
+    pub fn look(&mut self) -> bool {
+        if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
+            return false;
+        }
+        let at = self.node().number;
+        {
+            let shape = self.topology.shape();
+            self.seen = self.topology.epoch.load(Ordering::Acquire);
+            self.members = shape.members.clone();
+            let home = shape.seats[self.seat].map(|seat| seat.home);
+            self.home = self.members.iter().position(|node| Some(node.number) == home).unwrap_or(0);
+        }
+        let still = self.members.iter().position(|node| node.number == at);
+        self.at = still.unwrap_or(self.home);
+        true
+    }
+
+    /// Whether a node is one of the target's, as far as the client knows.
+    pub fn has(&self, number: usize) -> bool {
+        self.members.iter().any(|node| usize::from(node.number) == number)
+    }
+
+    /// Turns to the node that request number `k` is for, whether it is up or not.
+    pub fn turn(&mut self, k: u64) {
+        match self.topology.spread {
+            Spread::RoundRobin => self.at = (k % self.members.len() as u64) as usize,
+            Spread::Fixed if self.at == self.home => {}
+            Spread::Fixed if !self.members[self.home].is_down() => self.at = self.home,
+            Spread::Fixed => self.topology.probe(&self.members[self.home]),
+        }
+    }
+
+    /// Turns away from a node to which there is no connection, if it is known to be down.
+    pub fn detour(&mut self, k: u64) {
+        if self.node().is_down() {
+            self.topology.probe(self.node());
+            self.avoid(match self.topology.spread {
+                Spread::RoundRobin => k,
+                Spread::Fixed => self.client,
+            });
+        }
+    }
+
+    /// Whether a client keeps its connections to the nodes that it turns away from.
+    pub fn keeps(&self) -> bool {
+        self.topology.spread == Spread::RoundRobin
+    }
+
+    /// Turns to one of the nodes that are up; when all are down, to the next.
+    fn avoid(&mut self, turn: u64) {
+        let up = || (0..self.members.len()).filter(|at| !self.members[*at].is_down());
+        let pick = turn % (up().count() as u64).max(1);
+        self.at = up().nth(pick as usize).unwrap_or((self.at + 1) % self.members.len());
+    }
+
+    /// The node that is turned to.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.members[self.at]
+    }
+
+    /// A connection to it was refused.
+    pub fn refused(&self) {
+        self.node().fall(self.topology.now());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.topology.shape().seats[self.seat] = None;
+    }
+}
+
+/// Looks the hosts up, in their order.
+fn resolve(hosts: &[String]) -> Result<Vec<Host>, PlanError> {
+    if hosts.is_empty() {
+        return Err(PlanError("the target has no hosts".to_owned()));
+    }
+    if hosts.len() > usize::from(u16::MAX) {
+        return Err(PlanError(format!("{} hosts are more than {}", hosts.len(), u16::MAX)));
+    }
+    if let Some(twice) = hosts.iter().enumerate().find(|(index, host)| hosts[..*index].contains(host)) {
+        return Err(PlanError(format!("host \"{}\" stands there twice", twice.1)));
+    }
+    hosts.iter().map(|host| Host::resolve(host)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn hosts(ports: &[u16]) -> Vec<String> {
+        ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// The home of each place, by its port.
+    fn homes(places: &mut [Place]) -> Vec<u16> {
+        let home = |place: &mut Place| {
+            place.look();
+            place.members[place.home].host.addresses[0].port()
+        };
+        places.iter_mut().map(home).collect()
+    }
+
+    fn counts(homes: &[u16]) -> BTreeMap<u16, usize> {
+        homes.iter().fold(BTreeMap::new(), |mut counts, home| {
+            *counts.entry(*home).or_default() += 1;
+            counts
+        })
+    }
+
+    #[test]
+    fn a_change_moves_as_few_clients_as_possible_and_leaves_them_evenly_spread() {
+        let topology = Arc::new(Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap());
+        let mut places: Vec<Place> = (0..24).map(|client| topology.place(client)).collect();
+        let mut before = homes(&mut places);
+        assert_eq!(before[..6], [1, 2, 3, 1, 2, 3]);
+        for (now, moved) in [
+            (&[1, 2, 3, 4][..], 6),
+            (&[1, 3, 4], 6),
+            (&[4, 3, 1], 0),
+            (&[5, 6, 7], 24),
+            (&[5], 16),
+            (&[5, 1, 2, 3, 4, 6], 20),
+        ] {
+            topology.set_hosts(&hosts(now)).unwrap();
+            let after = homes(&mut places);
+            assert_eq!(before.iter().zip(&after).filter(|(a, b)| a != b).count(), moved, "{before:?} {after:?}");
+            assert_eq!(counts(&after), now.iter().map(|port| (*port, 24 / now.len())).collect(), "{after:?}");
+            before = after;
+        }
+    }
+
+    #[test]
+    fn generators_that_share_the_clients_spread_them_evenly_together() {
+        // Generator g of 4 has the clients g, g + 4, g + 8: of two hosts each generator begins with one.
+        let mut all = Vec::new();
+        for generator in 0..4 {
+            let topology = Arc::new(Topology::new(&hosts(&[1, 2]), Spread::Fixed, None).unwrap());
+            let mut places: Vec<Place> = (0..3).map(|n| topology.place(generator + 4 * n)).collect();
+            topology.set_hosts(&hosts(&[1, 2, 3])).unwrap();
+            all.extend(homes(&mut places));
+        }
+        assert_eq!(counts(&all), BTreeMap::from([(1, 4), (2, 4), (3, 4)]));
+    }
+
+    #[test]
+    fn a_client_that_has_gone_takes_no_room() {
+        let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
+        let mut places: Vec<Place> = (0..100).map(|client| topology.place(client)).collect();
+        places.truncate(4);
+        places.push(topology.place(4));
+        topology.set_hosts(&hosts(&[1, 2])).unwrap();
+        assert_eq!(counts(&homes(&mut places)), BTreeMap::from([(1, 3), (2, 2)]));
+        assert_eq!(topology.shape().seats.len(), 100, "the seats that were left are taken again");
+    }
+}

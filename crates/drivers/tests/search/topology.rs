@@ -1,0 +1,204 @@
+//! Clusters that change under load: who is asked, by how many connections, and what is recorded of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use loadframe_drivers::search::Search;
+use loadframe_engine::run::{Running, start};
+use serde_json::{Value, json};
+
+use crate::nodes::Node;
+
+/// Within this a change of the hosts has taken effect.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A phase on its way, in a folder of its own.
+struct Load {
+    running: Running,
+    folder: PathBuf,
+}
+
+impl Load {
+    /// 12 closed clients that think for 2 ms, for a minute unless it is ended before.
+    fn start(hosts: &[&Node], spread: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("loadframe-topology-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let plan = json!({
+            "seed": 1, "phase": "p", "threads": 2,
+            "target": {"driver": "search", "hosts": names(hosts), "spread": spread, "timeout": 5},
+            "operations": {"a": {"request": {"method": "GET", "path": "/"}}},
+            "streams": [{
+                "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 12, "think_time": 0.002}},
+                "stop": {"duration": 60},
+            }],
+        });
+        let running = start::<Search>(serde_json::from_value(plan).unwrap(), &folder).unwrap();
+        Self { running, folder }
+    }
+
+    fn set_hosts(&self, hosts: &[&Node]) {
+        self.running.set_hosts(&names(hosts)).unwrap();
+    }
+
+    /// Waits until the nodes have the same share of the requests, give or take a fifth.
+    fn wait_for_equal_shares(&self, nodes: &[&Node]) {
+        let began = Instant::now();
+        loop {
+            let before: Vec<u64> = nodes.iter().map(|node| node.requests()).collect();
+            sleep(Duration::from_millis(300));
+            let counts: Vec<u64> = nodes.iter().zip(before).map(|(node, before)| node.requests() - before).collect();
+            let fair = counts.iter().sum::<u64>() / counts.len() as u64;
+            if fair > 20 && counts.iter().all(|count| (fair * 4 / 5..=fair * 6 / 5).contains(count)) {
+                return;
+            }
+            assert!(began.elapsed() < SOON, "after {SOON:?} the shares are {counts:?}");
+        }
+    }
+
+    /// Ends it; what it says of itself, and the requests by node.
+    fn end(self) -> (Value, BTreeMap<u64, u64>) {
+        self.running.stop();
+        let outcome = self.running.outcome().unwrap();
+        let rows = std::fs::read_to_string(self.folder.join("nodes.csv")).unwrap();
+        let mut nodes = BTreeMap::new();
+        for row in rows.lines().skip(1) {
+            let fields: Vec<&str> = row.split(',').collect();
+            *nodes.entry(fields[1].parse().unwrap()).or_default() += fields[3].parse::<u64>().unwrap();
+        }
+        std::fs::remove_dir_all(&self.folder).unwrap();
+        (outcome, nodes)
+    }
+}
+
+fn names(nodes: &[&Node]) -> Vec<String> {
+    nodes.iter().map(|node| node.host.clone()).collect()
+}
+
+fn failures(outcome: &Value) -> u64 {
+    let operation = &outcome["operations"][0];
+    operation["requests"].as_u64().unwrap() - operation["successes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_node_that_joins_gets_its_share_and_no_other_connection_is_touched() {
+    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let load = Load::start(&[&a, &b], "fixed");
+    load.wait_for_equal_shares(&[&a, &b]);
+    assert_eq!((a.connections(), b.connections()), (6, 6));
+    load.set_hosts(&[&a, &b, &c]);
+    load.wait_for_equal_shares(&[&a, &b, &c]);
+    assert_eq!((a.connections(), b.connections()), (6, 6));
+    assert_eq!(c.connections(), 4 + 1, "those that moved, and the one that looked whether it is there");
+    let (outcome, nodes) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+    assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])));
+    let answered: Vec<u64> = [&a, &b, &c].iter().map(|node| node.requests()).collect();
+    for (number, answered) in answered.into_iter().enumerate() {
+        let recorded = nodes[&(number as u64)];
+        assert!((recorded..=recorded + 12).contains(&answered), "{recorded} of {answered} requests are recorded");
+    }
+}
+
+#[test]
+fn a_node_that_leaves_gets_nothing_more_and_nothing_fails() {
+    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let load = Load::start(&[&a, &b, &c], "fixed");
+    load.wait_for_equal_shares(&[&a, &b, &c]);
+    load.set_hosts(&[&a, &c]);
+    load.wait_for_equal_shares(&[&a, &c]);
+    let before = b.requests();
+    sleep(Duration::from_millis(500));
+    assert_eq!(b.requests(), before);
+    assert_eq!((a.connections(), c.connections()), (6, 6), "those of the node that left were shared out");
+    let (outcome, _) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+    assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])), "numbers stay what they were");
+}
+
+#[test]
+fn a_node_that_leaves_and_comes_back_has_its_old_number() {
+    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let load = Load::start(&[&a, &b], "fixed");
+    load.wait_for_equal_shares(&[&a, &b]);
+    load.set_hosts(&[&b, &c]);
+    load.wait_for_equal_shares(&[&b, &c]);
+    load.set_hosts(&[&b, &a]);
+    load.wait_for_equal_shares(&[&a, &b]);
+    let (outcome, nodes) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+    assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])));
+    assert!((nodes[&0]..=nodes[&0] + 12).contains(&a.requests()));
+}
+
+#[test]
+fn nobody_waits_for_a_node_that_joins_before_it_is_there() {
+    let (a, mut b) = (Node::new(), Node::stopped());
+    let load = Load::start(&[&a], "fixed");
+    load.wait_for_equal_shares(&[&a]);
+    load.set_hosts(&[&a, &b]);
+    sleep(Duration::from_millis(700));
+    assert_eq!(b.connections(), 0);
+    b.start();
+    load.wait_for_equal_shares(&[&a, &b]);
+    assert_eq!(a.connections(), 12, "each client kept its connection until the other node was there");
+    let (outcome, _) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+}
+
+#[test]
+fn clients_of_a_node_that_died_ask_the_others_and_go_home_when_it_is_back() {
+    for spread in ["fixed", "round_robin"] {
+        let (a, mut b, c) = (Node::new(), Node::new(), Node::new());
+        let load = Load::start(&[&a, &b, &c], spread);
+        load.wait_for_equal_shares(&[&a, &b, &c]);
+        b.stop();
+        load.wait_for_equal_shares(&[&a, &c]);
+        let before = b.requests();
+        b.start();
+        load.wait_for_equal_shares(&[&a, &b, &c]);
+        assert!(b.requests() > before);
+        let (outcome, _) = load.end();
+        // Each of the clients may have lost a request, and found the door closed once.
+        assert!((1..=24).contains(&failures(&outcome)), "{outcome}");
+        for error in outcome["operations"][0]["errors"].as_array().unwrap() {
+            assert_eq!(error["class"], "connect");
+        }
+    }
+}
+
+#[test]
+fn in_turn_each_node_gets_the_same_number_of_requests_whoever_asks() {
+    let (a, b, c, d) = (Node::new(), Node::new(), Node::new(), Node::new());
+    let load = Load::start(&[&a, &b, &c], "round_robin");
+    load.wait_for_equal_shares(&[&a, &b, &c]);
+    assert_eq!([&a, &b, &c].map(Node::connections), [12, 12, 12]);
+    load.set_hosts(&[&b, &c, &d]);
+    load.wait_for_equal_shares(&[&b, &c, &d]);
+    let before = a.requests();
+    sleep(Duration::from_millis(300));
+    assert_eq!(a.requests(), before);
+    assert_eq!([&b, &c].map(Node::connections), [12, 12]);
+    let (outcome, _) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+}
+
+#[test]
+fn hosts_that_cannot_be_are_refused_and_the_load_goes_on() {
+    let a = Node::new();
+    let load = Load::start(&[&a], "fixed");
+    for (hosts, cause) in [
+        (vec![], "the target has no hosts".to_owned()),
+        (vec!["a".to_owned()], "host \"a\" is not of the form name:port".to_owned()),
+        (names(&[&a, &a]), format!("host \"{}\" stands there twice", a.host)),
+    ] {
+        assert_eq!(load.running.set_hosts(&hosts).unwrap_err().0, cause);
+    }
+    load.wait_for_equal_shares(&[&a]);
+    let (outcome, _) = load.end();
+    assert_eq!((failures(&outcome), &outcome["hosts"]), (0, &json!([a.host])));
+}
