@@ -158,7 +158,7 @@ class Session:
             access=self.cluster.access.plan(),
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
-        return run_phase(plan, folder, self.listener.progress)
+        return run_phase(plan, folder, self.listener.progress, hosts=lambda: self.cluster.addresses)
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Compare what was sent with what the store counts, where a phase sends a whole corpus; a sentence each."""

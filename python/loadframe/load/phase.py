@@ -1,7 +1,7 @@
 """Runs one phase on the engine. It draws no progress itself and decides nothing about the run."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,15 @@ class Progress:
 Outcome = dict[str, Any]
 
 
-def run_phase(plan: Mapping[str, Any], folder: Path, tell: Callable[[Progress], None]) -> Outcome:
+def run_phase(
+    plan: Mapping[str, Any],
+    folder: Path,
+    tell: Callable[[Progress], None],
+    hosts: Callable[[], Sequence[str]] | None = None,
+) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
+    `hosts` is asked, as often as progress is told, which hosts the target has now; by default they stay as they are.
     An interrupt (Ctrl-C) ends the phase within a second: the outcome then has `interrupted` set, and the caller
     decides what becomes of the run. BadInput if the engine refuses the plan, before anything was sent;
     LoadframeError when the generator itself fails.
@@ -42,9 +48,13 @@ def run_phase(plan: Mapping[str, Any], folder: Path, tell: Callable[[Progress], 
         handle = _engine.start(json.dumps(plan), folder)
     except _engine.PlanRefused as error:
         raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+    present = plan["target"].get("hosts", [])
     try:
         while not handle.wait(_TELL):
             tell(Progress(**handle.progress()))
+            if hosts and (now := list(hosts())) != present:
+                _follow(handle, now)
+                present = now
     except BaseException as error:
         handle.stop()
         outcome = _outcome(handle)
@@ -52,6 +62,14 @@ def run_phase(plan: Mapping[str, Any], folder: Path, tell: Callable[[Progress], 
             return outcome
         raise
     return _outcome(handle)
+
+
+def _follow(handle: _engine.Handle, hosts: list[str]) -> None:
+    try:
+        handle.set_hosts(hosts)
+    except _engine.PlanRefused as error:
+        remedy = "see that the names of nodes that join can be resolved here"
+        raise LoadframeError(f"the load cannot follow the cluster: {error}", remedy=remedy) from None
 
 
 def _outcome(handle: _engine.Handle) -> Outcome:

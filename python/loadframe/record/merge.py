@@ -4,6 +4,7 @@ Everything is streamed: memory does not grow with the length of a run. Percentil
 a second belongs to one phase; what spans seconds is computed from the histograms, by whoever needs it.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,8 +64,10 @@ def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     )
     # An operation has a row in each stream and segment; a host serves their sum.
     sums = rows.group_by(["node", "second"], use_threads=False).aggregate([("requests", "sum")])
+    hosts = _hosts(phase)
     for batch in sums.to_batches():
-        source = pa.array([f"target:{_host(phase, node)}" for node in batch.column("node").to_pylist()], pa.string())
+        names = [hosts[node] if node < len(hosts) else str(node) for node in batch.column("node").to_pylist()]
+        source = pa.array([f"target:{name}" for name in names], pa.string())
         requests = pc.cast(batch.column("requests_sum"), pa.float64())
         yield _telemetry(phase, batch.column("second"), source, "requests", requests)
 
@@ -114,5 +117,8 @@ def _telemetry(
     return pa.record_batch([time, source, pa.array([metric] * len(second), pa.string()), value], TELEMETRY_SCHEMA)
 
 
-def _host(phase: PhaseRecording, node: int) -> str:
-    return phase.hosts[node] if node < len(phase.hosts) else str(node)
+def _hosts(phase: PhaseRecording) -> Sequence[str]:
+    """Return the hosts by their numbers: those that the engine knew in the end, since more may have joined."""
+    outcome = phase.folder / "outcome.json"
+    known: list[str] = json.loads(outcome.read_text())["hosts"] if outcome.exists() else []
+    return known or phase.hosts
