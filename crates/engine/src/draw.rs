@@ -3,6 +3,9 @@
 //! Generators that stride one schedule need no talk and no shared state when a draw can be computed from the
 //! request's number alone. The bits come from the finaliser of SplitMix64 (Steele, Lea and Flood 2014), applied
 //! to a mix of the key's parts; it passes as a hash of a counter, which is all that is asked of it here.
+//!
+//! Which client sends request *k* of a closed stream depends on the answers' times; only what is asked for per user
+//! depends on the client.
 
 /// Names one request: its seed, its stream and its number in that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +16,18 @@ pub struct Draw {
     pub stream: u64,
     /// The number of the request in the stream, over all generators.
     pub k: u64,
+    /// The number of the iteration that the request belongs to: of the journey, or of the request where there is none.
+    pub iteration: u64,
+    /// The number of the client that sends it.
+    pub user: u64,
 }
 
 impl Draw {
+    /// Request `k` of a stream, an iteration of its own, sent by the first client.
+    pub fn new(seed: u64, stream: u64, k: u64) -> Self {
+        Self { seed, stream, k, iteration: k, user: 0 }
+    }
+
     /// 64 uniform bits. `salt` tells apart the several things that one request draws.
     #[inline]
     pub fn bits(&self, salt: u64) -> u64 {
@@ -51,8 +63,8 @@ mod tests {
 
     #[test]
     fn a_draw_depends_on_each_part_of_its_key_and_on_nothing_else() {
-        let draw = Draw { seed: 1, stream: 2, k: 3 };
-        assert_eq!(draw.bits(7), Draw { seed: 1, stream: 2, k: 3 }.bits(7));
+        let draw = Draw::new(1, 2, 3);
+        assert_eq!(draw.bits(7), Draw::new(1, 2, 3).bits(7));
         for other in [Draw { seed: 2, ..draw }, Draw { stream: 3, ..draw }, Draw { k: 4, ..draw }] {
             assert_ne!(draw.bits(7), other.bits(7));
         }
@@ -64,7 +76,7 @@ mod tests {
         let mut bins = [0u32; 64];
         let n = 1 << 18;
         for k in 0..n {
-            bins[(Draw { seed: 42, stream: 0, k }.unit(1) * 64.0) as usize] += 1;
+            bins[(Draw::new(42, 0, k).unit(1) * 64.0) as usize] += 1;
         }
         let expected = n as f64 / 64.0;
         let chi2: f64 = bins.iter().map(|&b| (f64::from(b) - expected).powi(2) / expected).sum();

@@ -387,7 +387,7 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exc
         for choice in phase.courses.iter().flat_map(|course| &course.choices) {
             let name = &slots[choice.slot].operation;
             if seen.insert(name) {
-                let draw = crate::draw::Draw { seed, stream: 0, k: 0 };
+                let draw = crate::draw::Draw::new(seed, 0, 0);
                 let (reply, exchange) =
                     phase.driver.show(&mut connection, &choice.operation, &phase.context, &draw).await;
                 shown.push((name.clone(), reply, exchange));

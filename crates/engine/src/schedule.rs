@@ -66,7 +66,7 @@ pub struct Due {
 impl Due {
     /// The arrivals at a rate (over all generators) that are `share`'s own.
     pub fn new(rate: Profile, arrivals: Arrivals, share: Share, seed: u64, stream: u64) -> Self {
-        Self { profile: rate, arrivals, share, key: Draw { seed, stream, k: 0 }, next: 0, area: 0.0 }
+        Self { profile: rate, arrivals, share, key: Draw::new(seed, stream, 0), next: 0, area: 0.0 }
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
             (Think::Drawn(ThinkDraw::Normal(10.0, 1.0)), 10.0, 1.0),
         ] {
             let n = 10_000;
-            let draws = |k| think(&time, &Draw { seed: 1, stream: 1, k }).as_secs_f64();
+            let draws = |k| think(&time, &Draw::new(1, 1, k)).as_secs_f64();
             let average = (0..n).map(draws).sum::<f64>() / n as f64;
             assert!((average - mean).abs() <= 4.0 * deviation / 100.0 + 1e-9, "{time:?}: {average}");
         }

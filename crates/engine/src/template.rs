@@ -175,7 +175,7 @@ mod tests {
 
     fn rendered(template: &Template, k: u64) -> String {
         let mut out = Vec::new();
-        template.render(&variables(), &Draw { seed: 1, stream: 2, k }, &mut out);
+        template.render(&variables(), &Draw::new(1, 2, k), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let before = out.as_ptr();
         for k in 0..100 {
             out.clear();
-            template.render(&variables(), &Draw { seed: 1, stream: 2, k }, &mut out);
+            template.render(&variables(), &Draw::new(1, 2, k), &mut out);
         }
         assert_eq!((out.as_ptr(), out.capacity()), (before, 256));
     }

@@ -210,7 +210,7 @@ mod tests {
 
     fn written(variables: &Variables, k: u64, encoding: Encoding) -> String {
         let mut out = Vec::new();
-        let draw = Draw { seed: 42, stream: 1, k };
+        let draw = Draw::new(42, 1, k);
         variables.write(variables.find("v").unwrap(), &draw, encoding, &mut out);
         String::from_utf8(out).unwrap()
     }
@@ -289,7 +289,7 @@ mod tests {
         let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
         let mut equal = 0.0;
         for k in 0..N {
-            let draw = Draw { seed: 42, stream: 1, k };
+            let draw = Draw::new(42, 1, k);
             let [mut v, mut w] = [Vec::new(), Vec::new()];
             variables.write(variables.find("v").unwrap(), &draw, Encoding::Json, &mut v);
             variables.write(variables.find("w").unwrap(), &draw, Encoding::Json, &mut w);

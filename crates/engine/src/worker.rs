@@ -92,6 +92,13 @@ struct Worker<D: Driver> {
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
 }
 
+/// A client: its number over all generators, and its place among those of this worker that wait.
+#[derive(Clone, Copy)]
+struct Seat {
+    client: u64,
+    place: usize,
+}
+
 /// This worker's part of a stream.
 struct Stream {
     index: usize,
@@ -213,7 +220,7 @@ impl<D: Driver> Worker<D> {
     /// client is there, seconds after the phase's start.
     async fn closed(self: Rc<Self>, stream: Rc<Stream>, client: u64, stretches: Vec<(f64, f64)>, think_time: Think) {
         let mut connection = self.phase.driver.connection(client);
-        let place = self.place();
+        let seat = self.seat(client);
         let mut turns = 0;
         for (from, to) in stretches {
             let mut scheduled = self.start + Duration::from_secs_f64(from);
@@ -232,7 +239,7 @@ impl<D: Driver> Worker<D> {
                     break;
                 }
                 let Some(n) = self.next(&stream) else { return };
-                let (k, done, refused) = self.walk(&stream, &mut connection, place, n, scheduled).await;
+                let (k, done, refused) = self.walk(&stream, &mut connection, seat, n, scheduled).await;
                 let thought = think(&think_time, &self.draw(&stream, k));
                 scheduled = done + if refused { thought.max(PAUSE) } else { thought };
                 turns += 1;
@@ -293,10 +300,10 @@ impl<D: Driver> Worker<D> {
         closing: Rc<Cell<bool>>,
     ) {
         let mut connection = self.phase.driver.connection(client);
-        let place = self.place();
+        let seat = self.seat(client);
         loop {
             if let Some((n, scheduled)) = desk.order.take() {
-                self.walk(&stream, &mut connection, place, n, scheduled).await;
+                self.walk(&stream, &mut connection, seat, n, scheduled).await;
                 idle.borrow_mut().push(desk.clone());
             } else if closing.get() {
                 return;
@@ -312,13 +319,13 @@ impl<D: Driver> Worker<D> {
         &self,
         stream: &Stream,
         connection: &mut D::Connection,
-        place: usize,
+        seat: Seat,
         n: u64,
         scheduled: Instant,
     ) -> (u64, Instant, bool) {
         let course = &self.phase.courses[stream.index];
         let (steps, first) = (course.steps(), n * course.steps());
-        let (mut done, mut refused) = self.request(stream, connection, place, first, 0, scheduled).await;
+        let (mut done, mut refused) = self.request(stream, connection, seat, first, 0, scheduled).await;
         for step in 1..steps {
             let k = first + step;
             let scheduled = done + think(&course.thinks[step as usize - 1], &self.draw(stream, k - 1));
@@ -326,7 +333,7 @@ impl<D: Driver> Worker<D> {
                 return (k - 1, done, refused);
             }
             self.timer.sleep_until(scheduled).await;
-            (done, refused) = self.request(stream, connection, place, k, step as usize, scheduled).await;
+            (done, refused) = self.request(stream, connection, seat, k, step as usize, scheduled).await;
         }
         (first + steps - 1, done, refused)
     }
@@ -336,15 +343,15 @@ impl<D: Driver> Worker<D> {
         &self,
         stream: &Stream,
         connection: &mut D::Connection,
-        place: usize,
+        seat: Seat,
         k: u64,
         step: usize,
         scheduled: Instant,
     ) -> (Instant, bool) {
         let started = Instant::now();
         let choice = self.pick(stream, k, step);
-        let draw = self.draw(stream, k);
-        self.waiting.borrow_mut()[place] = Some((choice.slot, scheduled));
+        let draw = Draw { user: seat.client, ..self.draw(stream, k) };
+        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
         self.in_flight.set(self.in_flight.get() + 1);
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
@@ -356,7 +363,7 @@ impl<D: Driver> Worker<D> {
             }
         };
         self.in_flight.set(self.in_flight.get() - 1);
-        self.waiting.borrow_mut()[place] = None;
+        self.waiting.borrow_mut()[seat.place] = None;
         let done = reply.done;
         let refused = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Connect);
         self.last_done.set(self.last_done.get().max(done));
@@ -375,7 +382,8 @@ impl<D: Driver> Worker<D> {
 
     #[inline]
     fn draw(&self, stream: &Stream, k: u64) -> Draw {
-        Draw { seed: self.phase.plan.seed, stream: stream.key, k }
+        let iteration = k / self.phase.courses[stream.index].steps();
+        Draw { iteration, ..Draw::new(self.phase.plan.seed, stream.key, k) }
     }
 
     #[inline]
@@ -391,10 +399,10 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn place(&self) -> usize {
+    fn seat(&self, client: u64) -> Seat {
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(None);
-        waiting.len() - 1
+        Seat { client, place: waiting.len() - 1 }
     }
 }
 

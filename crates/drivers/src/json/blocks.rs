@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn masks_are_the_same_on_every_processor() {
         for k in 0..1000 {
-            let draw = Draw { seed: 1, stream: 2, k };
+            let draw = Draw::new(1, 2, k);
             let block = std::array::from_fn(|i| b"\"\\{}[]xy"[(draw.bits(i as u64) % 8) as usize]);
             for byte in *b"\"\\{}[]" {
                 assert_eq!(equal(&block, byte), equal_bytes(&block, byte));

@@ -13,7 +13,7 @@ struct Random {
 
 impl Random {
     fn new(k: u64) -> Self {
-        Self { draw: Draw { seed: 7, stream: 0, k }, salt: 0 }
+        Self { draw: Draw::new(7, 0, k), salt: 0 }
     }
 
     fn below(&mut self, n: u64) -> u64 {

@@ -26,7 +26,7 @@ fn every_request_says_who_asks_and_nothing_shows_it() {
     let mut client = Client::of(&serde_json::from_value(target).unwrap(), 0);
     let reply = client.execute(&search(), 0);
     let operation = client.driver.map(&ping(), &client.context).unwrap();
-    let draw = Draw { seed: 1, stream: 2, k: 1 };
+    let draw = Draw::new(1, 2, 1);
     let (failed, exchange) =
         client.runtime.block_on(client.driver.show(&mut client.connection, &operation, &client.context, &draw));
     let encoded = "YW5uOmh1c2g=";

@@ -54,7 +54,7 @@ fn allocations(form: &Value, body: &str, extra: &Value) -> u64 {
             if k == 1100 {
                 before = ALLOCATIONS.with(Cell::get);
             }
-            let reply = driver.execute(connection, &operation, context, &Draw { seed: 1, stream: 2, k }).await;
+            let reply = driver.execute(connection, &operation, context, &Draw::new(1, 2, k)).await;
             assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
         }
         ALLOCATIONS.with(Cell::get) - before

@@ -65,7 +65,7 @@ fn a_request_and_its_answer_can_be_shown() {
     let mut client = Client::new(&[&server.host], 0);
     let operation = client.driver.map(&search(), &client.context).unwrap();
     for expected in ["HTTP/1.1 404 Not Found\n\n{\n  \"error\": {", "cannot connect: "] {
-        let draw = Draw { seed: 1, stream: 2, k: 7 };
+        let draw = Draw::new(1, 2, 7);
         let shown = client.driver.show(&mut client.connection, &operation, &client.context, &draw);
         let (reply, exchange) = client.runtime.block_on(shown);
         assert!(reply.outcome.is_err());

@@ -158,7 +158,7 @@ impl Client {
     /// Sends request number `k` of an operation.
     pub fn execute(&mut self, form: &Value, k: u64) -> Reply {
         let operation = self.driver.map(form, &self.context).unwrap();
-        let draw = Draw { seed: 1, stream: 2, k };
+        let draw = Draw::new(1, 2, k);
         self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw))
     }
 

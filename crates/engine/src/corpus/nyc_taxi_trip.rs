@@ -187,7 +187,7 @@ impl NycTaxiTrip {
 
 impl Generate for NycTaxiTrip {
     fn append(&self, number: u64, out: &mut Vec<u8>) {
-        let draw = Draw { seed: self.seed, stream: self.stream, k: number };
+        let draw = Draw::new(self.seed, self.stream, number);
         let mut salt = 0;
         let mut unit = || {
             salt += 1;

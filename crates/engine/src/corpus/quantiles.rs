@@ -55,7 +55,7 @@ mod tests {
         let n = 100_000;
         let mut bins = [0.0f64; 20];
         for k in 0..n {
-            let draw = Draw { seed: 42, stream: 0, k };
+            let draw = Draw::new(42, 0, k);
             bins[(folded(draw.unit(1), 0.3 * (2.0 * draw.unit(2) - 1.0)) * 20.0) as usize] += 1.0;
         }
         let expected = n as f64 / 20.0;

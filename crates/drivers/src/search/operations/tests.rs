@@ -28,7 +28,7 @@ fn sent(form: Value, k: u64) -> String {
     let operation = map(form).unwrap();
     let host = Host::resolve("127.0.0.1:9200").unwrap();
     let mut buffers = Buffers::default();
-    let draw = Draw { seed: 1, stream: 2, k };
+    let draw = Draw::new(1, 2, k);
     let rendered = operation.request.render(&host, &Access::default(), &context().variables, &draw, &mut buffers);
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
