@@ -1,0 +1,63 @@
+"""`loadframe import`: makes workload files of what other tools have: query lists, YCSB properties, Rally tracks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loadframe.cli.app import app, err
+from loadframe.errors import BadInput
+
+if TYPE_CHECKING:
+    from loadframe.workload.importers import Imported
+
+commands = typer.Typer(no_args_is_help=True, help="Make a workload file of another tool's: queries, ycsb, rally.")
+app.add_typer(commands, name="import")
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The workload file to write; standard output if not given.")
+]
+
+_QUERIES = """\b
+Examples:
+  loadframe import queries steps.json --output steps.yaml
+  loadframe import queries steps.json | less
+"""
+
+
+@commands.command(epilog=_QUERIES)
+def queries(
+    file: Annotated[Path, typer.Argument(help="The list of steps, in JSON.")],
+    output: Output = None,
+) -> None:
+    """Import a query file of the MPI benchmarker: steps of searches, each with a warm-up, a duration and a pause."""
+    from loadframe.workload.importers import import_queries
+
+    _write(import_queries(file), output)
+
+
+def _write(imported: "Imported", output: Path | None) -> None:
+    """Write the workload file where it is wanted, and say what is not in it."""
+    text = imported.text()
+    if output is None:
+        print(text, end="")
+    else:
+        _to_file(text, output)
+        err.print(f"workload: {output}", markup=False, highlight=False)
+    if imported.left_out:
+        err.print(f"left out: {len(imported.left_out)}", markup=False, highlight=False)
+        for entry in imported.left_out:
+            err.print(f"  - {entry}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _to_file(text: str, output: Path) -> None:
+    if output.suffix not in (".yaml", ".yml"):
+        raise BadInput(f"{output} would be no workload file", remedy="a workload's path ends with .yaml")
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise BadInput("it exists already", where=str(output), remedy="name another file with --output") from None
+    except OSError as error:
+        what = f"the workload cannot be written: {error.strerror}"
+        raise BadInput(what, where=str(output), remedy="name another file with --output") from None

@@ -1,0 +1,128 @@
+"""What an import makes: a workload's data, what was left out of it, and both as the text of a workload file."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import wrap
+from typing import Any
+
+import yaml
+
+from loadframe.errors import BadInput
+from loadframe.workload.workload import load_workload
+from loadframe.yamlfile import scalar
+
+_WIDTH = 118
+_ONE_LINE = 100
+_MAPPING = "tag:yaml.org,2002:map"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A workload that was made from a file of another format."""
+
+    #: The workload file's sections.
+    data: dict[str, Any]
+    #: What the head of the file says of it, a paragraph each.
+    remarks: tuple[str, ...]
+    #: What could not be imported, by name, with the reason.
+    left_out: tuple[str, ...]
+    #: The file that it was made from.
+    source: str
+
+    def text(self) -> str:
+        """Return the workload file; BadInput if what was imported makes no valid workload."""
+        text = "\n".join([self._head(), *(_section(key, value) for key, value in self.data.items() if value)])
+        with TemporaryDirectory(prefix="loadframe-import-") as folder:
+            path = Path(folder) / "imported.yaml"
+            path.write_text(text, encoding="utf-8")
+            try:
+                load_workload(str(path))
+            except BadInput as error:
+                what = error.what.replace(f"{path}:", "line ")
+                raise BadInput(
+                    f"it makes no workload that could be run: {what}", where=self.source, remedy=error.remedy
+                ) from None
+        return text
+
+    def _head(self) -> str:
+        paragraphs = [f"Imported from {self.source}.", *self.remarks]
+        if self.left_out:
+            paragraphs.append("Left out, because the workload language has no word for it:")
+        lines = [line for paragraph in paragraphs for line in ("", *_wrapped(paragraph, ""))][1:]
+        lines += [line for entry in self.left_out for line in _wrapped(entry, "  - ")]
+        return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def literal(data: Any) -> Any:
+    """Return data in which a `${` means itself and no hole."""
+    if isinstance(data, str):
+        return data.replace("${", "$${")
+    if isinstance(data, dict):
+        return {literal(key): literal(value) for key, value in data.items()}
+    return [literal(value) for value in data] if isinstance(data, list) else data
+
+
+def name_of(text: str, taken: Iterable[str] = ()) -> str:
+    """Return a name that the workload language takes, as near to a text as can be, and unlike those that are taken."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("-.")[:70] or "unnamed"
+    known = set(taken)
+    return name if name not in known else next(n for i in _FROM_2 if (n := f"{name}-{i}") not in known)
+
+
+_FROM_2 = range(2, 1_000_000)
+
+
+def _wrapped(text: str, bullet: str) -> list[str]:
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return wrap(printable, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)) or [""]
+
+
+class _Block(dict[str, Any]):
+    """A mapping that is written with a line for each key."""
+
+
+class _Flow(dict[str, Any]):
+    """A mapping that is written within braces."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what the reader reads back: quotes what would be a number, repeats instead of referring."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    try:
+        plain = isinstance(scalar(text), str)
+    except ValueError:
+        plain = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_represent: Callable[..., None] = _Dumper.add_representer
+_represent(str, _text)
+for _kind, _flow in ((_Block, False), (_Flow, True)):
+    _represent(_kind, lambda dumper, data, flow=_flow: dumper.represent_mapping(_MAPPING, data, flow_style=flow))
+
+
+def _section(key: str, value: Any) -> str:
+    entries = {name: _styled(entry) for name, entry in value.items()} if isinstance(value, dict) else _styled(value)
+    section = _Block({key: _Block(entries) if isinstance(value, dict) else entries})
+    return yaml.dump(
+        section, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None
+    )
+
+
+def _styled(value: Any) -> Any:
+    """Return data whose mappings are written in one line where they fit into one."""
+    if isinstance(value, list):
+        return [_styled(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    fits = len(json.dumps(value, ensure_ascii=False)) <= _ONE_LINE
+    return _Flow(value) if fits else _Block({key: _styled(entry) for key, entry in value.items()})

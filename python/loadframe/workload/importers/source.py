@@ -1,0 +1,167 @@
+"""Reads the files that are imported: bounded, UTF-8, JSON with a place for whatever is wrong in it."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.yamlfile import did_you_mean, shown
+
+#: No file that people wrote is larger.
+MAX_BYTES = 16 * 2**20
+MAX_DEPTH = 50
+
+
+def text_of(path: Path) -> str:
+    """Return a file's text; BadInput if there is none, if it is too large or no UTF-8."""
+    try:
+        if not path.is_file():
+            what = "this is a folder" if path.is_dir() else "there is no such file"
+            raise BadInput(what, where=str(path), remedy="check the path")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        raise BadInput(f"cannot be read: {error}", where=str(path), remedy="check the path") from None
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"larger than {MAX_BYTES // 2**20} MiB", where=str(path), remedy="give a file that people write")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        where = f"{path}:{line}"
+        raise BadInput("this is no UTF-8 text", where=where, remedy="save the file as UTF-8") from None
+
+
+def json_of(text: str, where: str) -> Any:
+    """Return what a JSON text says; BadInput, with line and column, for what is no JSON or cannot be kept as such."""
+    try:
+        data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
+        _check(data, 0)
+    except json.JSONDecodeError as error:
+        line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
+        near = shown(line[0][max(0, error.colno - 20) : error.colno + 20])
+        place = f"{where}:{error.lineno}:{error.colno}"
+        raise BadInput(f"this is no JSON: {error.msg}, near {near}", where=place, remedy="correct the file") from None
+    except RecursionError:
+        raise BadInput(f"nested deeper than {MAX_DEPTH} levels", where=where, remedy="correct the file") from None
+    except ValueError as error:
+        raise BadInput(str(error), where=where, remedy="correct the file") from None
+    return data
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    # The length is checked first: Python refuses to read numbers of thousands of digits.
+    number = int(text) if len(text) < 100 else 2**64
+    if not -(2**63) <= number < 2**64:
+        raise ValueError("a whole number does not fit into 64 bits")
+    return number
+
+
+def _check(data: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(data, str):
+        if any("\ud800" <= character <= "\udfff" for character in data):
+            raise ValueError("half of a surrogate pair is no character")
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            _check(key, depth)
+            _check(value, depth + 1)
+    elif isinstance(data, list):
+        for value in data:
+            _check(value, depth + 1)
+
+
+class Part:
+    """A mapping of an imported file with the place of it, for messages; keys are asked for with their type.
+
+    It remembers which keys were asked for, so that the others can be named.
+    """
+
+    def __init__(self, data: Any, where: str) -> None:
+        if not isinstance(data, dict):
+            raise BadInput(f"expected an object, not {shown(data)}", where=where, remedy="correct the file")
+        self.data: dict[str, Any] = data
+        self.where = where
+        self.asked: set[str] = set()
+
+    def error(self, key: str, what: str, remedy: str = "correct the file") -> BadInput:
+        """Return the error to raise for what stands under a key."""
+        return BadInput(f"{key}: {what}", where=self.where, remedy=remedy)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value of any kind; null counts as not given."""
+        self.asked.add(key)
+        value = self.data.get(key)
+        return default if value is None else value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return a text that is not empty; BadInput if it is something else, or missing without a default."""
+        value = self.get(key, default)
+        if value is None:
+            hint = did_you_mean(key, self.data)
+            raise BadInput(f"the key {key!r} is missing", where=self.where, remedy=hint)
+        if not isinstance(value, str) or not value:
+            raise self.error(key, f"expected a text, not {shown(value)}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float | None:
+        """Return a number of at least 0, which may be written as a text; BadInput for anything else."""
+        value = self.get(key)
+        if value is None:
+            return default
+        try:
+            number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < 1e15:
+            raise self.error(key, f"expected a number of at least 0, not {shown(value)}")
+        return number
+
+    def whole(self, key: str, default: int) -> int:
+        """Return a whole number of at least 0; BadInput for anything else."""
+        number = self.number(key, default)
+        if number is None or not float(number).is_integer():
+            raise self.error(key, f"expected a whole number, not {shown(self.data[key])}")
+        return int(number)
+
+    def flag(self, key: str, default: bool | None = None) -> bool | None:
+        """Return true or false, which may be written as a text; BadInput for anything else."""
+        value = self.get(key, default)
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if value is not None and not isinstance(value, bool):
+            raise self.error(key, f"expected true or false, not {shown(value)}")
+        return value
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        """Return a mapping, empty if there is none; BadInput for anything else."""
+        value = self.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, f"expected an object, not {shown(value)}")
+        return value
+
+    def parts(self, key: str) -> Iterator["Part"]:
+        """Yield the objects of a list as parts; BadInput if it is no list or holds something else."""
+        value = self.get(key, [])
+        if not isinstance(value, list):
+            raise self.error(key, f"expected a list, not {shown(value)}")
+        for index, entry in enumerate(value):
+            yield Part(entry, f"{self.where}, {key}[{index}]")
+
+    def rest(self, known: Iterable[str] = ()) -> list[str]:
+        """Return the keys that nobody asked for and that are not among the known ones."""
+        return sorted(set(self.data) - self.asked - set(known))

@@ -1,0 +1,56 @@
+"""`loadframe import`, as it is typed."""
+
+import json
+
+import pytest
+
+from commands import loadframe, result
+
+STEPS = [{"search_queries": [{"body": {"query": {"match_all": {}}}, "weight": 3}], "execution_time_secs": 1}]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "steps.json").write_text(json.dumps(STEPS))
+    return tmp_path
+
+
+def test_queries_become_a_workload_that_the_other_commands_take(folder):
+    done = loadframe("import", "queries", "steps.json", "--output", "steps.yaml")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[0] == "workload: steps.yaml"
+    assert result("workloads", "steps.yaml")["operations"] == {"query_1": ["search"]}
+
+
+def test_what_is_left_out_is_named_on_the_terminal_and_in_the_file():
+    done = loadframe("import", "queries", "steps.json")
+    assert done.returncode == 0
+    named = "steps.json, step 1, search_queries[0]: weight"
+    assert named in done.stderr
+    assert f"#   - {named}\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("queries none.json", "none.json: there is no such file"),
+        ("queries .", "this is a folder"),
+        ("queries broken.json", "broken.json:2:1: this is no JSON"),
+        ("queries steps.json --output there.yaml", "there.yaml: it exists already"),
+        ("queries steps.json --output steps.txt", "a workload's path ends with .yaml"),
+        ("queries steps.json --output no/where.yaml", "cannot be written"),
+    ],
+)
+def test_bad_input_is_refused_in_one_message_and_nothing_is_written(folder, words, what):
+    (folder / "broken.json").write_text("[\n")
+    (folder / "there.yaml").write_text("mine\n")
+    before = sorted(folder.iterdir())
+    done = loadframe("import", *words.split())
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert what in done.stderr
+    assert sorted(folder.iterdir()) == before
+    assert (folder / "there.yaml").read_text() == "mine\n"

@@ -1,0 +1,114 @@
+"""The MPI benchmarker's query files become workloads that run."""
+
+import json
+
+import pytest
+
+from damage import damaged
+from loadframe.errors import BadInput
+from loadframe.workload.importers import import_queries
+
+ALL = {"size": 100, "query": {"match_all": {}}}
+CHEAP = {"query": {"range": {"price": {"lt": 5}}}}
+STEPS = [
+    {"search_queries": [{"body": ALL}]},
+    {
+        "search_queries": [{"body": CHEAP}, {"body": ALL}, {"body": CHEAP}],
+        "warmup_time_secs": 0,
+        "execution_time_secs": 2.5,
+        "sleep_between_requests_secs": 0.02,
+    },
+]
+
+
+def test_steps_become_phases_with_the_formats_defaults(written, loaded):
+    first, second = loaded(import_queries(written("fares.json", STEPS))).file.phases
+    assert (first.name, first.weights, first.warmup, first.duration) == ("step_1", {"query_1": 1}, 60, 300)
+    assert (first.clients, first.think_time) == (8, None)
+    assert (second.weights, second.warmup, second.duration) == ({"query_2": 2, "query_1": 1}, 0, 2.5)
+    assert second.think_time == 0.02
+
+
+def test_it_is_named_after_its_file_and_runs_on_a_collection_of_any_name(written, loaded):
+    resolved = loaded(import_queries(written("my fares.json", STEPS)), collection="trips").for_family(
+        "elasticsearch", 2
+    )
+    assert resolved.name == "my_fares"
+    assert list(resolved.collections) == ["trips"]
+    form = {"search": {"collection": "trips", "request_cache": False, "body": ALL}}
+    assert resolved.phases[0].plan(seed=1, hosts=[], driver="null")["operations"]["query_1"] == form
+
+
+def test_a_hole_in_a_query_is_a_literal(written, loaded):
+    body = {"query": {"term": {"name": "${price}"}}}
+    workload = loaded(import_queries(written("q.json", [{"search_queries": [{"body": body}]}])))
+    assert workload.file.operations["query_1"].search.body == {"query": {"term": {"name": "$${price}"}}}
+
+
+def test_texts_that_look_like_numbers_stay_texts(written, loaded):
+    body = {"query": {"terms": {"x": ["1e3", "007", "true", "null", "0x1f", "", " a ", "1.5", "é\n\t", "no", ".5"]}}}
+    workload = loaded(import_queries(written("q.json", [{"search_queries": [{"body": body}]}])))
+    assert workload.file.operations["query_1"].search.body == body
+
+
+def test_what_is_not_known_is_named_in_the_head(written):
+    steps = [{"search_queries": [{"body": ALL, "weight": 3}], "ranks": 4}]
+    imported = import_queries(written("q.json", steps))
+    assert [entry.rsplit(", ", 1)[-1] for entry in imported.left_out] == ["search_queries[0]: weight", "step 1: ranks"]
+    head = "".join(line for line in imported.text().splitlines(keepends=True) if line.startswith("#"))
+    assert "search_queries[0]: weight" in head
+    assert "step 1: ranks" in head
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "what"),
+    [
+        ("", "q.json:1:1", "no JSON"),
+        ('[\n {"search_queries": [}]', "q.json:2:22", "no JSON"),
+        ("[]", "q.json", "expected a list of steps"),
+        ('{"a": 1}', "q.json", "expected a list of steps"),
+        ("[3]", "q.json, step 1", "expected an object"),
+        ("[{}]", "q.json, step 1", "no searches"),
+        ('[{"search_queries": 3}]', "q.json, step 1", "expected a list"),
+        ('[{"search_queries": [{"body": "x"}]}]', "search_queries[0]", "expected an object"),
+        ('[{"search_queries": [{"body": {}}], "execution_time_secs": 0}]', "step 1", "measures nothing"),
+        ('[{"search_queries": [{"body": {}}], "warmup_time_secs": -1}]', "step 1", "at least 0"),
+        ('[{"search_queries": [{"body": {}}], "warmup_time_secs": "soon"}]', "step 1", "at least 0"),
+        ('[{"search_queries": [{"body": {"a": NaN}}]}]', "q.json", "NaN"),
+        ('[{"search_queries": [{"body": {"a": 1e999}}]}]', "q.json", "too large"),
+        ('[{"search_queries": [{"body": {"a": ' + "9" * 5000 + "}}]}]", "q.json", "64 bits"),
+        ('["\\ud800"]', "q.json", "surrogate"),
+        ("[" * 100_000, "q.json", "nested deeper"),
+        ("[" * 55 + "]" * 55, "q.json", "nested deeper"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_its_place(written, content, where, what):
+    with pytest.raises(BadInput, match=what) as caught:
+        import_queries(written("q.json", content))
+    assert where in str(caught.value.where)
+    assert caught.value.remedy
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "q.json").write_bytes(b"[\n\xff]")
+    with pytest.raises(BadInput, match="no UTF-8") as caught:
+        import_queries(tmp_path / "q.json")
+    assert str(caught.value.where).endswith("q.json:2")
+
+
+@pytest.mark.parametrize("name", ["none.json", ".", "a\0b"])
+def test_a_file_that_is_not_there_is_refused(tmp_path, name):
+    with pytest.raises(BadInput) as caught:
+        import_queries(tmp_path / name)
+    assert caught.value.remedy
+
+
+def test_a_damaged_file_is_imported_or_refused_and_nothing_else(written, loaded):
+    refused = 0
+    for text in damaged(json.dumps(STEPS, indent=1), ["3", "-1", "null", "[]", "{}", "true", '"x"', "1e99", '"${"']):
+        try:
+            loaded(import_queries(written("q.json", text)))
+        except BadInput as error:
+            refused += 1
+            assert "q.json" in str(error.where)
+    assert 100 < refused < 400
