@@ -1,11 +1,14 @@
 """Runs the real command as users do, waits for what it says, and finds what it left running."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, Self
@@ -13,6 +16,8 @@ from typing import Any, Self
 import psutil
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")
+#: A thousand real trips, one JSON document per line.
+TRIPS = Path(__file__).parent / "data" / "nyc_taxis" / "documents-1k.json"
 #: Seconds; nodes start slowly on a busy machine.
 PATIENCE = 240
 
@@ -75,6 +80,14 @@ class Running:
         os.killpg(self.process.pid, number)
         status = self.process.wait(PATIENCE)
         return status, time.monotonic() - began
+
+
+@contextlib.contextmanager
+def open_folder(purpose: str) -> Iterator[Path]:
+    """Give a folder that root's servers may enter too, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix=f"loadframe-{purpose}-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def servers(state: Path) -> list[psutil.Process]:

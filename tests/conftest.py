@@ -1,50 +1,42 @@
 """What tests of several parts share: folders of a test's own, and one real node for all that only need a store."""
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from commands import open_folder
 from loadframe.cluster import Cluster, ClusterSpec
-
-#: A thousand real trips, one JSON document per line.
-TRIPS = Path(__file__).parent / "data" / "nyc_taxis" / "documents-1k.json"
 
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A state folder for the clusters of one test, which root's servers may enter too."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-state-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
-        monkeypatch.setenv("LOADFRAME_STATE", name)
-        yield Path(name)
+    """A state folder for the clusters of one test."""
+    with open_folder("state") as folder:
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder))
+        yield folder
 
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-cache-") as name:
-        Path(name).chmod(0o755)
-        monkeypatch.setenv("LOADFRAME_CACHE", name)
-        yield Path(name)
+    with open_folder("cache") as folder:
+        monkeypatch.setenv("LOADFRAME_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[Cluster]:
     """One real node without limits, under the name `shared`, for the whole session; use `node`."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-state-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
+    with open_folder("state") as folder:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("LOADFRAME_STATE", name)
+            patch.setenv("LOADFRAME_STATE", str(folder))
             # It is not kept, so it ends with this process however that ends.
             cluster = Cluster.start(ClusterSpec(name="shared", settings={"heap": "400m"}))
-        try:
-            yield cluster
-        finally:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("LOADFRAME_STATE", name)
-                cluster.stop()
+        yield cluster
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOADFRAME_STATE", str(folder))
+            cluster.stop()
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import time
 import psutil
 import pytest
 
-from commands import Running, loadframe, result, servers
-from conftest import TRIPS
+from commands import TRIPS, Running, loadframe, result, servers
 from loadframe.record import Run, schema
 from loadframe.record.schema import undocumented
 

@@ -3,28 +3,23 @@
 import json
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import CompletedProcess, run
+from subprocess import CompletedProcess
 
 import pytest
 
+from commands import loadframe
 from loadframe.cluster import Cluster, named
-
-LOADFRAME = Path(__file__).parents[2] / ".venv" / "bin" / "loadframe"
 
 
 @pytest.fixture
-def state(monkeypatch) -> Iterator[Path]:
+def state(state) -> Iterator[Path]:
     """A state folder of the test's own; clusters that it left running are stopped."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-state-") as name:
-        Path(name).chmod(0o755)
-        monkeypatch.setenv("LOADFRAME_STATE", name)
-        yield Path(name)
-        for cluster in named.names():
-            if named.existing(cluster).running:
-                Cluster.load(cluster).stop()
+    yield state
+    for cluster in named.names():
+        if named.existing(cluster).running:
+            Cluster.load(cluster).stop()
 
 
 @pytest.fixture
@@ -32,7 +27,7 @@ def cluster(state) -> Callable[..., CompletedProcess]:
     """Run `loadframe cluster` with these words."""
 
     def call(*words: str) -> CompletedProcess:
-        return run([LOADFRAME, "cluster", *words], capture_output=True, text=True, timeout=120, check=False)
+        return loadframe("cluster", *words)
 
     return call
 

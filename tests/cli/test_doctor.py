@@ -1,16 +1,15 @@
 """`loadframe doctor`: what the machine can do, what it lacks, and what to do about it."""
 
 import json
-from pathlib import Path
-from subprocess import CompletedProcess, run
+from subprocess import CompletedProcess
 
 import pytest
 
-LOADFRAME = Path(__file__).parents[2] / ".venv" / "bin" / "loadframe"
+from commands import loadframe
 
 
 def doctor(*words: str) -> CompletedProcess:
-    return run([LOADFRAME, "doctor", *words], capture_output=True, text=True, timeout=60, check=False)
+    return loadframe("doctor", *words)
 
 
 def findings(*words: str) -> dict[str, dict]:

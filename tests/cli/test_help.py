@@ -8,16 +8,26 @@ import pytest
 
 from commands import loadframe
 
-COMMANDS = ["bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"]
-ONE_OF_A_GROUP = ["cluster up", "cluster status", "cluster down"]
+#: What scripts and documents rely on.
+COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}
 
 #: What takes long to import, and help needs none of.
 HEAVY = ("httpx", "jgo", "jinja2", "numpy", "plotly", "pyarrow", "requests", "scipy", "yaml")
 
 
-def test_the_commands_are_those():
-    listed = re.findall(r"^. ([a-z]+) ", loadframe("--help").stdout, re.MULTILINE)
-    assert sorted(listed) == COMMANDS
+def listed(*group: str) -> list[str]:
+    """Return the commands that the help of a group lists; none for a command that is no group."""
+    commands = loadframe(*group, "--help").stdout.partition("Commands")[2]
+    return re.findall(r"^\S ([a-z-]+) ", commands, re.MULTILINE)
+
+
+def every_command() -> list[str]:
+    return [f"{name} {each}".strip() for name in listed() for each in listed(name) or [""]]
+
+
+def test_the_commands_are_there():
+    assert set(listed()) >= COMMANDS
+    assert listed("cluster") == ["up", "status", "down"]
 
 
 def test_without_a_command_the_help_is_shown():
@@ -26,18 +36,15 @@ def test_without_a_command_the_help_is_shown():
     assert "bench" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *ONE_OF_A_GROUP])
-def test_a_command_has_a_sentence_and_examples_that_it_understands(command):
-    done = loadframe(*command.split(), "--help")
-    assert done.returncode == 0
-    assert done.stderr == ""
-    if command == "cluster":
-        return
-    examples = re.findall(rf"^\s*loadframe {command}\b.*", done.stdout.partition("Examples:")[2], re.MULTILINE)
-    assert examples
-    offered = set(re.findall(r"(--[a-z][a-z-]*)", done.stdout.partition("Examples:")[0]))
-    used = {option for example in examples for option in re.findall(r"(--[a-z][a-z-]*)", example.partition("|")[0])}
-    assert used <= offered
+def test_every_command_explains_itself_with_examples_that_it_understands():
+    for command in every_command():
+        done = loadframe(*command.split(), "--help")
+        assert (done.returncode, done.stderr) == (0, ""), command
+        options, _, examples = done.stdout.partition("Examples:")
+        shown = re.findall(rf"^\s*loadframe {command}\b.*", examples, re.MULTILINE)
+        assert shown, f"{command} has no example"
+        used = {option for example in shown for option in re.findall(r"--[a-z][a-z-]*", example.partition("|")[0])}
+        assert used <= set(re.findall(r"--[a-z][a-z-]*", options)), command
 
 
 @pytest.mark.parametrize(

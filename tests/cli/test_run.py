@@ -2,12 +2,11 @@
 
 import json
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from commands import Running, loadframe, result, servers
+from commands import Running, loadframe, open_folder, result, servers
 from loadframe.record import Run
 
 WORKLOAD = """\
@@ -40,13 +39,12 @@ GOOD, BAD = "400m", "much"
 @pytest.fixture(scope="module")
 def place():
     """The folder of the experiment's files, where the commands work, and one for their clusters."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-run-") as name, pytest.MonkeyPatch.context() as patch:
-        Path(name).chmod(0o755)
-        patch.chdir(name)
-        patch.setenv("LOADFRAME_STATE", f"{name}/state")
+    with open_folder("run") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("LOADFRAME_STATE", str(folder / "state"))
         Path("small.yaml").write_text(WORKLOAD)
         Path("e.yaml").write_text(EXPERIMENT)
-        yield Path(name)
+        yield folder
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,14 @@
 """`loadframe stores`: which there are, and whether they are here."""
 
 import json
-from pathlib import Path
-from subprocess import run
 
-LOADFRAME = Path(__file__).parents[2] / ".venv" / "bin" / "loadframe"
+from commands import loadframe
 
 
 def stores(*words: str) -> str:
-    return run([LOADFRAME, "stores", *words], capture_output=True, text=True, timeout=60, check=True).stdout
+    done = loadframe("stores", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_default_store_is_listed_with_its_family_and_version():

@@ -1,15 +1,10 @@
 """`loadframe workloads`, as it is typed."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-
-def loadframe(*arguments):
-    command = [sys.executable, "-c", "from loadframe.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+from commands import loadframe
 
 
 def test_the_library_is_listed_with_a_line_on_each():

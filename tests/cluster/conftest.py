@@ -1,17 +1,16 @@
-"""A folder of a module's own for clusters, which root's servers may enter too."""
+"""A folder of a module's own for clusters."""
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from commands import open_folder
+
 
 @pytest.fixture(scope="module")
 def module_state() -> Iterator[Path]:
     """A state folder for the clusters of a whole module."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-state-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("LOADFRAME_STATE", name)
-            yield Path(name)
+    with open_folder("state") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADFRAME_STATE", str(folder))
+        yield folder

@@ -1,10 +1,10 @@
 """Experiment files: what they mean for each treatment, and what is said about those that make no sense."""
 
 import json
-import random
 
 import pytest
 
+from damage import damaged
 from loadframe.errors import BadInput
 from loadframe.experiment.design import design
 
@@ -208,21 +208,9 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(load):
     """Random damage to a sound file: whatever comes of it, it is an experiment or one message."""
     sound = EXPERIMENT + "measure: look\nscaling: weak\ngrows: documents\nduration: 5s\nseed: 7\n"
     load(sound)
-    chance = random.Random(5)
     words = ["~", "3", "-1", "[]", "{}", "true", "[~]", "[[1]]", "nodes", "1e99", "'x'", "with.hits"]
     refused = 0
-    for _ in range(400):
-        text = sound
-        for _ in range(chance.randint(1, 3)):
-            at = chance.randrange(len(text))
-            match chance.randrange(3):
-                case 0:
-                    text = text[:at] + text[at + chance.randint(1, 12) :]
-                case 1:
-                    text = text[:at] + chance.choice("{}[]:,-&*!|>'\"%@`#?\t\n $~0\u2028é") + text[at:]
-                case 2:
-                    start = text.find(": ", at) + 2
-                    text = text[:start] + chance.choice(words) + text[start + chance.randint(0, 8) :]
+    for text in damaged(sound, words):
         try:
             design(load(text))
         except BadInput as error:

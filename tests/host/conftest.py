@@ -1,13 +1,13 @@
 """Processes that tests start on this machine: real ones, and none of them outlives its test."""
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
 
 import pytest
 
+from commands import open_folder
 from loadframe.host import Command, Limits
 from loadframe.host.local import LocalHost, LocalProcess
 
@@ -16,10 +16,9 @@ NO_LIMITS = Limits()
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that any user may enter, unlike pytest's own."""
-    with tempfile.TemporaryDirectory(prefix="loadframe-host-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    """A folder that any user may enter."""
+    with open_folder("host") as folder:
+        yield folder
 
 
 @pytest.fixture

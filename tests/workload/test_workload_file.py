@@ -1,12 +1,12 @@
 """Workload files as a whole: where they are found, and that no file can do worse than be refused."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 from workload_texts import MINIMAL
 
+from damage import damaged
 from loadframe.errors import BadInput
 from loadframe.workload import library, load_workload
 from loadframe.workload.catalogue import LIBRARY
@@ -83,7 +83,6 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path):
     path = tmp_path / "w.yaml"
     path.write_text(sound)
     load_workload(str(path))
-    chance = random.Random(3)
     words = [
         "${nodes}",
         "${",
@@ -101,20 +100,7 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path):
         "1e99",
     ]
     refused = 0
-    for _ in range(400):
-        text = sound
-        for _ in range(chance.randint(1, 3)):
-            at = chance.randrange(len(text))
-            match chance.randrange(4):
-                case 0:
-                    text = text[:at] + text[at + chance.randint(1, 12) :]
-                case 1:
-                    text = text[:at] + chance.choice("{}[]:,-&*!|>'\"%@`#?\t\n $\\~0\u2028é") + text[at:]
-                case 2:
-                    start = text.find(": ", at) + 2
-                    text = text[:start] + chance.choice(words) + text[text.find("\n", start) :]
-                case 3:
-                    text = text[:at] + text[at - 40 : at] + text[at:]
+    for text in damaged(sound, words):
         path.write_text(text)
         try:
             resolved = load_workload(str(path)).for_family("elasticsearch", 2)

@@ -1,7 +1,7 @@
 """Draws on the terminal how long work goes: which run, which phase, its rates, and the time that is left."""
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.progress import (
     BarColumn,
@@ -15,8 +15,10 @@ from rich.progress import (
 
 from loadframe.cli.app import err
 from loadframe.experiment.listener import Listener
-from loadframe.load import Progress as PhaseProgress
 from loadframe.units import format_count, format_duration
+
+if TYPE_CHECKING:
+    from loadframe.load import Progress as PhaseProgress
 
 
 class Console(Listener):
@@ -71,7 +73,7 @@ class Console(Listener):
             err.print(f"  phase {name}{length}", markup=False, highlight=False)
         self._phase = self._bars.add_task(f"phase {name}", total=seconds, figures="")
 
-    def progress(self, progress: PhaseProgress) -> None:
+    def progress(self, progress: "PhaseProgress") -> None:
         """Show the last second's rates."""
         if self._phase is None:
             return

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loadframe.cli.app import Json, app, err, out, print_json
 from loadframe.errors import BadInput
-from loadframe.record import Run
-from loadframe.record.schema import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from loadframe.record import Run
 
 _EXAMPLES = """\b
 Examples:
@@ -32,6 +33,8 @@ def report(
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written."""
     from loadframe.analyze.sweep import EXPERIMENT_FILE
+    from loadframe.record import Run
+    from loadframe.record.schema import MANIFEST_FILE
 
     if (path / EXPERIMENT_FILE).is_file():
         page, document, show = _sweep(path)
@@ -68,7 +71,7 @@ def _sweep(path: Path) -> tuple[str, dict[str, Any], Callable[[], None]]:
     return sweep_page(sweep), sweep.as_dict(), lambda: print_sweep(sweep, out)
 
 
-def _run(run: Run) -> tuple[str, dict[str, Any], Callable[[], None]]:
+def _run(run: "Run") -> tuple[str, dict[str, Any], Callable[[], None]]:
     from loadframe.report.html import run_page
     from loadframe.report.terminal import print_run
 

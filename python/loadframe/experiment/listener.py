@@ -1,6 +1,9 @@
 """Whom long work tells how it goes. The command line draws it; tests and programs may not care."""
 
-from loadframe.load import Progress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loadframe.load import Progress
 
 
 class Listener:
@@ -18,5 +21,5 @@ class Listener:
     def phase(self, name: str, seconds: float | None) -> None:
         """A phase begins; `seconds` is how long it lasts, where that is known."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: "Progress") -> None:
         """The phase goes on."""
