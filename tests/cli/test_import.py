@@ -32,9 +32,22 @@ def test_what_is_left_out_is_named_on_the_terminal_and_in_the_file():
     assert f"#   - {named}\n" in done.stdout
 
 
+def test_ycsb_properties_become_a_workload(folder):
+    (folder / "workloada").write_text("recordcount=100\nrequestdistribution=latest\n")
+    done = loadframe("import", "ycsb", "workloada", "-p", "threadcount=4", "--output", "a.yaml")
+    assert done.returncode == 0, done.stderr
+    shown = result("workloads", "a.yaml")
+    assert shown["parameters"] == {"clients": 4}
+    assert shown["operations"] == {"load": ["index"], "refresh": ["refresh"], "read": ["get"], "update": ["update"]}
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
+        ("ycsb none", "none: there is no such file"),
+        ("ycsb steps.json", "steps.json:1: "),
+        ("ycsb wrong", "wrong:2: recordcount=x: expected a number"),
+        ("ycsb wrong -p recordcount", "-p 'recordcount' sets nothing"),
         ("queries none.json", "none.json: there is no such file"),
         ("queries .", "this is a folder"),
         ("queries broken.json", "broken.json:2:1: this is no JSON"),
@@ -46,6 +59,7 @@ def test_what_is_left_out_is_named_on_the_terminal_and_in_the_file():
 def test_bad_input_is_refused_in_one_message_and_nothing_is_written(folder, words, what):
     (folder / "broken.json").write_text("[\n")
     (folder / "there.yaml").write_text("mine\n")
+    (folder / "wrong").write_text("\nrecordcount=x\n")
     before = sorted(folder.iterdir())
     done = loadframe("import", *words.split())
     assert done.returncode == 2
