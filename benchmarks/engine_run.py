@@ -11,9 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from loadframe.errors import LoadframeError
 from loadframe.load import run_phase
@@ -22,57 +25,115 @@ from loadframe.record import RunWriter
 
 @dataclass(frozen=True)
 class Measured:
-    """A phase's result: rate in 1/s of the measured window, requests per second of the process's CPU time, service
-    times in s, peak memory of the process in bytes."""
+    """A phase's result. Times in s, memory in B.
 
-    rate: float
-    per_cpu_second: float
+    `requests` are all of the phase, warm-up included, as is `cpu`, the process's CPU time while it ran, and
+    `worker_cpu`, that of its worker threads; `completed` and `completed_documents` are those of the measured window.
+    """
+
+    seconds: float
+    requests: int
+    failed: int
+    completed: int
+    completed_documents: int
+    cpu: float
+    worker_cpu: float
+    waited_share: float
     p50: float
     p99: float
-    failed: int
-    peak_memory: int
+    lateness_p50: float
+    lateness_p99: float
+    memory_before: int
+    memory_peak: int
+
+    @property
+    def rate(self) -> float:
+        """Requests per second of the measured window."""
+        return self.completed / self.seconds
+
+    @property
+    def documents_rate(self) -> float:
+        """Documents per second of the measured window."""
+        return self.completed_documents / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Requests per second of the process's CPU time."""
+        return self.requests / self.cpu
+
+    @property
+    def memory_growth(self) -> int:
+        """What the process took for the run, beyond what it had before."""
+        return self.memory_peak - self.memory_before
 
 
-def measure(plan: dict[str, Any], core: int | None = None) -> Measured:
+def measure(plan: Mapping[str, Any], core: int | None = None) -> Measured:
     """Run `plan` in a new process, on one core if one is named; LoadframeError with its own words if it fails."""
     task = json.dumps({"plan": plan, "core": core})
     command = [sys.executable, "-m", "benchmarks.engine_run"]
     child = subprocess.run(command, input=task, capture_output=True, text=True, check=False)
     if child.returncode:
         raise LoadframeError(child.stderr.strip()[-2000:])
-    return Measured(**json.loads(child.stdout))
+    measured = Measured(**json.loads(child.stdout))
+    if measured.failed:
+        raise LoadframeError(f"{measured.failed} requests of the engine failed")
+    return measured
 
 
-def phase(target: dict[str, Any], operation: dict[str, Any], pacing: dict[str, Any], duration: float) -> dict[str, Any]:
-    """Return the plan of a phase with one operation, one stream, one thread and a second of warm-up."""
+def phase(
+    target: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    pacing: Mapping[str, Any],
+    stop: Mapping[str, Any],
+    *,
+    warmup: float = 1.0,
+    **parts: Any,
+) -> dict[str, Any]:
+    """Return the plan of a phase with one operation, one stream and one thread; `parts` are more of the plan's keys."""
     return {
         "seed": 1,
         "phase": "benchmark",
         "threads": 1,
-        "warmup": 1.0,
+        "warmup": warmup,
         "target": target,
         "operations": {"operation": operation},
-        "streams": [
-            {"name": "stream", "mix": [["operation", 1.0]], "pacing": pacing, "stop": {"duration": duration}},
-        ],
+        "streams": [{"name": "stream", "mix": [["operation", 1.0]], "pacing": pacing, "stop": stop}],
+        **parts,
     }
 
 
 def _run(plan: dict[str, Any]) -> Measured:
     with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as writer:
+        memory = psutil.Process().memory_info().rss
         before = time.process_time()
         outcome = run_phase(plan, writer.phase(plan["phase"], 0.0), tell=lambda _: None)
         spent = time.process_time() - before
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         recordings = writer.join()
-        (operation,) = outcome["operations"]
-        service = recordings.histograms.total("benchmark/operation/service")
+        watched = recordings.telemetry.to_pylist()
+        total = {
+            metric: sum(row["value"] for row in watched if row["metric"] == metric)
+            for metric in ("cpu_seconds", "waited_seconds", "wall_seconds")
+        }
+        operations = outcome["operations"]
+        service = recordings.histograms.total(f"{plan['phase']}/{operations[0]['operation']}/service")
+        start = plan["warmup"]
+        lateness = recordings.histograms.total("generator/lateness", start, start + outcome["measured"])
         return Measured(
-            rate=operation["successes"] / outcome["measured"],
-            per_cpu_second=sum(recordings.series["requests"].to_pylist()) / spent,
+            seconds=outcome["measured"],
+            requests=sum(recordings.series["requests"].to_pylist()),
+            failed=sum(each["requests"] - each["successes"] for each in operations),
+            completed=sum(each["completed"] for each in operations),
+            completed_documents=sum(each["completed_documents"] for each in operations),
+            cpu=spent,
+            worker_cpu=total["cpu_seconds"],
+            waited_share=total["waited_seconds"] / total["wall_seconds"],
             p50=service.quantile(0.5) or 0.0,
             p99=service.quantile(0.99) or 0.0,
-            failed=operation["requests"] - operation["successes"],
-            peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            lateness_p50=lateness.quantile(0.5) or 0.0,
+            lateness_p99=lateness.quantile(0.99) or 0.0,
+            memory_before=memory,
+            memory_peak=peak,
         )
 
 

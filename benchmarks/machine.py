@@ -1,0 +1,27 @@
+"""Which core does what, and servers that stay on theirs."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from loadframe import _engine
+
+
+def cores() -> tuple[int, int]:
+    """Return one core for the server and one for the generator; says so when they are the same."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) == 1:
+        print("  only one core: the server and the generators share it")
+    return usable[0], usable[-1]
+
+
+@contextmanager
+def null_server(core: int) -> Iterator[str]:
+    """Serve the search protocol from a thread on one core; yield `host:port`."""
+    before = os.sched_getaffinity(0)
+    # A thread inherits the cores of the one that starts it.
+    os.sched_setaffinity(0, {core})
+    server = _engine.NullServer()
+    os.sched_setaffinity(0, before)
+    with closing(server):
+        yield server.address

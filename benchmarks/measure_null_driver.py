@@ -1,0 +1,64 @@
+"""Operations per second and core with the driver that answers at once, fully recorded, and what recording costs.
+
+The cost is that of writing a request down (two histograms, counts, the turn of each second: the engine's own example
+program repeats it alone) and of the thread that adds up and writes the seconds. It is shown as a share of the CPU time
+of a whole request: one that is sent to nobody, and one that a null search server answers.
+"""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from benchmarks import engine_run
+from benchmarks.machine import cores, null_server
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.units import format_count, format_duration
+
+ROOT = Path(__file__).parents[1]
+CLIENTS = 32
+SECONDS = 5
+#: Operations per second of one core.
+AIM = 3_000_000
+#: Of a request's CPU time, what recording it may be.
+AIM_RECORDING = 0.05
+
+
+def main() -> None:
+    """Measure both and print them."""
+    server_core, client_core = cores()
+    recording = _recording()
+    with null_server(server_core) as address:
+        targets = {
+            "null": ({"driver": "null"}, {}),
+            "search": ({"driver": "search", "hosts": [address]}, {"request": {"method": "GET", "path": "/"}}),
+        }
+        for driver, (target, operation) in targets.items():
+            pacing = {"closed": {"clients": CLIENTS}}
+            measured = engine_run.measure(
+                engine_run.phase(target, operation, pacing, {"duration": SECONDS}), client_core
+            )
+            cost = recording + (measured.cpu - measured.worker_cpu) / measured.requests
+            whole = measured.cpu / measured.requests
+            print(
+                f"  {driver:7} {format_count(measured.rate)} operations/s on one core,"
+                f" {format_duration(whole)} of CPU each; recording {format_duration(cost)}, {cost / whole:.1%}"
+            )
+            if driver == "null":
+                print(f"          ratio to the aim of {format_count(AIM)}: {measured.rate / AIM:.2f}")
+            else:
+                print(f"          ratio to the aim of {AIM_RECORDING:.0%}: {cost / whole / AIM_RECORDING:.2f}")
+
+
+def _recording() -> float:
+    """Return the CPU time of writing one request down, s."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise BadInput("cargo is not installed", remedy="install Rust 1.85 or later")
+    command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "record"]
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if child.returncode:
+        raise LoadframeError(f"the recorder did not run: {child.stderr.strip()[-2000:]}")
+    seconds: float = json.loads(child.stdout)["seconds_per_request"]
+    return seconds

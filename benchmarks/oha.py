@@ -1,0 +1,37 @@
+"""oha: an HTTP generator in Rust on Tokio, as the engine is."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import peers, spent
+
+from loadframe.errors import LoadframeError
+
+
+@dataclass(frozen=True)
+class Measured:
+    """oha's result: rate in 1/s, requests per second of its CPU time, service times in s."""
+
+    rate: float
+    per_cpu_second: float
+    p50: float
+    p99: float
+
+
+def find() -> Path:
+    """Return the program; BadInput if it is not here."""
+    return peers.find("oha")
+
+
+def measure(program: Path, address: str, connections: int, duration: int, core: int) -> Measured:
+    """Run oha on one core for `duration` s."""
+    load = ["-z", f"{duration}s", "-c", str(connections), "--no-tui", "--output-format", "json", f"http://{address}/"]
+    ran = spent.run(["taskset", "-c", str(core), str(program), *load])
+    try:
+        said = json.loads(ran.stdout)
+        requests = sum(said["statusCodeDistribution"].values())
+        percentiles = said["latencyPercentiles"]
+        return Measured(said["summary"]["requestsPerSec"], requests / ran.cpu, percentiles["p50"], percentiles["p99"])
+    except (ValueError, KeyError) as error:
+        raise LoadframeError(f"oha said nothing that can be read: {ran.stdout[-500:]}{ran.stderr[-500:]}") from error

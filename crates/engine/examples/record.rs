@@ -1,0 +1,47 @@
+//! What writing a request down costs on one core: `record [REQUESTS]`. Prints one JSON object.
+//!
+//! Requests are as far apart as those of a driver that answers at once, so that seconds turn as often as they do in a
+//! run; the finished ones are thrown away, where a run has a thread that writes them.
+
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use loadframe_engine::driver::Reply;
+use loadframe_engine::recorder::{Recorder, Times};
+use serde_json::json;
+
+const APART: Duration = Duration::from_nanos(250);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let requests: u32 = std::env::args().nth(1).as_deref().unwrap_or("50000000").parse()?;
+    let (finished, intervals) = channel();
+    let (recycle, empty) = channel();
+    let thrown_away =
+        std::thread::spawn(move || intervals.into_iter().for_each(|interval| drop(recycle.send(interval))));
+    let start = Instant::now();
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
+
+    let began = Instant::now();
+    for k in 0..requests {
+        let scheduled = start + APART * k;
+        // Spread over three decades, as response times are: a few microseconds to a few milliseconds.
+        let took = Duration::from_nanos(2_000 << (k.wrapping_mul(2_654_435_761) >> 29));
+        let done = scheduled + took.min(APART * k);
+        let times = Times { scheduled, started: scheduled, ends: None, retries: 0 };
+        let reply = Reply {
+            sent: scheduled,
+            done,
+            outcome: Ok(()),
+            bytes_sent: 100,
+            bytes_received: 300,
+            documents: 1,
+            node: 0,
+        };
+        recorder.request(0, times, reply, 1);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    recorder.finish(start + APART * requests, 0);
+    thrown_away.join().map_err(|_| "the thread that throws away panicked")?;
+    println!("{}", json!({"requests": requests, "seconds_per_request": seconds / f64::from(requests)}));
+    Ok(())
+}
