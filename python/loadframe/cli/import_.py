@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.cli.app import app, err
+from loadframe.cli.choices import assignments
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ Examples:
   loadframe import queries steps.json --output steps.yaml
   loadframe import queries steps.json | less
 """
+_YCSB = """\b
+Examples:
+  loadframe import ycsb workloada --output ycsb-a.yaml
+  loadframe import ycsb workloade --property recordcount=100000 --property threadcount=16
+"""
 
 
 @commands.command(epilog=_QUERIES)
@@ -34,6 +40,20 @@ def queries(
     from loadframe.workload.importers import import_queries
 
     _write(import_queries(file), output)
+
+
+@commands.command(epilog=_YCSB)
+def ycsb(
+    file: Annotated[Path, typer.Argument(help="The properties file.")],
+    property_: Annotated[
+        list[str], typer.Option("--property", "-p", help="A property that goes before the file's, key=value; repeat.")
+    ] = [],
+    output: Output = None,
+) -> None:
+    """Import a properties file of YCSB's core workload, for stores of the elasticsearch family."""
+    from loadframe.workload.importers import import_ycsb
+
+    _write(import_ycsb(file, assignments(property_, option="-p")), output)
 
 
 def _write(imported: "Imported", output: Path | None) -> None:

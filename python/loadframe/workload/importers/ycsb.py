@@ -1,0 +1,217 @@
+"""YCSB's properties files for its CoreWorkload, with that workload's defaults.
+
+Its verbs become operations of the elasticsearch family: a record is a document whose id is its key, and whose field
+`number` is there to scan by. A request draws its key by itself, so a read-modify-write is a read and an update of
+keys of their own; the numbers of reads and writes are those of YCSB.
+"""
+
+import math
+import random
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loadframe.workload.importers.imported import Imported, name_of
+from loadframe.workload.importers.properties import Properties, parse
+from loadframe.workload.importers.source import text_of
+from loadframe.workload.variables import Variable
+
+#: CoreWorkload's defaults.
+_PROPORTIONS = {"read": 0.95, "update": 0.05, "insert": 0.0, "scan": 0.0, "readmodifywrite": 0.0}
+_DISTRIBUTIONS = ("uniform", "zipfian", "latest", "hotspot", "exponential", "sequential")
+#: Where variables cannot draw letters, so many texts stand for the random ones of a field.
+_TEXTS = 16
+#: More would not be a file that people read.
+_MAX_FIELDS, _MAX_LENGTH = 100, 10_000
+
+_REMARKS = (
+    "The first phases load the records, the last is YCSB's transaction phase. Keys are `user0`, `user1`, ...; the "
+    "field `number` repeats the key's number, and scans go by it.",
+)
+#: Properties that say how YCSB itself is built and reports; nothing is lost with them.
+_NO_MATTER = {"workload", "status", "measurementtype", "exporter", "exportfile", "histogram.buckets"}
+
+
+def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
+    """Make a workload of a properties file; `overrides` go before what it says, as `-p key=value` does.
+
+    BadInput, with the line, for a file that is none and for values that YCSB would not take either.
+    """
+    given = parse(text_of(path), str(path)) | {key: (value, f"-p {key}") for key, value in overrides.items()}
+    return _Core(Properties(given), path).imported()
+
+
+class _Core:
+    """CoreWorkload's properties, turned into the sections of a workload file."""
+
+    def __init__(self, properties: Properties, path: Path) -> None:
+        self.properties = properties
+        self.path = path
+        self.left_out: list[str] = []
+        self.records = properties.whole("recordcount", 1000, least=1)
+        self.table = name_of(properties.text("table", "usertable")).lower()
+        self.fields = self._bounded("fieldcount", 10, _MAX_FIELDS)
+        self.length = self._bounded("fieldlength", 100, _MAX_LENGTH)
+        self.shares = self._shares()
+
+    def imported(self) -> Imported:
+        """Return the workload; every property that it does not take up is named."""
+        variables = self._variables()
+        phases = self._phases()
+        self._name_the_rest()
+        data = {
+            "workload": name_of(self.path.stem),
+            "description": "YCSB: " + ", ".join(f"{share:g} {verb}" for verb, share in self.shares.items()),
+            "parameters": {"clients": self.properties.whole("threadcount", 1, least=1)},
+            "collections": {self.table: self._collection()},
+            "variables": variables,
+            "operations": self._operations(),
+            "phases": phases,
+        }
+        return Imported(data, _REMARKS, tuple(self.left_out), str(self.path))
+
+    def _bounded(self, key: str, default: int, most: int) -> int:
+        number = self.properties.whole(key, default, least=1)
+        if number > most:
+            raise self.properties.error(key, "too large for a workload file", f"at most {most}")
+        return number
+
+    def _shares(self) -> dict[str, float]:
+        """Return the verbs that are sent, with their shares."""
+        shares = {verb: self.properties.number(f"{verb}proportion", share) for verb, share in _PROPORTIONS.items()}
+        if not any(shares.values()):
+            raise self.properties.error("readproportion", "all proportions are 0", "give one operation more than 0")
+        both = shares.pop("readmodifywrite")
+        if both:
+            self.left_out.append(
+                f"readmodifywriteproportion={both:g}: that its halves go to the same key, one after the other; "
+                "they became as many reads and updates more"
+            )
+            shares["read"] += both
+            shares["update"] += both
+        return {verb: round(share, 12) for verb, share in shares.items() if share}
+
+    def _collection(self) -> dict[str, Any]:
+        field = {"type": "keyword", "index": False, "doc_values": False}
+        fields = {f"field{index}": field for index in range(self.fields)}
+        mappings = {"dynamic": "strict", "properties": {"number": {"type": "long"}, **fields}}
+        settings = {"number_of_shards": "${nodes}", "number_of_replicas": 0}
+        return {"elasticsearch": {"settings": settings, "mappings": mappings}}
+
+    def _variables(self) -> dict[str, Any]:
+        variables: dict[str, Any] = {"loaded": {"sequential": {}}, "text": self._text()}
+        if self.shares.keys() & {"read", "update", "scan"}:
+            variables["key"] = self._key()
+        if "update" in self.shares and not self._writes_all():
+            variables["field"] = {"uniform": [0, self.fields - 1]}
+        if "insert" in self.shares:
+            variables["inserted"] = {"sequential": {"from": self.records}}
+            if len(self.shares) > 1:
+                self.left_out.append("insert: keys without gaps; a key is the number of its request among all")
+        if "scan" in self.shares:
+            variables["length"] = self._scan_length()
+        return variables
+
+    def _text(self) -> dict[str, Any]:
+        if self.properties.word("fieldlengthdistribution", "constant", _LENGTHS) != "constant":
+            self.left_out.append("fieldlengthdistribution: all fields have fieldlength characters")
+        self.left_out.append("random fields: the fields of a document have the same text")
+        if "text" in Variable.model_fields:
+            return {"text": {"length": self.length}}
+        self.left_out.append(f"random fields: they draw from {_TEXTS} texts")
+        chance, letters = random.Random(0), string.ascii_letters + string.digits
+        return {"choice": ["".join(chance.choices(letters, k=self.length)) for _ in range(_TEXTS)]}
+
+    def _key(self) -> dict[str, Any]:
+        """Return how the number of a key is drawn, by the distribution of requests."""
+        distribution = self.properties.word("requestdistribution", "uniform", _DISTRIBUTIONS)
+        hot_items = self.properties.number("hotspotdatafraction", 0.2)
+        hot_share = self.properties.number("hotspotopnfraction", 0.8)
+        percentile = self.properties.number("exponential.percentile", 95)
+        share = self.properties.number("exponential.frac", 0.8571428571)
+        if not 0 < percentile < 100:
+            raise self.properties.error("exponential.percentile", "expected a number between 0 and 100", "such as 95")
+        # The share `share` of the records gets `percentile` percent of the requests.
+        mean = self.records * share / -math.log(1 - percentile / 100)
+        items = {"items": self.records}
+        ways: dict[str, dict[str, Any]] = {
+            "uniform": {"uniform": [0, self.records - 1]},
+            "sequential": {"sequential": {}},
+            "zipfian": {"zipfian": {**items, "form": "ycsb", "scrambled": True}},
+            "latest": {"latest": {**items, "form": "ycsb", "growth": self.shares.get("insert", 0.0)}},
+            "hotspot": {"hotspot": {**items, "hot_items": hot_items, "hot_share": hot_share}},
+            "exponential": {"exponential": {**items, "mean": mean}},
+        }
+        if distribution not in Variable.model_fields:
+            self.left_out.append(f"requestdistribution={distribution}: keys are drawn uniformly")
+            return ways["uniform"]
+        if distribution == "sequential":
+            self.left_out.append("requestdistribution=sequential: that keys begin again after the last record")
+        return ways[distribution]
+
+    def _scan_length(self) -> dict[str, Any]:
+        longest = self.properties.whole("maxscanlength", 1000, least=1)
+        shortest = self.properties.whole("minscanlength", 1, least=1)
+        if self.properties.word("scanlengthdistribution", "uniform", ("uniform", "zipfian")) != "uniform":
+            self.left_out.append("scanlengthdistribution=zipfian: lengths are drawn uniformly")
+        return {"uniform": [min(shortest, longest), longest]}
+
+    def _writes_all(self) -> bool:
+        return self.properties.flag("writeallfields", False)
+
+    def _operations(self) -> dict[str, Any]:
+        texts = {f"field{index}": "${text}" for index in range(self.fields)}
+        changed = texts if self._writes_all() else {"field${field}": "${text}"}
+        scan = {"sort": [{"number": "asc"}], "query": {"range": {"number": {"gte": "${key}"}}}}
+        if not self.properties.flag("readallfields", True):
+            self.left_out.append("readallfields=false: reads return whole documents")
+        operations = {
+            "read": {"get": {"collection": self.table, "id": "user${key}"}},
+            "update": {"update": {"collection": self.table, "id": "user${key}", "document": changed}},
+            "insert": self._write("inserted", texts),
+            "scan": {"search": {"collection": self.table, "size": "${length}", "request_cache": False, "body": scan}},
+        }
+        return {
+            "load": self._write("loaded", texts),
+            "refresh": {"refresh": {"collection": self.table}},
+            **{verb: operations[verb] for verb in self.shares},
+        }
+
+    def _write(self, number: str, texts: Mapping[str, str]) -> dict[str, Any]:
+        hole = f"${{{number}}}"
+        return {"index": {"collection": self.table, "id": f"user{hole}", "document": {"number": hole, **texts}}}
+
+    def _phases(self) -> list[dict[str, Any]]:
+        load = {"operation": "load", "clients": "${clients}", "requests": self.records}
+        target = self.properties.number("target", 0)
+        pacing: dict[str, Any] = {"rate": f"{target:.15g}/s"} if target else {"clients": "${clients}"}
+        if target:
+            self.left_out.append(f"target={target:g}: that it is a ceiling; requests are due at this rate")
+        seconds = self.properties.number("maxexecutiontime", 0)
+        count = self.properties.whole("operationcount", 1000)
+        if seconds and count:
+            self.left_out.append(f"operationcount: the phase ends after its {seconds:g} s")
+        end: dict[str, Any] = {"duration": f"{seconds:.15g}s"} if seconds else {"requests": max(1, count)}
+        only = next(iter(self.shares)) if len(self.shares) == 1 else None
+        what: dict[str, Any] = {"operation": only} if only else {"mix": self.shares}
+        return [
+            {"name": "load", "prepares": True, **load},
+            {"name": "refresh", "prepares": True, "operation": "refresh", "clients": 1, "requests": 1},
+            {"name": "transactions", **what, **pacing, **end},
+        ]
+
+    def _name_the_rest(self) -> None:
+        if self.properties.word("insertorder", "hashed", ("hashed", "ordered")) == "hashed":
+            self.left_out.append("insertorder=hashed: keys are numbered, user0, user1, ...")
+        if self.properties.whole("insertstart", 0):
+            self.left_out.append("insertstart: keys begin with 0")
+        if self.properties.whole("zeropadding", 1) > 1:
+            self.left_out.append("zeropadding: keys are written without leading zeros")
+        for entry in self.properties.rest():
+            key = entry.partition("=")[0]
+            if key not in _NO_MATTER:
+                self.left_out.append(entry)
+
+
+_LENGTHS = ("constant", "uniform", "zipfian", "histogram")

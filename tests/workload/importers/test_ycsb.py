@@ -1,0 +1,147 @@
+"""YCSB's properties files become workloads that run, with CoreWorkload's defaults."""
+
+import pytest
+
+from damage import damaged
+from loadframe.errors import BadInput
+from loadframe.workload.importers import import_ycsb
+
+A = """\
+# Updates as often as reads.
+recordcount=5000
+operationcount = 20000
+workload=site.ycsb.workloads.CoreWorkload
+
+readproportion: 0.5
+updateproportion=0.5
+scanproportion=0
+requestdistribution=zipfian
+"""
+
+
+@pytest.fixture
+def imported(written):
+    def imported(text: str, **overrides: str):
+        return import_ycsb(written("workloada", text), overrides)
+
+    return imported
+
+
+def test_reads_and_updates_keep_their_shares(imported, loaded):
+    workload = loaded(imported(A))
+    load, refresh, transactions = workload.file.phases
+    assert (load.operation, load.requests, load.prepares) == ("load", 5000, True)
+    assert refresh.prepares
+    assert transactions.weights == {"read": 0.5, "update": 0.5}
+    assert (transactions.clients, transactions.requests) == (1, 20000)
+    assert workload.for_family("elasticsearch", 2).phases
+
+
+def test_an_empty_file_has_the_defaults_of_core_workload(imported, loaded):
+    file = loaded(imported("")).file
+    assert file.phases[-1].weights == {"read": 0.95, "update": 0.05}
+    assert file.variables["key"].uniform == (0, 999)
+    document = file.operations["load"].index.document
+    assert sorted(document) == [*(f"field{index}" for index in range(10)), "number"]
+    assert list(file.operations["update"].update.document) == ["field${field}"]
+
+
+def test_properties_of_the_command_line_go_first(imported, loaded):
+    file = loaded(imported(A, recordcount="7", threadcount="16", target="250", writeallfields="true")).file
+    assert file.phases[0].requests == 7
+    assert file.phases[0].clients == 16
+    assert file.phases[-1].rate == 250
+    assert len(file.operations["update"].update.document) == 10
+
+
+def test_inserts_go_on_where_the_load_ended(imported, loaded):
+    file = loaded(imported("recordcount=50\nreadproportion=.95\ninsertproportion=.05\nupdateproportion=0")).file
+    assert file.phases[-1].weights == {"read": 0.95, "insert": 0.05}
+    assert file.variables["inserted"].sequential.from_ == 50
+    assert file.operations["insert"].index.id == "user${inserted}"
+
+
+def test_scans_become_sorted_searches_of_their_length(imported, loaded):
+    file = loaded(imported("scanproportion=1\nreadproportion=0\nupdateproportion=0\nmaxscanlength=100")).file
+    assert file.phases[-1].operation == "scan"
+    assert file.variables["length"].uniform == (1, 100)
+    search = file.operations["scan"].search
+    assert search.size == "${length}"
+    assert search.body["query"] == {"range": {"number": {"gte": "${key}"}}}
+
+
+def test_a_read_modify_write_becomes_a_read_and_an_update_and_that_is_said(imported, loaded):
+    made = imported("readproportion=.5\nreadmodifywriteproportion=.5\nupdateproportion=0")
+    assert loaded(made).file.phases[-1].weights == {"read": 1.0, "update": 0.5}
+    assert any(entry.startswith("readmodifywriteproportion=0.5") for entry in made.left_out)
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "zipfian", "latest", "hotspot", "exponential", "sequential"])
+def test_every_distribution_is_drawn_or_named(imported, loaded, distribution):
+    made = imported("recordcount=100", requestdistribution=distribution)
+    (way,) = loaded(made).file.variables["key"].model_fields_set
+    named = any(entry.startswith(f"requestdistribution={distribution}:") for entry in made.left_out)
+    assert way == distribution or (way == "uniform" and named)
+
+
+def test_a_time_limit_ends_the_phase(imported, loaded):
+    made = imported(A, maxexecutiontime="90")
+    assert (loaded(made).file.phases[-1].duration, loaded(made).file.phases[-1].requests) == (90, None)
+    assert any(entry.startswith("operationcount") for entry in made.left_out)
+
+
+def test_every_other_property_is_named(imported):
+    made = imported("elasticsearch.cluster.name=x\ndataintegrity=true\nworkload=x\ninsertorder=ordered")
+    assert {"elasticsearch.cluster.name=x", "dataintegrity=true"} <= set(made.left_out)
+    assert not any(entry.startswith(("workload", "insertorder")) for entry in made.left_out)
+    for entry in made.left_out:
+        assert entry.split(":")[0] in made.text()
+
+
+def test_lines_that_go_on_and_comments_are_read_as_java_does(imported, loaded):
+    made = imported("! a remark\nrecordcount \\\n  = 12\n  # another\nthreadcount 3\nrecordcount=13\n")
+    file = loaded(made).file
+    assert (file.phases[0].requests, file.phases[0].clients) == (13, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("recordcount=many", 1, "recordcount=many: expected a number"),
+        ("\nrecordcount=0", 2, "at least 1"),
+        ("recordcount=1.5", 1, "whole number"),
+        ("recordcount=1e300", 1, "whole number"),
+        ("readproportion=nan", 1, "expected a number"),
+        ("readproportion=-1", 1, "expected a number"),
+        ("readproportion=0\nupdateproportion=0", 1, "all proportions are 0"),
+        ("requestdistribution=zipfain", 1, "not valid here"),
+        ("writeallfields=maybe", 1, "not valid here"),
+        ("fieldcount=100000", 1, "too large"),
+        ("exponential.percentile=100", 1, "between 0 and 100"),
+        ("threadcount=0", 1, "at least 1"),
+        ("recordcount", 1, "sets nothing"),
+    ],
+)
+def test_a_wrong_property_is_refused_at_its_line(imported, text, line, what):
+    with pytest.raises(BadInput) as caught:
+        imported(text)
+    assert what in str(caught.value)
+    assert str(caught.value.where).endswith(f"workloada:{line}")
+    assert caught.value.remedy
+
+
+def test_a_wrong_override_is_refused_at_the_option(imported):
+    with pytest.raises(BadInput) as caught:
+        imported(A, recordcount="x")
+    assert caught.value.where == "-p recordcount"
+
+
+def test_a_damaged_file_is_imported_or_refused_and_nothing_else(imported):
+    refused = 0
+    for text in damaged(A.replace("=", ": "), ["3", "-1", "", "zipfian", "1e99", "nan", "\\", "true"], times=200):
+        try:
+            imported(text).text()
+        except BadInput as error:
+            refused += 1
+            assert "workloada" in str(error.where)
+    assert refused > 20
