@@ -19,8 +19,9 @@ from loadframe.units import format_count, format_duration
 
 #: A worker that is busier than this is late at its next burst, and its own speed becomes the store's.
 CPU_LIMIT = 0.8
-#: A worker that stands ready for so much of the time without a core has less than one.
-WAITED_LIMIT = 0.1
+#: A worker that stands ready without a core for longer has less than the share of one at which it counts as busy; what
+#: shorter waits do to response times shows in lateness and lag.
+WAITED_LIMIT = 0.2
 #: A generator that stands still for more than 1 % of the time does so in the 99th percentile.
 THROTTLED_LIMIT = 0.01
 #: Above this, queues build up in front of an interface at every burst.
