@@ -83,8 +83,8 @@ impl<D: Driver> Control for Phase<D> {
 fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
-    let variables = Variables::parse(&plan.variables)?;
     let corpora = Corpora::open(&plan.corpora, plan.seed)?;
+    let variables = Variables::with_corpora(&plan.variables, &corpora)?;
     let context = Context { variables, corpora };
     let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();

@@ -6,10 +6,9 @@
 
 use serde_json::Value;
 
-use crate::draw::Draw;
 use crate::encode::{push_json_text, push_percent};
 use crate::plan::PlanError;
-use crate::variables::{Encoding, VariableId, Variables};
+use crate::variables::{Encoding, Values, VariableId, Variables};
 
 /// A compiled text; see the module.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +40,13 @@ impl Template {
         Ok(template)
     }
 
+    /// The template of a text that stands inside a JSON string.
+    pub(crate) fn json_text(text: &str, variables: &Variables) -> Result<Self, PlanError> {
+        let mut template = Self::default();
+        template.push_text(text, variables, Encoding::JsonText, push_json_text)?;
+        Ok(template)
+    }
+
     /// Appends bytes as they are.
     pub fn push_literal(&mut self, bytes: impl AsRef<[u8]>) {
         self.literals.extend_from_slice(bytes.as_ref());
@@ -57,6 +63,19 @@ impl Template {
             return Err(PlanError(format!("path {text:?} contains {bad:?}; percent-encode it")));
         }
         self.push_text(text, variables, Encoding::Percent, |literals, text| literals.extend_from_slice(text.as_bytes()))
+    }
+
+    /// Appends `text` as it stands, holes too.
+    pub fn push_verbatim(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
+        self.push_text(text, variables, Encoding::Text, |literals, text| literals.extend_from_slice(text.as_bytes()))
+    }
+
+    /// Appends `text`, which is the value of a field in a head: nothing in it can end the field.
+    pub fn push_field(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
+        if let Some(bad) = text.chars().find(|c| c.is_control()) {
+            return Err(PlanError(format!("{text:?} contains {bad:?}, which a header cannot carry")));
+        }
+        self.push_text(text, variables, Encoding::Field, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
     /// Appends the JSON of `value`.
@@ -96,12 +115,17 @@ impl Template {
         self.holes.is_empty().then_some(&self.literals)
     }
 
-    /// Appends the text that `draw` makes of the template. Allocates nothing but room in `out`.
-    pub fn render(&self, variables: &Variables, draw: &Draw, out: &mut Vec<u8>) {
+    /// The variables in its holes.
+    pub fn variables(&self) -> impl Iterator<Item = VariableId> {
+        self.holes.iter().map(|hole| hole.variable)
+    }
+
+    /// Appends the text that `values` make of the template. Allocates nothing but room in `out`.
+    pub fn render(&self, values: &Values, out: &mut Vec<u8>) {
         let mut done = 0;
         for Hole { at, variable, encoding } in &self.holes {
             out.extend_from_slice(&self.literals[done..*at]);
-            variables.write(*variable, draw, *encoding, out);
+            values.write(*variable, *encoding, out);
             done = *at;
         }
         out.extend_from_slice(&self.literals[done..]);
@@ -162,6 +186,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::draw::Draw;
+    use crate::variables::Captured;
 
     fn variables() -> Variables {
         let forms = json!({
@@ -175,7 +201,8 @@ mod tests {
 
     fn rendered(template: &Template, k: u64) -> String {
         let mut out = Vec::new();
-        template.render(&variables(), &Draw::new(1, 2, k), &mut out);
+        let (variables, draw) = (variables(), Draw::new(1, 2, k));
+        template.render(&Values { variables: &variables, draw: &draw, captured: &Captured::NONE }, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -218,6 +245,17 @@ mod tests {
     }
 
     #[test]
+    fn a_text_and_a_field_have_their_values_as_they_are() {
+        let mut template = Template::default();
+        template.push_verbatim("<\"${name}\">\r\n", &variables()).unwrap();
+        assert_eq!(rendered(&template, 3), "<\"Ann \"A\" Lee\">\r\n");
+        let mut template = Template::default();
+        template.push_field("Bearer ${name}", &variables()).unwrap();
+        assert_eq!(rendered(&template, 3), "Bearer Ann \"A\" Lee");
+        assert!(template.push_field("a\r\nhost: x", &variables()).is_err());
+    }
+
+    #[test]
     fn a_doubled_dollar_escapes_a_hole() {
         assert_eq!(json_text(json!("$${low} $5 $$ $")), r#""${low} $5 $$ $""#);
         assert_eq!(json_text(json!("$${${low}}")), r#""${7}""#);
@@ -240,7 +278,8 @@ mod tests {
         let before = out.as_ptr();
         for k in 0..100 {
             out.clear();
-            template.render(&variables(), &Draw::new(1, 2, k), &mut out);
+            let (variables, draw) = (variables(), Draw::new(1, 2, k));
+            template.render(&Values { variables: &variables, draw: &draw, captured: &Captured::NONE }, &mut out);
         }
         assert_eq!((out.as_ptr(), out.capacity()), (before, 256));
     }

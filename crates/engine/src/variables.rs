@@ -3,15 +3,51 @@
 //! So a request that names a variable twice gets the same value twice, and a variable that is added to a workload
 //! changes no other. What can be encoded beforehand is: drawing a choice costs a copy, not an escape.
 
+mod captured;
+mod derived;
+mod encoded;
+mod form;
+mod listed;
+mod real;
+mod text;
+mod whole;
+mod zipf;
+
 use serde_json::{Map, Value};
 
+use crate::corpus::Corpora;
 use crate::digits::{push_f64, push_i64};
 use crate::draw::{Draw, hash_name};
-use crate::encode;
 use crate::nearest::unknown;
 use crate::plan::PlanError;
+pub use captured::Captured;
+use derived::Derived;
+use encoded::Encoded;
+use form::Form;
+use listed::Listed;
+use real::Real;
+use text::{Dates, Letters};
+use whole::Whole;
 
-const KINDS: [&str; 4] = ["uniform", "constant", "choice", "sequential"];
+const KINDS: [&str; 17] = [
+    "uniform",
+    "constant",
+    "choice",
+    "sequential",
+    "zipfian",
+    "latest",
+    "hotspot",
+    "exponential",
+    "normal",
+    "text",
+    "date",
+    "lines",
+    "field",
+    "derived",
+    "linear",
+    "hash",
+    "captured",
+];
 
 /// A workload's variables, by name.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +68,21 @@ pub enum Encoding {
     JsonText,
     /// As text inside a path or a query string.
     Percent,
+    /// As text, as it is.
+    Text,
+    /// As text inside a field of a head.
+    Field,
+}
+
+/// All that a request's values come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// How they are drawn.
+    pub variables: &'a Variables,
+    /// Which request it is.
+    pub draw: &'a Draw,
+    /// What its client has taken from answers.
+    pub captured: &'a Captured,
 }
 
 #[derive(Clone, Debug)]
@@ -39,35 +90,75 @@ struct Variable {
     name: String,
     /// Tells this variable's bits from those of the others that the request draws.
     salt: u64,
+    per: Per,
     kind: Kind,
+}
+
+/// What has a value of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Per {
+    Request,
+    Iteration,
+    User,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    UniformInteger { low: i64, span: u64 },
-    UniformFloat { low: f64, width: f64 },
+    Whole(Whole),
+    Real(Real),
     Constant(Encoded),
-    Choice(Vec<Encoded>),
-    Weighted { values: Vec<Encoded>, cumulative: Vec<f64> },
-    Sequential { from: i64 },
+    Listed(Listed),
+    Letters(Letters),
+    Dates(Dates),
+    Derived(Derived),
+    /// What an answer gave, in this slot of [`Captured`].
+    Captured(usize),
 }
 
-/// A value in each of the encodings.
-#[derive(Clone, Debug)]
-struct Encoded {
-    json: Box<[u8]>,
-    json_text: Box<[u8]>,
-    percent: Box<[u8]>,
+/// A number that other numbers can be derived from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Number {
+    Whole(i64),
+    Real(f64),
 }
 
 impl Variables {
-    /// Reads `{"low": {"uniform": [5, 10]}, ...}`.
+    /// Reads `{"low": {"uniform": [5, 10]}, "who": {"sequential": {}, "per": "user"}, ...}`.
     pub fn parse(forms: &Map<String, Value>) -> Result<Self, PlanError> {
+        Self::with_corpora(forms, &Corpora::default())
+    }
+
+    /// The same, where some are fields of documents. `{"captured": null}` is taken from answers.
+    pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
+        let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));
+        let mut slots = 0;
         let parse = |(name, form): (&String, &Value)| {
-            let kind = Kind::parse(form).map_err(|error| error.within(format_args!("variable \"{name}\"")))?;
-            Ok(Variable { name: name.clone(), salt: hash_name(name), kind })
+            let (per, kind) = Kind::parse(form, corpora).map_err(|error| within(name, error))?;
+            let kind = match kind {
+                Kind::Captured(_) => {
+                    slots += 1;
+                    Kind::Captured(slots - 1)
+                }
+                other => other,
+            };
+            Ok(Variable { name: name.clone(), salt: hash_name(name), per, kind })
         };
-        Ok(Self { entries: forms.iter().map(parse).collect::<Result<_, _>>()? })
+        let mut variables = Self { entries: forms.iter().map(parse).collect::<Result<_, _>>()? };
+        // Those that are made of others can be bound when all names are known.
+        for index in 0..variables.entries.len() {
+            if let Kind::Derived(derived) = &variables.entries[index].kind {
+                let name = variables.entries[index].name.clone();
+                let bound = derived.bind(&variables).map_err(|error| within(&name, error))?;
+                variables.entries[index].kind = Kind::Derived(bound);
+            }
+        }
+        derived::refuse_circles(&variables)?;
+        for entry in &variables.entries {
+            if let Kind::Derived(derived) = &entry.kind {
+                derived.refuse_texts(&variables).map_err(|error| within(&entry.name, error))?;
+            }
+        }
+        Ok(variables)
     }
 
     /// The variable of that name; the error tells the nearest.
@@ -77,46 +168,110 @@ impl Variables {
         position.map(VariableId).ok_or_else(|| PlanError(unknown("variable", name, names)))
     }
 
-    /// Appends the value that `draw` gives the variable. Allocates nothing but room in `out`.
-    pub fn write(&self, id: VariableId, draw: &Draw, encoding: Encoding, out: &mut Vec<u8>) {
-        let Variable { salt, kind, .. } = &self.entries[id.0];
+    /// The variable's name.
+    pub fn name(&self, id: VariableId) -> &str {
+        &self.entries[id.0].name
+    }
+
+    /// How many slots a client's [`Captured`] needs.
+    pub fn slots(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Captured(_))).count()
+    }
+
+    /// The slot of a variable whose values come from answers.
+    pub fn slot(&self, id: VariableId) -> Option<usize> {
+        match self.entries[id.0].kind {
+            Kind::Captured(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The number that `draw` gives the variable; `None` if its values are no numbers.
+    fn number(&self, id: VariableId, draw: &Draw) -> Option<Number> {
+        let Variable { salt, per, kind, .. } = &self.entries[id.0];
         match kind {
-            Kind::UniformInteger { low, span } => push_i64(out, low.wrapping_add_unsigned(below(*span, draw, *salt))),
-            Kind::UniformFloat { low, width } => push_f64(out, low + width * draw.unit(*salt)),
-            Kind::Constant(value) => out.extend_from_slice(value.encoded(encoding)),
-            Kind::Choice(values) => {
-                let index = below(values.len() as u64 - 1, draw, *salt) as usize;
-                out.extend_from_slice(values[index].encoded(encoding));
-            }
-            Kind::Weighted { values, cumulative } => {
-                let point = draw.unit(*salt) * cumulative[cumulative.len() - 1];
-                let index = cumulative.partition_point(|&weight| weight <= point);
-                out.extend_from_slice(values[index].encoded(encoding));
-            }
-            Kind::Sequential { from } => push_i64(out, from.wrapping_add_unsigned(draw.k)),
+            Kind::Whole(whole) => Some(Number::Whole(whole.number(&per.draw(draw), *salt))),
+            Kind::Real(real) => Some(Number::Real(real.number(&per.draw(draw), *salt))),
+            Kind::Derived(derived) => derived.number(self, draw),
+            _ => None,
         }
     }
 }
 
-/// A uniform integer in [0, last], by the high half of a product (Lemire 2019); its bias is below 2^-40 for every
-/// range of fewer than 2^24 values.
-fn below(last: u64, draw: &Draw, salt: u64) -> u64 {
-    ((u128::from(draw.bits(salt)) * (u128::from(last) + 1)) >> 64) as u64
+impl Values<'_> {
+    /// Appends the value of a variable. Allocates nothing but room in `out`.
+    pub fn write(&self, id: VariableId, encoding: Encoding, out: &mut Vec<u8>) {
+        let Variable { salt, per, kind, .. } = &self.variables.entries[id.0];
+        let own = &per.draw(self.draw);
+        match kind {
+            Kind::Whole(whole) => push_i64(out, whole.number(own, *salt)),
+            Kind::Real(real) => push_f64(out, real.number(own, *salt)),
+            Kind::Constant(value) => out.extend_from_slice(value.encoded(encoding)),
+            Kind::Listed(listed) => out.extend_from_slice(listed.value(own, *salt).encoded(encoding)),
+            Kind::Letters(letters) => {
+                let quote: &[u8] = if encoding == Encoding::Json { b"\"" } else { b"" };
+                out.extend_from_slice(quote);
+                letters.write(own, *salt, out);
+                out.extend_from_slice(quote);
+            }
+            Kind::Dates(dates) => dates.write(own, *salt, encoding, out),
+            Kind::Derived(derived) => derived.write(self, encoding, out),
+            Kind::Captured(slot) => self.captured.write(*slot, encoding, out),
+        }
+    }
+}
+
+impl Per {
+    /// The draw in which what the value belongs to takes the request's place.
+    #[inline]
+    fn draw(self, draw: &Draw) -> Draw {
+        match self {
+            Self::Request => *draw,
+            Self::Iteration => Draw { k: draw.iteration, ..*draw },
+            Self::User => Draw { k: draw.user, ..*draw },
+        }
+    }
+
+    fn parse(value: &Value) -> Result<Self, PlanError> {
+        match value.as_str() {
+            Some("request") => Ok(Self::Request),
+            Some("iteration") => Ok(Self::Iteration),
+            Some("user") => Ok(Self::User),
+            _ => Err(PlanError(format!("per wants one of request, iteration, user, not {value}"))),
+        }
+    }
 }
 
 impl Kind {
-    fn parse(form: &Value) -> Result<Self, PlanError> {
+    fn parse(form: &Value, corpora: &Corpora) -> Result<(Per, Self), PlanError> {
         let wrong =
             || PlanError(format!("{form} is no variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")));
-        let mapping = form.as_object().filter(|mapping| mapping.len() == 1).ok_or_else(wrong)?;
-        let (kind, argument) = mapping.iter().next().ok_or_else(wrong)?;
-        match kind.as_str() {
-            "uniform" => Self::uniform(argument),
-            "constant" => Ok(Self::Constant(Encoded::new(argument))),
-            "choice" => Self::choice(argument),
-            "sequential" => Self::sequential(argument),
-            _ => Err(PlanError(unknown("kind of variable", kind, KINDS))),
-        }
+        let mapping = form.as_object().ok_or_else(wrong)?;
+        let per = mapping.get("per").map_or(Ok(Per::Request), Per::parse)?;
+        let mut kinds = mapping.iter().filter(|(key, _)| *key != "per");
+        let (Some((kind, argument)), None) = (kinds.next(), kinds.next()) else { return Err(wrong()) };
+        let kind = match kind.as_str() {
+            "uniform" => Self::uniform(argument)?,
+            "constant" => Self::Constant(Encoded::new(argument)),
+            "choice" => Self::Listed(Listed::choice(argument)?),
+            "sequential" => Self::Whole(Whole::sequential(argument)?),
+            "zipfian" => Self::Whole(Whole::zipfian(argument)?),
+            "latest" => Self::Whole(Whole::latest(argument)?),
+            "hotspot" => Self::Whole(Whole::hotspot(argument)?),
+            "exponential" if argument.get("items").is_some() => Self::Whole(Whole::exponential(argument)?),
+            "exponential" => Self::Real(Real::exponential(argument)?),
+            "normal" => Self::Real(Real::normal(&Form::new("normal", argument, &["mean", "deviation"])?)?),
+            "text" => Self::Letters(Letters::new(argument)?),
+            "date" => Self::Dates(Dates::new(argument)?),
+            "lines" => Self::Listed(Listed::lines(argument)?),
+            "field" => Self::Listed(Listed::field(argument, corpora)?),
+            "derived" => Self::Derived(Derived::text(argument)?),
+            "linear" => Self::Derived(Derived::linear(argument)?),
+            "hash" => Self::Derived(Derived::hash(argument)?),
+            "captured" => Self::Captured(0),
+            _ => return Err(PlanError(unknown("kind of variable", kind, KINDS))),
+        };
+        Ok((per, kind))
     }
 
     fn uniform(argument: &Value) -> Result<Self, PlanError> {
@@ -124,226 +279,14 @@ impl Kind {
         let [low, high] = argument.as_array().ok_or_else(wrong)?.as_slice() else { return Err(wrong()) };
         if let (Some(low), Some(high)) = (low.as_i64(), high.as_i64()) {
             let span = if low <= high { high.abs_diff(low) } else { return Err(wrong()) };
-            return Ok(Self::UniformInteger { low, span });
+            return Ok(Self::Whole(Whole::Uniform { low, span }));
         }
         let (low, high) = (low.as_f64().ok_or_else(wrong)?, high.as_f64().ok_or_else(wrong)?);
         let width = high - low;
-        if width >= 0.0 && width.is_finite() { Ok(Self::UniformFloat { low, width }) } else { Err(wrong()) }
-    }
-
-    fn choice(argument: &Value) -> Result<Self, PlanError> {
-        let wrong = |what: &str| PlanError(format!("choice {what}: {argument}"));
-        let (values, weights) = match argument {
-            Value::Array(values) => (values, None),
-            Value::Object(mapping) => {
-                if let Some(key) = mapping.keys().find(|key| !["values", "weights"].contains(&key.as_str())) {
-                    return Err(PlanError(unknown("key of choice", key, ["values", "weights"])));
-                }
-                let values = mapping.get("values").and_then(Value::as_array);
-                (values.ok_or_else(|| wrong("wants a list of values"))?, mapping.get("weights"))
-            }
-            _ => return Err(wrong("wants a list of values, or {values: [...], weights: [...]}")),
-        };
-        if values.is_empty() {
-            return Err(wrong("has nothing to choose from"));
-        }
-        let values: Vec<Encoded> = values.iter().map(Encoded::new).collect();
-        let Some(weights) = weights else { return Ok(Self::Choice(values)) };
-        let weights = weights.as_array().ok_or_else(|| wrong("wants a list of weights"))?;
-        if weights.len() != values.len() {
-            return Err(wrong("has not as many weights as values"));
-        }
-        let mut sum = 0.0;
-        let mut cumulative = Vec::with_capacity(weights.len());
-        for weight in weights {
-            let weight = weight.as_f64().filter(|weight| *weight >= 0.0);
-            sum += weight.ok_or_else(|| wrong("wants weights that are numbers and not negative"))?;
-            cumulative.push(sum);
-        }
-        let fits = sum > 0.0 && sum.is_finite();
-        if fits { Ok(Self::Weighted { values, cumulative }) } else { Err(wrong("has no weight above zero")) }
-    }
-
-    fn sequential(argument: &Value) -> Result<Self, PlanError> {
-        let wrong = || PlanError(format!("sequential wants {{from: INTEGER}}, not {argument}"));
-        let mapping = argument.as_object().filter(|mapping| mapping.len() == 1).ok_or_else(wrong)?;
-        let from = mapping.get("from").and_then(Value::as_i64).ok_or_else(wrong)?;
-        Ok(Self::Sequential { from })
-    }
-}
-
-impl Encoded {
-    fn new(value: &Value) -> Self {
-        let json = value.to_string();
-        let text = value.as_str().unwrap_or(&json);
-        let mut json_text = Vec::new();
-        encode::push_json_text(&mut json_text, text);
-        let mut percent = Vec::new();
-        encode::push_percent(&mut percent, text);
-        Self { json: json.into_bytes().into(), json_text: json_text.into(), percent: percent.into() }
-    }
-
-    fn encoded(&self, encoding: Encoding) -> &[u8] {
-        match encoding {
-            Encoding::Json => &self.json,
-            Encoding::JsonText => &self.json_text,
-            Encoding::Percent => &self.percent,
-        }
+        let fits = width >= 0.0 && width.is_finite();
+        if fits { Ok(Self::Real(Real::Uniform { low, width })) } else { Err(wrong()) }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const N: u64 = 100_000;
-
-    fn variables(form: Value) -> Variables {
-        Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap()
-    }
-
-    fn error(form: Value) -> String {
-        Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap_err().0
-    }
-
-    fn written(variables: &Variables, k: u64, encoding: Encoding) -> String {
-        let mut out = Vec::new();
-        let draw = Draw::new(42, 1, k);
-        variables.write(variables.find("v").unwrap(), &draw, encoding, &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    /// The statistic of a chi-squared test of `counts` against `shares` of [`N`].
-    fn chi_squared(counts: &[f64], shares: &[f64]) -> f64 {
-        counts.iter().zip(shares).map(|(count, share)| (count - share * N as f64).powi(2) / (share * N as f64)).sum()
-    }
-
-    #[test]
-    fn two_integers_give_uniform_integers_with_both_ends() {
-        let variables = variables(json!({"uniform": [-3, 6]}));
-        let mut counts = [0.0; 10];
-        for k in 0..N {
-            let value: i64 = written(&variables, k, Encoding::Json).parse().unwrap();
-            counts[usize::try_from(value + 3).unwrap()] += 1.0;
-        }
-        let chi2 = chi_squared(&counts, &[0.1; 10]);
-        assert!(chi2 < 27.88, "chi-squared {chi2} with 9 degrees of freedom exceeds its 99.9 % quantile");
-    }
-
-    #[test]
-    fn the_widest_range_of_integers_does_not_overflow() {
-        let variables = variables(json!({"uniform": [i64::MIN, i64::MAX]}));
-        for k in 0..1000 {
-            written(&variables, k, Encoding::Json).parse::<i64>().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_float_among_the_ends_gives_uniform_floats() {
-        let variables = variables(json!({"uniform": [2, 4.5]}));
-        let mut drawn: Vec<f64> =
-            (0..N).map(|k| (written(&variables, k, Encoding::Json).parse::<f64>().unwrap() - 2.0) / 2.5).collect();
-        drawn.sort_by(f64::total_cmp);
-        assert!(drawn[0] >= 0.0 && drawn[drawn.len() - 1] < 1.0);
-        let n = N as f64;
-        let gap = |(i, u): (usize, &f64)| (u - i as f64 / n).abs().max((u - (i + 1) as f64 / n).abs());
-        let ks = drawn.iter().enumerate().map(gap).fold(0.0, f64::max) * n.sqrt();
-        assert!(ks < 1.95, "Kolmogorov-Smirnov statistic {ks} exceeds its 99.9 % quantile");
-    }
-
-    #[test]
-    fn choices_come_by_their_weights() {
-        let variables = variables(json!({"choice": {"values": ["a", "b", "c", "d"], "weights": [1, 0, 3, 6.0]}}));
-        let mut counts = [0.0; 4];
-        for k in 0..N {
-            counts[usize::from(written(&variables, k, Encoding::JsonText).as_bytes()[0] - b'a')] += 1.0;
-        }
-        assert_eq!(counts[1], 0.0);
-        let chi2 = chi_squared(&[counts[0], counts[2], counts[3]], &[0.1, 0.3, 0.6]);
-        assert!(chi2 < 13.82, "chi-squared {chi2} with 2 degrees of freedom exceeds its 99.9 % quantile");
-    }
-
-    #[test]
-    fn choices_without_weights_are_uniform() {
-        let variables = variables(json!({"choice": [0, 1, 2, 3, 4]}));
-        let mut counts = [0.0; 5];
-        for k in 0..N {
-            counts[written(&variables, k, Encoding::Json).parse::<usize>().unwrap()] += 1.0;
-        }
-        let chi2 = chi_squared(&counts, &[0.2; 5]);
-        assert!(chi2 < 18.47, "chi-squared {chi2} with 4 degrees of freedom exceeds its 99.9 % quantile");
-    }
-
-    #[test]
-    fn a_sequence_counts_requests() {
-        let variables = variables(json!({"sequential": {"from": 100}}));
-        assert_eq!(written(&variables, 0, Encoding::Json), "100");
-        assert_eq!(written(&variables, 23, Encoding::Json), "123");
-    }
-
-    #[test]
-    fn two_variables_of_one_request_are_independent() {
-        let forms = json!({"v": {"uniform": [0, 9]}, "w": {"uniform": [0, 9]}});
-        let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
-        let mut equal = 0.0;
-        for k in 0..N {
-            let draw = Draw::new(42, 1, k);
-            let [mut v, mut w] = [Vec::new(), Vec::new()];
-            variables.write(variables.find("v").unwrap(), &draw, Encoding::Json, &mut v);
-            variables.write(variables.find("w").unwrap(), &draw, Encoding::Json, &mut w);
-            equal += f64::from(u8::from(v == w));
-        }
-        let chi2 = chi_squared(&[equal, N as f64 - equal], &[0.1, 0.9]);
-        assert!(chi2 < 10.83, "chi-squared {chi2} with 1 degree of freedom exceeds its 99.9 % quantile");
-    }
-
-    #[test]
-    fn a_value_is_written_as_its_place_wants_it() {
-        let variables = variables(json!({"constant": "a \"b\"/c"}));
-        assert_eq!(written(&variables, 0, Encoding::Json), r#""a \"b\"/c""#);
-        assert_eq!(written(&variables, 0, Encoding::JsonText), r#"a \"b\"/c"#);
-        assert_eq!(written(&variables, 0, Encoding::Percent), "a%20%22b%22%2Fc");
-    }
-
-    #[test]
-    fn a_structure_inside_a_text_is_its_json() {
-        let variables = variables(json!({"constant": {"a": [1, "x"]}}));
-        assert_eq!(written(&variables, 0, Encoding::Json), r#"{"a":[1,"x"]}"#);
-        assert_eq!(written(&variables, 0, Encoding::JsonText), r#"{\"a\":[1,\"x\"]}"#);
-    }
-
-    #[test]
-    fn what_cannot_be_drawn_is_refused_with_the_variable_and_the_reason() {
-        assert_eq!(
-            error(json!({"unifrom": [1, 2]})),
-            "variable \"v\": unknown kind of variable \"unifrom\"; did you mean \"uniform\"?"
-        );
-        let low_above_high = error(json!({"uniform": [10, 5]}));
-        assert_eq!(low_above_high, "variable \"v\": uniform wants [low, high] with low <= high, not [10,5]");
-        for form in [
-            json!({"uniform": ["a", 5]}),
-            json!({"uniform": [1]}),
-            json!({"uniform": 5}),
-            json!({"choice": []}),
-            json!({"choice": {"values": [1, 2], "weights": [1]}}),
-            json!({"choice": {"values": [1], "weights": [-1]}}),
-            json!({"choice": {"values": [1], "weights": [0]}}),
-            json!({"choice": {"values": [1], "weight": [1]}}),
-            json!({"sequential": {"form": 1}}),
-            json!({"sequential": 4}),
-            json!(7),
-            json!({}),
-        ] {
-            assert!(error(form.clone()).starts_with("variable \"v\": "), "{form} is no variable");
-        }
-    }
-
-    #[test]
-    fn an_unknown_variable_gets_its_nearest_neighbour() {
-        let forms = json!({"low": {"constant": 1}, "high": {"constant": 2}});
-        let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
-        assert_eq!(variables.find("lo").unwrap_err().0, "unknown variable \"lo\"; did you mean \"low\"?");
-    }
-}
+mod tests;

@@ -1,0 +1,140 @@
+//! Values that are listed: in the workload, in a file, or in the documents of a corpus.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::encoded::Encoded;
+use super::form::Form;
+use super::whole::below;
+use crate::corpus::{Corpora, Corpus};
+use crate::draw::Draw;
+use crate::nearest::unknown;
+use crate::plan::PlanError;
+
+/// A file's lines are held in memory; a longer file is a corpus.
+const MOST_BYTES: u64 = 256 << 20;
+/// So many documents of a corpus are looked at, evenly spread over it.
+const MOST_DOCUMENTS: u64 = 10_000;
+
+/// A list, and how one of it is taken.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    values: Vec<Encoded>,
+    order: Order,
+}
+
+#[derive(Clone, Debug)]
+enum Order {
+    Uniform,
+    Weighted(Vec<f64>),
+    Sequential,
+}
+
+impl Listed {
+    /// The value that `draw` gives.
+    #[inline]
+    pub fn value(&self, draw: &Draw, salt: u64) -> &Encoded {
+        let index = match &self.order {
+            Order::Uniform => below(self.values.len() as u64 - 1, draw, salt) as usize,
+            Order::Weighted(cumulative) => {
+                let point = draw.unit(salt) * cumulative[cumulative.len() - 1];
+                cumulative.partition_point(|&weight| weight <= point)
+            }
+            Order::Sequential => (draw.k % self.values.len() as u64) as usize,
+        };
+        &self.values[index]
+    }
+
+    /// `[...]` or `{values: [...], weights: [...]}`.
+    pub fn choice(argument: &Value) -> Result<Self, PlanError> {
+        let wrong = |what: &str| PlanError(format!("choice {what}: {argument}"));
+        let (values, weights) = match argument {
+            Value::Array(values) => (values, None),
+            Value::Object(mapping) => {
+                if let Some(key) = mapping.keys().find(|key| !["values", "weights"].contains(&key.as_str())) {
+                    return Err(PlanError(unknown("key of choice", key, ["values", "weights"])));
+                }
+                let values = mapping.get("values").and_then(Value::as_array);
+                (values.ok_or_else(|| wrong("wants a list of values"))?, mapping.get("weights"))
+            }
+            _ => return Err(wrong("wants a list of values, or {values: [...], weights: [...]}")),
+        };
+        if values.is_empty() {
+            return Err(wrong("has nothing to choose from"));
+        }
+        let values: Vec<Encoded> = values.iter().map(Encoded::new).collect();
+        let Some(weights) = weights else { return Ok(Self { values, order: Order::Uniform }) };
+        let weights = weights.as_array().ok_or_else(|| wrong("wants a list of weights"))?;
+        if weights.len() != values.len() {
+            return Err(wrong("has not as many weights as values"));
+        }
+        let mut sum = 0.0;
+        let mut cumulative = Vec::with_capacity(weights.len());
+        for weight in weights {
+            let weight = weight.as_f64().filter(|weight| *weight >= 0.0);
+            sum += weight.ok_or_else(|| wrong("wants weights that are numbers and not negative"))?;
+            cumulative.push(sum);
+        }
+        let fits = sum > 0.0 && sum.is_finite();
+        if fits {
+            Ok(Self { values, order: Order::Weighted(cumulative) })
+        } else {
+            Err(wrong("has no weight above zero"))
+        }
+    }
+
+    /// `{file: path, order: random | sequential}`: each line that is not empty is a text.
+    pub fn lines(argument: &Value) -> Result<Self, PlanError> {
+        let form = Form::new("lines", argument, &["file", "order"])?;
+        let path = form.text("file")?;
+        let wrong = |error: &dyn std::fmt::Display| PlanError(format!("{path}: {error}"));
+        if fs::metadata(path).map_err(|error| wrong(&error))?.len() > MOST_BYTES {
+            return Err(wrong(&"the file is larger than 256 MiB; make it a corpus, and take a field of that"));
+        }
+        let bytes = fs::read(path).map_err(|error| wrong(&error))?;
+        let text = str::from_utf8(&bytes).map_err(|error| {
+            let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+            PlanError(format!("{path}:{line}: the line is no UTF-8"))
+        })?;
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let values: Vec<Encoded> = lines.map(|line| Encoded::new(&Value::from(line))).collect();
+        if values.is_empty() {
+            return Err(wrong(&"the file has no line that is not empty"));
+        }
+        Ok(Self { values, order: order(&form)? })
+    }
+
+    /// `{corpus: name, field: a.b, order: random | sequential}`: the field's values in documents of a corpus.
+    pub fn field(argument: &Value, corpora: &Corpora) -> Result<Self, PlanError> {
+        let form = Form::new("field", argument, &["corpus", "field", "order"])?;
+        let (name, field) = (form.text("corpus")?, form.text("field")?);
+        let values = sample(&*corpora.get(name)?, field)?;
+        if values.is_empty() {
+            return Err(PlanError(format!("no document of the corpus {name:?} has the field {field:?}")));
+        }
+        Ok(Self { values, order: order(&form)? })
+    }
+}
+
+fn order(form: &Form<'_>) -> Result<Order, PlanError> {
+    Ok(if form.word("order", &["random", "sequential"])? == "random" { Order::Uniform } else { Order::Sequential })
+}
+
+/// The values of a field in up to [`MOST_DOCUMENTS`] documents; those without it are left out.
+fn sample(corpus: &Corpus, field: &str) -> Result<Vec<Encoded>, PlanError> {
+    let documents = corpus.documents();
+    let taken = documents.min(MOST_DOCUMENTS);
+    let mut values = Vec::new();
+    let mut text = Vec::new();
+    for i in 0..taken {
+        let number = (u128::from(i) * u128::from(documents) / u128::from(taken)) as u64;
+        text.clear();
+        corpus.append(number, 1, b"", &mut text);
+        let document: Value = serde_json::from_slice(&text)
+            .map_err(|error| PlanError(format!("document {number} of the corpus is no JSON: {error}")))?;
+        let found = field.split('.').try_fold(&document, |value, name| value.get(name));
+        values.extend(found.filter(|value| !value.is_null()).map(Encoded::new));
+    }
+    Ok(values)
+}
