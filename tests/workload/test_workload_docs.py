@@ -10,6 +10,7 @@ import yaml
 from loadframe.workload import load_workload
 from loadframe.workload.forms import NATIVE, NEUTRAL
 from loadframe.workload.phases import Phase
+from loadframe.workload.variables import Variable
 
 DOCS = Path(__file__).parents[2] / "docs"
 LANGUAGE = (DOCS / "workloads.md").read_text()
@@ -46,6 +47,12 @@ def test_every_operation_and_every_key_of_a_phase_is_documented():
         assert f"| `{kind}` |" in LANGUAGE
     for key in Phase.model_fields.keys() - {"name"}:
         assert re.search(rf"^\| .*`{key}[`:].* \|", LANGUAGE, re.MULTILINE)
+
+
+def test_every_way_to_draw_a_value_is_documented():
+    section = LANGUAGE.split("## Variables")[1].split("## Operations")[0]
+    for kind in Variable.model_fields:
+        assert f"{{{kind}:" in section or f"`{kind}`" in section or f"`{kind}: " in section, kind
 
 
 def test_the_parameters_and_phases_of_nyc_taxis_are_documented():

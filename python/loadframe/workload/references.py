@@ -7,6 +7,7 @@ from loadframe.workload.forms import Form, every_form
 from loadframe.workload.holes import Place
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.phases import Phase
+from loadframe.workload.variables import circle
 from loadframe.yamlfile import Document, did_you_mean
 
 
@@ -16,6 +17,7 @@ def check(document: Document, file: WorkloadFile) -> None:
         for family, form in every_form(operation).items():
             place: Place = ("operations", name, *([family] if family else []), form.kind)
             _check_form(document, file, form, place)
+    _check_variables(document, file)
     seen: set[str] = set()
     for index, phase in enumerate(file.phases):
         if phase.name in seen:
@@ -36,6 +38,23 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
         _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
     if form.request is not None and not form.request.path.startswith("/"):
         raise document.error((*place, "path"), "a path begins with /", f"write /{form.request.path}")
+
+
+def _check_variables(document: Document, file: WorkloadFile) -> None:
+    for name, variable in file.variables.items():
+        if variable.field is not None:
+            _known(document, ("variables", name, "field", "corpus"), "corpus", variable.field.corpus, file.corpora)
+        for other in variable.of:
+            way = "derived" if variable.derived is not None else "linear" if variable.linear is not None else "hash"
+            place: Place = ("variables", name, way, *(["of"] if way != "derived" else []))
+            _known(document, place, "variable", other, file.variables)
+            wanted = {"derived": None, "linear": "number", "hash": "whole number"}[way]
+            if wanted is not None and wanted not in file.variables[other].kinds:
+                raise document.error(place, f"the variable {other!r} is no {wanted}", f"name one that is a {wanted}")
+    found = circle(file.variables)
+    if found is not None:
+        what = f"variables are made of each other in a circle: {' -> '.join(found)}"
+        raise document.error(("variables", found[0]), what, "remove one of the steps", key=True)
 
 
 def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place) -> None:

@@ -13,6 +13,7 @@ from loadframe.workload import corpora
 from loadframe.workload.holes import names
 from loadframe.workload.pacing import Condition, plan_level
 from loadframe.workload.phases import Phase, Stream
+from loadframe.workload.variables import Variable, closure
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,17 @@ def resolve_phase(
     operations: Mapping[str, dict[str, Any]],
     sources: Mapping[str, dict[str, Any]],
     variables: Mapping[str, dict[str, Any]],
+    models: Mapping[str, Variable],
 ) -> ResolvedPhase:
-    """Gather what a phase uses of a workload's operations, corpora and variables, all as plans have them."""
+    """Gather what a phase uses of a workload's operations, corpora and variables, all as plans have them.
+
+    `models` tell which variables and corpora the variables are made of.
+    """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
     bulks = [form["bulk"] for form in used.values() if "bulk" in form]
-    holes = set(names(used))
+    drawn = closure(set(names(used)), models)
+    fields = [field.corpus for name in drawn if (field := models[name].field) is not None]
     stop: dict[str, Any] | str = "exhausted"
     if phase.duration is not None:
         stop = {"duration": phase.duration}
@@ -176,8 +182,8 @@ def resolve_phase(
         streams=streams,
         stop_when=phase.stop_when,
         operations=used,
-        corpora={bulk["corpus"]: sources[bulk["corpus"]] for bulk in bulks},
-        variables={name: form for name, form in variables.items() if name in holes},
+        corpora={name: sources[name] for name in (*(bulk["corpus"] for bulk in bulks), *fields)},
+        variables={name: form for name, form in variables.items() if name in drawn},
     )
 
 

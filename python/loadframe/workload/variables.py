@@ -1,9 +1,17 @@
-"""Variables: values that differ from request to request, drawn by the engine from the seed and the request's number."""
+"""Variables: values that differ from request to request, drawn by the engine from the seed and the request's number.
 
-from typing import Annotated, Any
+The models of what a file may say of them; the laws themselves are the engine's (`crates/engine/src/variables`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
+from loadframe.workload.holes import names
 from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
 
 
@@ -19,12 +27,54 @@ def _pair(value: Any) -> Any:
     return value
 
 
+def _length(value: Any) -> Any:
+    ends = value if isinstance(value, list) else [value, value]
+    whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
+    if len(ends) != 2 or not whole or not 0 <= ends[0] <= ends[1] <= LONGEST:
+        raise wrong(f"expected a number of characters up to {LONGEST}, or [shortest, longest], not {shown(value)}")
+    return value
+
+
+def _instant(value: Any) -> Any:
+    if not isinstance(value, str) or not _INSTANT.fullmatch(value) or not _is_date(value):
+        raise wrong(f"expected a date, not {shown(value)}", "write 2015-01-31 or 2015-01-31T12:30:00")
+    return value
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _format(value: Any) -> Any:
+    if not isinstance(value, str) or not (value in _EPOCH or _FORMAT.fullmatch(value)):
+        raise wrong(
+            f"{shown(value)} is no format of dates",
+            f"make it of %Y %m %d %H %M %S %L (milliseconds) and %%, or write {' or '.join(_EPOCH)}",
+        )
+    return value
+
+
 def _choice(value: Any) -> Any:
     return {"values": value} if isinstance(value, list) else value
 
 
+#: Characters that a text may have.
+LONGEST = 2**20
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?Z?")
+_EPOCH = ("epoch_second", "epoch_millis")
+_FORMAT = re.compile(r"(?:[^%]|%[YmdHMSL%])*")
+
 #: A whole number stays one: whether both bounds are decides what is drawn.
 Number = Annotated[int | float, BeforeValidator(_number)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Items = Annotated[int, Field(ge=1, le=2**53)]
+Mean = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Order = Literal["random", "sequential"]
+Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(gt=0)]
 
 
@@ -42,37 +92,210 @@ class Choice(Model):
 
 
 class Sequential(Model):
-    """Counts requests: the first one's value, and one more for each further."""
+    """Counts requests (or users, or iterations): the first one's value, and one more for each further."""
 
     from_: int = Field(0, alias="from")
 
 
-class Variable(Model):
-    """One way to draw a value: `uniform: [low, high]`, `constant`, `choice`, `sequential`.
+class Zipf(Model):
+    """A law of Zipf over `items`: item i, from 0, in proportion to (i + 1)^-exponent.
 
-    Between whole numbers `uniform` draws whole numbers, both bounds included.
+    `exact` is that for any exponent; `ycsb` is Gray's approximation (1994) as YCSB has it, for exponents below 1.
     """
+
+    items: Items
+    exponent: Annotated[float, Field(gt=0, le=20)] = 0.99
+    form: Literal["exact", "ycsb"] = "exact"
+    from_: int = Field(0, alias="from")
+
+    @model_validator(mode="after")
+    def _converges(self) -> "Zipf":
+        if self.form == "ycsb" and self.exponent >= 1:
+            raise wrong("the ycsb form wants an exponent below 1", "write form: exact", key="exponent")
+        return self
+
+
+class Zipfian(Zipf):
+    """Few items are popular; `scrambled` scatters those among all items, as YCSB does, by a hash."""
+
+    scrambled: bool = False
+
+    @model_validator(mode="after")
+    def _scrambles_as_ycsb_does(self) -> "Zipfian":
+        if self.form == "ycsb" and self.scrambled and self.exponent != 0.99:
+            raise wrong("YCSB scrambles only with an exponent of 0.99", "leave it out", key="exponent")
+        return self
+
+
+class Latest(Zipf):
+    """The newest item is the most popular; each request adds `growth` items (such as the share of inserts)."""
+
+    growth: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+
+
+class Hotspot(Model):
+    """The first `hot_items` of the items (a share) get `hot_share` of the draws; within both it is even."""
+
+    items: Items
+    hot_items: Share = 0.2
+    hot_share: Share = 0.8
+    from_: int = Field(0, alias="from")
+
+
+class Exponential(Model):
+    """A number of that mean; with `items` a whole one: item i, from 0, in proportion to exp(-i / mean)."""
+
+    mean: Mean
+    items: Items | None = None
+    from_: int = Field(0, alias="from")
+
+    @model_validator(mode="after")
+    def _from_items(self) -> "Exponential":
+        if self.items is None and "from_" in self.model_fields_set:
+            raise wrong("only items are counted from a number", "say how many items", key="from")
+        return self
+
+
+class Normal(Model):
+    """A number of that mean and standard deviation."""
+
+    mean: Annotated[float, Field(allow_inf_nan=False)]
+    deviation: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Letters(Model):
+    """Random letters, digits, - and _; `length` is a number of characters or [shortest, longest]."""
+
+    length: Annotated[int | list[int], BeforeValidator(_length)]
+
+
+class Date(Model):
+    """An instant from `from` to just before `to`, UTC; without a format as 2015-01-31T12:30:00.000Z."""
+
+    from_: Annotated[str, BeforeValidator(_instant)] = Field(alias="from")
+    to: Annotated[str, BeforeValidator(_instant)]
+    format: Annotated[str, BeforeValidator(_format)] | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Date":
+        begin, end = (datetime.fromisoformat(text.removesuffix("Z")) for text in (self.from_, self.to))
+        if begin >= end:
+            raise wrong("the date ends before it begins", "write the earlier one under from", key="to")
+        return self
+
+
+class Lines(Model):
+    """A line of a text file; those that are empty are left out."""
+
+    file: Text
+    order: Order = "random"
+
+
+class FieldOf(Model):
+    """A field of documents of a corpus (`a.b` is within `a`), taken from up to 10,000 spread over it."""
+
+    corpus: Text
+    field: Text
+    order: Order = "random"
+
+
+class Linear(Model):
+    """A variable that is a number, `times` a number, `plus` a number; whole if all three are."""
+
+    of: Text
+    times: Number = 1
+    plus: Number = 0
+
+
+class Hash(Model):
+    """YCSB's hash (FNV-1a) of a variable that is a whole number."""
+
+    of: Text
+
+
+class Variable(Model):
+    """One way to draw a value, and whether each request, iteration (of a journey) or user has its own."""
 
     uniform: Annotated[tuple[Number, Number], Strict(False), BeforeValidator(_pair)] | None = None
     constant: Any = None
     choice: Annotated[Choice, BeforeValidator(_choice, json_schema_input_type=Choice | list[Any])] | None = None
     sequential: Sequential | None = None
+    zipfian: Zipfian | None = None
+    latest: Latest | None = None
+    hotspot: Hotspot | None = None
+    exponential: Exponential | None = None
+    normal: Normal | None = None
+    text: Letters | None = None
+    date: Date | None = None
+    lines: Lines | None = None
+    field: FieldOf | None = None
+    derived: Text | None = None
+    linear: Linear | None = None
+    hash: Hash | None = None
+    per: Literal["request", "iteration", "user"] = "request"
 
     @model_validator(mode="after")
     def _one_way(self) -> "Variable":
-        ways = sorted(self.model_fields_set)
+        ways = sorted(self.model_fields_set - {"per"})
         if len(ways) != 1:
-            raise wrong(
-                f"expected one way to draw a value, not {len(ways)}", f"say one of {', '.join(type(self).model_fields)}"
-            )
+            known = ", ".join(name for name in type(self).model_fields if name != "per")
+            raise wrong(f"expected one way to draw a value, not {len(ways)}", f"say one of {known}")
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             raise wrong("the lower bound is above the upper one", "write [low, high]", key="uniform")
+        if self.of and "per" in self.model_fields_set:
+            raise wrong("a derived value changes with what it is made of", "say per there", key="per")
         return self
 
-    def dump(self) -> dict[str, Any]:
-        """Return the variable as the engine takes it."""
+    @property
+    def of(self) -> tuple[str, ...]:
+        """The names of the variables that it is made of."""
+        derived = self.linear or self.hash
+        return (derived.of,) if derived is not None else tuple(dict.fromkeys(names(self.derived)))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What its values certainly are: `number`, `whole number`, both or neither."""
+        bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
+        numbers = ("uniform", "sequential", "zipfian", "latest", "hotspot", "exponential", "normal", "linear", "hash")
+        if not any(getattr(self, way) is not None for way in numbers):
+            return ()
+        real = self.normal is not None or (self.exponential is not None and self.exponential.items is None)
+        whole = not real and all(isinstance(bound, int) for bound in bounds)
+        return ("number", "whole number") if whole else ("number",)
+
+    def dump(self, folder: Path = Path()) -> dict[str, Any]:
+        """Return the variable as the engine takes it; relative paths begin at `folder`."""
         if self.choice is not None and self.choice.weights is None:
-            return {"choice": self.choice.values}
-        if self.sequential is not None:
-            return {"sequential": {"from": self.sequential.from_}}
-        return self.model_dump(mode="json", exclude_unset=True)
+            dumped: dict[str, Any] = {"choice": self.choice.values}
+        elif self.sequential is not None:
+            dumped = {"sequential": {"from": self.sequential.from_}}
+        elif self.lines is not None:
+            dumped = {"lines": {"file": str((folder / self.lines.file).absolute()), "order": self.lines.order}}
+        else:
+            dumped = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"per"})
+        return dumped if self.per == "request" else {**dumped, "per": self.per}
+
+
+def closure(used: set[str], variables: Mapping[str, Variable]) -> set[str]:
+    """Return the names of the variables that are used, with those that they are made of."""
+    found: set[str] = set()
+    new = used & variables.keys()
+    while new:
+        found |= new
+        new = {other for name in new for other in variables[name].of if other in variables} - found
+    return found
+
+
+def circle(variables: Mapping[str, Variable]) -> list[str] | None:
+    """Return the names of variables that are made of each other in a circle, the first one again last; or None."""
+    free: set[str] = set()
+
+    def walk(name: str, way: list[str]) -> Iterator[list[str]]:
+        if name in way:
+            yield [*way[way.index(name) :], name]
+        elif name in variables and name not in free:
+            for other in variables[name].of:
+                yield from walk(other, [*way, name])
+            free.add(name)
+
+    return next((found for name in variables for found in walk(name, [])), None)

@@ -14,6 +14,7 @@ from loadframe.workload.holes import Filler, Place, Value, is_name, names
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
+from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, read, shown, validate
 
 
@@ -80,7 +81,7 @@ class Workload:
         )
         values = parameters.values()
         data = {
-            key: values if key == "parameters" else filler.fill(part, (key,), per_request=key == "operations")
+            key: values if key == "parameters" else _filled(filler, key, part)
             for key, part in self.document.data.items()
         }
         given = {
@@ -99,7 +100,10 @@ class Workload:
         sources = {name: self._source(filled, name, corpus) for name, corpus in file.corpora.items()}
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
-        variables = {name: variable.dump() for name, variable in file.variables.items()}
+        variables = {
+            name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
+            for name, variable in file.variables.items()
+        }
         return ResolvedWorkload(
             name=file.workload,
             family=family,
@@ -107,7 +111,7 @@ class Workload:
             parameters=filled.parameters,
             collections={name: collection.definition(family) for name, collection in file.collections.items()},
             corpora=sources,
-            phases=tuple(resolve_phase(phase, operations, sources, variables) for phase in file.phases),
+            phases=tuple(resolve_phase(phase, operations, sources, variables, file.variables) for phase in file.phases),
             file={"path": str(self.document.path), "sha256": self.document.sha256},
         )
 
@@ -123,7 +127,7 @@ class Workload:
         inside: dict[str | int, Collection[str | int]] = {
             "phases": numbers,
             "operations": operations,
-            "variables": set(names(forms)),
+            "variables": closure(set(names(forms)), filled.file.variables),
         }
         direct = {
             name
@@ -149,17 +153,20 @@ class Workload:
 
     def _source(self, filled: Filled, name: str, corpus: Corpus) -> dict[str, Any]:
         """Return a corpus as plans have it, its files found."""
-
         place: Place = ("corpora", name, "file" if corpus.file else "files")
-        used = [other for at, others in filled.holes.items() if at[:3] == place for other in others]
-        setting = self._setting(used, filled.made_of)
-        folder = self.document.path.parent if setting is None else setting.folder
+        folder, setting = self._folder(filled, place)
 
         def error(what: str, remedy: str) -> BadInput:
             where = self.document.where(place) if setting is None else setting.where
             return BadInput(what, where=where, remedy=remedy)
 
         return corpora.resolve(corpus, folder, error)
+
+    def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
+        """Return where relative paths at a place begin, and the setting that they came from if there is one."""
+        used = [other for at, others in filled.holes.items() if at[: len(place)] == place for other in others]
+        setting = self._setting(used, filled.made_of)
+        return (self.document.path.parent if setting is None else setting.folder), setting
 
     def _form(self, file: WorkloadFile, name: str, family: str) -> Form:
         """Return an operation's form for a family, or say which forms it has."""
@@ -194,6 +201,18 @@ def load_workload(
 def library() -> list[Workload]:
     """Return the built-in workloads, by name."""
     return [load_workload(name) for name in catalogue.names()]
+
+
+def _filled(filler: Filler, key: str, part: Any) -> Any:
+    """Fill a section; holes of variables stay in operations and in what is derived of variables."""
+    if key != "variables" or not isinstance(part, dict):
+        return filler.fill(part, (key,), per_request=key == "operations")
+    return {
+        name: {way: filler.fill(value, (key, name, way), per_request=way == "derived") for way, value in form.items()}
+        if isinstance(form, dict)
+        else filler.fill(form, (key, name), per_request=False)
+        for name, form in part.items()
+    }
 
 
 def _check_variables(document: Document, variables: Any) -> None:
