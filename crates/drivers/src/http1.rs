@@ -19,10 +19,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Exchange, Failure, Reply};
 use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::variables::Variables;
+use loadframe_engine::variables::Values;
 
 use self::access::Access;
 use self::answer::Answer;
@@ -118,13 +117,12 @@ impl Http1 {
         connection: &mut Connection,
         request: &Request,
         timeout: Duration,
-        variables: &Variables,
-        draw: &Draw,
+        values: &Values<'_>,
     ) -> Result<Answered, Reply> {
         let Connection { place, wires, client, buffers } = connection;
-        let wire = turn(place, wires, draw.k);
+        let wire = turn(place, wires, values.draw.k);
         let node = place.node();
-        let rendered = request.render(&node.host, &self.access, variables, draw, buffers);
+        let rendered = request.render(&node.host, &self.access, values, buffers);
         let (number, documents) = (node.number, rendered.documents);
         if wire.is_none() {
             client.forget();
@@ -188,6 +186,17 @@ impl Connection {
     /// The last answer; complete if its request has not failed.
     pub fn answer(&self) -> &Answer {
         self.client.answer()
+    }
+
+    /// Forgets the last request and its answer: the next one is not sent.
+    pub fn forget(&mut self) {
+        self.client.forget();
+        self.buffers = Buffers::default();
+    }
+
+    /// The node that is turned to.
+    pub fn node(&self) -> u16 {
+        self.place.node().number
     }
 
     /// The last request and its answer for people. Of the heads only the first lines: the rest is no secret's place.

@@ -5,6 +5,7 @@
 //! an answer of some megabytes is judged on the thread that must not be late for the next one.
 
 mod blocks;
+pub mod pointer;
 
 use std::borrow::Cow;
 
@@ -54,6 +55,40 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Walks through the elements of the array that is here, as [`Cursor::object`] does through members.
+    pub fn array(
+        &mut self,
+        mut element: impl FnMut(usize, &mut Self) -> Result<bool, Unexpected>,
+    ) -> Result<(), Unexpected> {
+        self.expect(b'[')?;
+        if self.next()? == b']' {
+            self.at += 1;
+            return Ok(());
+        }
+        for index in 0.. {
+            if !element(index, self)? {
+                return Ok(());
+            }
+            match self.next()? {
+                b',' => self.at += 1,
+                b']' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(Unexpected),
+            }
+        }
+        Err(Unexpected)
+    }
+
+    /// The JSON of the value that is here, as it is written.
+    pub fn value(&mut self) -> Result<&'a [u8], Unexpected> {
+        self.next()?;
+        let start = self.at;
+        self.skip()?;
+        Ok(&self.bytes[start..self.at])
+    }
+
     /// Passes over the value that is here.
     pub fn skip(&mut self) -> Result<(), Unexpected> {
         match self.next()? {
@@ -71,6 +106,11 @@ impl<'a> Cursor<'a> {
     /// Whether an object begins here.
     pub fn at_object(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'{')
+    }
+
+    /// Whether an array begins here.
+    pub fn at_array(&mut self) -> Result<bool, Unexpected> {
+        Ok(self.next()? == b'[')
     }
 
     /// The boolean that is here.

@@ -8,6 +8,7 @@ mod operations;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::http1::{Connection, Http1};
@@ -60,7 +61,8 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Reply {
         let Operation { request, judge, timeout } = operation;
-        match self.http.ask(connection, request, *timeout, &context.variables, draw).await {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        match self.http.ask(connection, request, *timeout, &values).await {
             Ok(answered) => {
                 let answer = connection.answer();
                 let Verdict { documents, outcome } = judge.judge(answer.status(), answer.body(), answered.documents);

@@ -57,6 +57,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// What client number `client` holds.
     fn connection(&self, client: u64) -> Self::Connection;
 
+    /// The user whose client this was has left, and another comes: what was taken from answers is forgotten.
+    fn depart(&self, _connection: &mut Self::Connection) {}
+
     /// Builds request `draw`, sends it, waits for the answer and judges it. Building and judging lie outside
     /// `sent..done`. An error breaks no client: the connection is mended at the next call. Times out by itself.
     fn execute(

@@ -23,7 +23,8 @@ use crate::timer::Timer;
 /// How often a worker looks whether its event loop is late and whether it has been told to stop.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A client whose connection was refused waits so long before its next request, or it would do nothing but fail.
+/// A client whose connection was refused, or whose request could not even be sent, waits so long before its next one, or
+/// it would do nothing but fail.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// After so many requests without a wait a client lets the others of its thread go on.
@@ -303,6 +304,10 @@ impl<D: Driver> Worker<D> {
         let seat = self.seat(client);
         loop {
             if let Some((n, scheduled)) = desk.order.take() {
+                if self.phase.courses[stream.index].steps() > 1 {
+                    // Who walks a journey in an open stream has just arrived.
+                    self.phase.driver.depart(&mut connection);
+                }
                 self.walk(&stream, &mut connection, seat, n, scheduled).await;
                 idle.borrow_mut().push(desk.clone());
             } else if closing.get() {
@@ -365,7 +370,8 @@ impl<D: Driver> Worker<D> {
         self.in_flight.set(self.in_flight.get() - 1);
         self.waiting.borrow_mut()[seat.place] = None;
         let done = reply.done;
-        let refused = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Connect);
+        let failed = reply.outcome.as_ref().err();
+        let refused = failed.is_some_and(|failure| failure.class == ErrorClass::Connect || reply.bytes_sent == 0);
         self.last_done.set(self.last_done.get().max(done));
         let times = Times { scheduled, started, ends: stream.ends, retries: retries.into() };
         self.recorder.borrow_mut().request(choice.slot, times, reply, self.in_flight.get());

@@ -73,6 +73,8 @@ pub struct Answer {
     head: Head,
     /// The answer to HEAD has no body, whatever its fields say.
     bodyless: bool,
+    /// The head of the final answer begins here; interim ones may come before it.
+    head_start: usize,
     body_start: usize,
     /// The body, its chunks joined, ends here.
     body_end: usize,
@@ -89,6 +91,7 @@ impl Answer {
             stage: Stage::StatusLine,
             head: Head::default(),
             bodyless: false,
+            head_start: 0,
             body_start: 0,
             body_end: 0,
         }
@@ -139,8 +142,19 @@ impl Answer {
 
     /// The status line of a complete answer.
     pub fn status_line(&self) -> &[u8] {
-        let head = &self.bytes[..self.body_start];
-        head[..memchr(b'\n', head).unwrap_or(head.len())].trim_ascii_end()
+        self.head().next().unwrap_or_default()
+    }
+
+    /// The value of a complete answer's field, the first of that name.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.head().skip(1).find_map(|line| {
+            let (field, value) = line.split_at(memchr(b':', line)?);
+            field.eq_ignore_ascii_case(name.as_bytes()).then(|| value[1..].trim_ascii())
+        })
+    }
+
+    fn head(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes[self.head_start..self.body_start].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
     }
 
     /// The body of a complete answer.
@@ -164,6 +178,7 @@ impl Answer {
         match self.stage {
             Stage::StatusLine => {
                 let Some((start, end)) = self.line(HEAD_LIMIT, "head")? else { return Ok(false) };
+                self.head_start = start;
                 self.head = status_line(&self.bytes[start..end])?;
                 self.stage = Stage::Fields;
             }

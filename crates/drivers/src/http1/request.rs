@@ -5,22 +5,32 @@ use std::sync::Arc;
 
 use loadframe_engine::corpus::Corpus;
 use loadframe_engine::digits::push_u64;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
-use loadframe_engine::variables::Variables;
+use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
 use super::access::Access;
 use super::compress;
 use super::node::Host;
 
-/// A method and what stands in the first line after it, to be completed by [`Line::finish`].
+/// A method, what stands in the first line after it, and fields, to be completed by [`Line::finish`].
 pub struct Line<'a> {
     variables: &'a Variables,
     template: Template,
     bodyless: bool,
     has_query: bool,
+    fields: Fields,
+}
+
+/// Fields of a request's head that its operation sets.
+#[derive(Debug, Default)]
+struct Fields {
+    template: Template,
+    /// Those that are ours to set otherwise.
+    host: bool,
+    authorization: bool,
+    content_type: bool,
 }
 
 /// The body of a request.
@@ -30,9 +40,27 @@ pub enum Body {
     None,
     /// JSON.
     Json(Template),
+    /// Any text.
+    Text(Template),
     /// So many documents of a corpus, each under an action line.
     Bulk(Bulk),
 }
+
+impl Body {
+    /// The `content-type` field, with the line's end.
+    fn content_type(&self) -> &'static [u8] {
+        match self {
+            Self::None => b"",
+            Self::Json(_) => b"content-type: application/json\r\n",
+            Self::Text(_) => b"content-type: text/plain; charset=utf-8\r\n",
+            Self::Bulk(_) => b"content-type: application/x-ndjson\r\n",
+        }
+    }
+}
+
+/// Fields that tell where a message ends: they are never an operation's.
+const FRAMING: [&str; 6] =
+    ["content-length", "transfer-encoding", "connection", "content-encoding", "expect", "upgrade"];
 
 /// Request k carries documents `k size` to `(k + 1) size`; after the last comes the first.
 #[derive(Debug)]
@@ -56,6 +84,7 @@ impl Bulk {
 #[derive(Debug)]
 pub struct Request {
     line: Template,
+    fields: Fields,
     body: Body,
     /// It is a HEAD request, whose answer has no body.
     pub bodyless: bool,
@@ -88,7 +117,7 @@ impl<'a> Line<'a> {
         let mut template = Template::default();
         template.push_literal(method);
         template.push_literal(" ");
-        Self { variables, template, bodyless: method == "HEAD", has_query: false }
+        Self { variables, template, bodyless: method == "HEAD", has_query: false, fields: Fields::default() }
     }
 
     /// Appends `/text`, percent-encoded.
@@ -124,10 +153,31 @@ impl<'a> Line<'a> {
         Ok(self)
     }
 
-    /// The request with this line and `body`.
+    /// Appends a field to the head.
+    pub fn field(mut self, name: &str, value: &str) -> Result<Self, PlanError> {
+        let within = |error: PlanError| error.within(format!("header \"{name}\""));
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(token) {
+            return Err(within(PlanError("it is no name of a header".to_owned())));
+        }
+        let lower = name.to_ascii_lowercase();
+        if FRAMING.contains(&lower.as_str()) {
+            return Err(within(PlanError("it is the generator's to set; leave it out".to_owned())));
+        }
+        self.fields.host |= lower == "host";
+        self.fields.authorization |= lower == "authorization";
+        self.fields.content_type |= lower == "content-type";
+        self.fields.template.push_literal(name);
+        self.fields.template.push_literal(": ");
+        self.fields.template.push_field(value, self.variables).map_err(within)?;
+        self.fields.template.push_literal("\r\n");
+        Ok(self)
+    }
+
+    /// The request with this line, these fields and `body`.
     pub fn finish(mut self, body: Body) -> Request {
         self.template.push_literal(" HTTP/1.1\r\n");
-        Request { line: self.template, body, bodyless: self.bodyless }
+        Request { line: self.template, fields: self.fields, body, bodyless: self.bodyless }
     }
 }
 
@@ -136,17 +186,25 @@ impl Request {
     pub fn requests(&self) -> Option<u64> {
         match &self.body {
             Body::Bulk(bulk) => Some(bulk.requests()),
-            Body::None | Body::Json(_) => None,
+            Body::None | Body::Json(_) | Body::Text(_) => None,
         }
     }
 
-    /// What `draw` makes of the request to `host`. In the steady state nothing is allocated.
+    /// The templates that it is made of.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let body = match &self.body {
+            Body::Json(template) | Body::Text(template) => Some(template),
+            Body::None | Body::Bulk(_) => None,
+        };
+        [&self.line, &self.fields.template].into_iter().chain(body)
+    }
+
+    /// What `values` make of the request to `host`. In the steady state nothing is allocated.
     pub fn render<'a>(
         &'a self,
         host: &Host,
         access: &Access,
-        variables: &Variables,
-        draw: &Draw,
+        values: &Values,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
         let Buffers { head, body, compressed } = buffers;
@@ -155,22 +213,25 @@ impl Request {
         let mut documents = 0;
         match &self.body {
             Body::None => {}
-            Body::Json(template) if template.fixed().is_some() => {}
-            Body::Json(template) => template.render(variables, draw, body),
+            Body::Json(template) | Body::Text(template) if template.fixed().is_some() => {}
+            Body::Json(template) | Body::Text(template) => template.render(values, body),
             Body::Bulk(bulk) => {
-                let first = draw.k % bulk.requests() * bulk.size;
+                let first = values.draw.k % bulk.requests() * bulk.size;
                 documents = bulk.corpus.append(first, bulk.size, bulk.action, body);
             }
         }
-        self.line.render(variables, draw, head);
-        head.extend_from_slice(&host.field);
-        head.extend_from_slice(access.authorization.field());
+        self.line.render(values, head);
+        if !self.fields.host {
+            head.extend_from_slice(&host.field);
+        }
+        if !self.fields.authorization {
+            head.extend_from_slice(access.authorization.field());
+        }
+        self.fields.template.render(values, head);
+        if !self.fields.content_type {
+            head.extend_from_slice(self.body.content_type());
+        }
         let mut body = self.body(body);
-        head.extend_from_slice(match self.body {
-            Body::None => b"",
-            Body::Json(_) => b"content-type: application/json\r\n",
-            Body::Bulk(_) => b"content-type: application/x-ndjson\r\n",
-        });
         if access.compress && body.len() >= compress::LEAST {
             compress::gzip(body, compressed);
             body = compressed;
@@ -195,7 +256,7 @@ impl Request {
     /// The body, which is the one that was rendered unless it is always the same.
     fn body<'a>(&'a self, rendered: &'a [u8]) -> &'a [u8] {
         match &self.body {
-            Body::Json(template) => template.fixed().unwrap_or(rendered),
+            Body::Json(template) | Body::Text(template) => template.fixed().unwrap_or(rendered),
             Body::None | Body::Bulk(_) => rendered,
         }
     }

@@ -157,3 +157,18 @@ fn what_has_no_end_is_bounded() {
         assert!(answer.bytes.len() <= 1 << 20);
     }
 }
+
+#[test]
+fn fields_are_found_by_name_in_the_final_answer_alone() {
+    let text = b"HTTP/1.1 103 Early Hints\r\nlink: early\r\nx-early: 1\r\n\r\nHTTP/1.1 201 Created\r\n\
+        Location:  /items/7 \r\nLINK: a\r\nlink: b\r\nx-empty:\r\ncontent-length: 8\r\n\r\nx-b: no\r\n";
+    for step in [1, 1000] {
+        let (complete, answer) = read(text, step).unwrap();
+        assert!(complete || step == 1);
+        assert_eq!(answer.status_line(), b"HTTP/1.1 201 Created");
+        assert_eq!(answer.field("location"), Some(&b"/items/7"[..]));
+        assert_eq!(answer.field("Link"), Some(&b"a"[..]));
+        assert_eq!(answer.field("x-empty"), Some(&b""[..]));
+        assert_eq!((answer.field("x-early"), answer.field("x-b"), answer.field("http/1.1")), (None, None, None));
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use loadframe_engine::corpus::Corpora;
 use loadframe_engine::draw::Draw;
+use loadframe_engine::variables::{Captured, Values};
 
 use super::*;
 use crate::http1::access::Access;
@@ -29,7 +30,9 @@ fn sent(form: Value, k: u64) -> String {
     let host = Host::resolve("127.0.0.1:9200").unwrap();
     let mut buffers = Buffers::default();
     let draw = Draw::new(1, 2, k);
-    let rendered = operation.request.render(&host, &Access::default(), &context().variables, &draw, &mut buffers);
+    let variables = context().variables;
+    let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+    let rendered = operation.request.render(&host, &Access::default(), &values, &mut buffers);
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! The search driver against real sockets with all their moods.
+//! The drivers on HTTP/1.1 against real sockets with all their moods.
 
 mod access;
 mod allocations;
@@ -7,6 +7,7 @@ mod certificates;
 mod connections;
 mod nodes;
 mod requests;
+mod rest;
 mod scripted;
 mod tls;
 mod topology;

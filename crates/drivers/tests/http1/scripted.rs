@@ -127,10 +127,10 @@ pub fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A client of the search driver with a runtime of its own.
-pub struct Client {
-    pub driver: Search,
-    pub connection: <Search as Driver>::Connection,
+/// A client of a driver with a runtime of its own.
+pub struct Client<D: Driver = Search> {
+    pub driver: D,
+    pub connection: D::Connection,
     pub context: Context,
     pub runtime: Runtime,
 }
@@ -143,8 +143,14 @@ impl Client {
 
     /// Client number `number` of a target.
     pub fn of(target: &Target, number: u64) -> Self {
-        let driver = Search::new(target).unwrap();
-        let variables = json!({"k": {"sequential": {"from": 0}}});
+        Self::with(target, number, &json!({"k": {"sequential": {"from": 0}}}))
+    }
+}
+
+impl<D: Driver> Client<D> {
+    /// Client number `number` of a target, with variables.
+    pub fn with(target: &Target, number: u64, variables: &Value) -> Self {
+        let driver = D::new(target).unwrap();
         let corpora =
             BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 100_000}))]);
         let context = Context {

@@ -1,0 +1,111 @@
+//! Any REST interface over HTTP/1.1: requests of the user's making, values taken from answers for the client's later
+//! requests, and assertions about answers.
+
+mod expect;
+mod operations;
+
+use std::time::Instant;
+
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
+use serde_json::Value;
+
+use crate::http::expect::assertion;
+pub use crate::http::operations::Operation;
+use crate::http1::{self, Http1};
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Http {
+    http: Http1,
+}
+
+/// What one client holds: its connections, and what it knows from answers.
+pub struct Connection {
+    http: http1::Connection,
+    captured: Option<Captured>,
+}
+
+impl Driver for Http {
+    type Operation = Operation;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        Http1::new(target).map(|http| Self { http })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, &context.variables, self.http.timeout())
+    }
+
+    fn requests(&self, _operation: &Operation) -> Option<u64> {
+        None
+    }
+
+    async fn verify(&self) -> Result<(), PlanError> {
+        self.http.verify().await
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.http.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.http.hosts()
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection { http: self.http.connection(client), captured: None }
+    }
+
+    fn depart(&self, connection: &mut Connection) {
+        connection.captured = None;
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Reply {
+        let Connection { http, captured } = connection;
+        let variables = &context.variables;
+        let captured = captured.get_or_insert_with(|| Captured::new(variables.slots()));
+        if let Some(name) = operation.missing(captured) {
+            http.forget();
+            return unsent(http.node(), name);
+        }
+        let values = Values { variables, draw, captured };
+        match self.http.ask(http, &operation.request, operation.timeout, &values).await {
+            Ok(answered) => {
+                let outcome = operation.expect.judge(http.answer(), &values);
+                let outcome = outcome.and_then(|()| operation.keep(http.answer(), captured));
+                answered.reply(0, outcome)
+            }
+            Err(reply) => reply,
+        }
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        let reply = self.execute(connection, operation, context, draw).await;
+        let exchange = connection.http.shown(&operation.request, &reply);
+        (reply, exchange)
+    }
+}
+
+/// A request that lacks a value that some answer should have given.
+fn unsent(node: u16, name: &str) -> Reply {
+    let now = Instant::now();
+    let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
+    let outcome = Err(assertion(message));
+    Reply { sent: now, done: now, outcome, bytes_sent: 0, bytes_received: 0, documents: 0, node }
+}

@@ -1,0 +1,123 @@
+//! What an answer has to be like to count as a success.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::{Values, Variables};
+use serde_json::Value;
+
+use crate::form::Form;
+use crate::http1::answer::Answer;
+use crate::http1::status::{class_of, excerpt};
+use crate::json::pointer::Pointer;
+
+/// Assertions about an answer. Without any, a status of success suffices.
+#[derive(Debug, Default)]
+pub struct Expect {
+    /// One of these; any of 200 to 299 if there are none.
+    status: Vec<u16>,
+    json: Vec<(Pointer, Template)>,
+    contains: Option<Template>,
+}
+
+impl Expect {
+    /// Reads `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text"}`.
+    pub fn new(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        let form = Form::new(form, &["status", "json", "contains"])?;
+        let status = match form.get("status") {
+            None => Vec::new(),
+            Some(Value::Array(all)) if !all.is_empty() => all.iter().map(status).collect::<Result<_, _>>()?,
+            Some(one) => vec![status(one)?],
+        };
+        let mut json = Vec::new();
+        if form.get("json").is_some() {
+            for (pointer, value) in form.mapping("json")?.as_object().into_iter().flatten() {
+                json.push((Pointer::parse(pointer)?, Template::json(value, variables)?));
+            }
+        }
+        let mut contains = None;
+        if form.get("contains").is_some() {
+            let template = contains.insert(Template::default());
+            template.push_verbatim(form.text("contains")?, variables)?;
+        }
+        Ok(Self { status, json, contains })
+    }
+
+    /// The templates in it, whose values have to be known.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.json.iter().map(|(_, template)| template).chain(&self.contains)
+    }
+
+    /// Judges a complete answer.
+    pub fn judge(&self, answer: &Answer, values: &Values) -> Result<(), Failure> {
+        let (status, body) = (answer.status(), answer.body());
+        if !self.status.contains(&status) {
+            if let Some(class) = class_of(status) {
+                let hint = if (300..400).contains(&status) { "; redirects are not followed" } else { "" };
+                let message = format!("HTTP {status}: {}{hint}", excerpt(body));
+                return Err(Failure { class, message, items: 1 });
+            }
+            if !self.status.is_empty() {
+                return Err(assertion(format!("HTTP {status}, and not {}", listed(&self.status))));
+            }
+        }
+        let rendered = |template: &Template| {
+            let mut out = Vec::new();
+            template.render(values, &mut out);
+            out
+        };
+        for (pointer, template) in &self.json {
+            let expected: Value = serde_json::from_slice(&rendered(template)).unwrap_or(Value::Null);
+            let found = pick(pointer, body)?;
+            let value = serde_json::from_slice(found).map_err(|_| no_json(body))?;
+            if !alike(&value, &expected) {
+                let text = pointer.text();
+                return Err(assertion(format!("at \"{text}\" there is {}, and not {expected}", excerpt(found))));
+            }
+        }
+        if let Some(template) = &self.contains {
+            let text = rendered(template);
+            if memchr::memmem::find(body, &text).is_none() {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                return Err(assertion(format!("the answer does not contain {text:?}: {}", excerpt(body))));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The JSON at a place of an answer's body.
+pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
+    let found = pointer.find(body).map_err(|_| no_json(body))?;
+    found.ok_or_else(|| assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body))))
+}
+
+/// An answer that is not what the workload asserts.
+pub fn assertion(message: String) -> Failure {
+    Failure { class: ErrorClass::Assertion, message, items: 1 }
+}
+
+fn no_json(body: &[u8]) -> Failure {
+    assertion(format!("the answer is no JSON: {}", excerpt(body)))
+}
+
+fn status(value: &Value) -> Result<u16, PlanError> {
+    let status = value.as_u64().and_then(|status| u16::try_from(status).ok()).filter(|s| (200..600).contains(s));
+    status.ok_or_else(|| PlanError(format!("\"status\" wants numbers from 200 to 599, not {value}")))
+}
+
+fn listed(status: &[u16]) -> String {
+    status.iter().map(u16::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+/// Whether two values are equal; numbers are so by their values, however they are written.
+fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+        }
+        _ => one == other,
+    }
+}
