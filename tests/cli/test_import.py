@@ -41,9 +41,26 @@ def test_ycsb_properties_become_a_workload(folder):
     assert shown["operations"] == {"load": ["index"], "refresh": ["refresh"], "read": ["get"], "update": ["update"]}
 
 
+def test_a_track_becomes_a_workload(folder):
+    (folder / "mine").mkdir()
+    track = """{"indices": [{"name": "a"}], "schedule": [
+      {"operation": {"name": "look", "operation-type": "search", "body": {}}, "clients": {{ clients | default(1) }} },
+      {"operation": {"name": "odd", "operation-type": "juggle"}}]}"""
+    (folder / "mine" / "track.json").write_text(track)
+    done = loadframe("import", "rally", "mine", "--set", "clients=3", "--output", "mine.yaml")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[1:] == ["left out: 1", "  - operation odd: operations of the type juggle"]
+    (phase,) = result("workloads", "mine.yaml")["phases"]
+    assert phase["streams"] == [{"name": "look", "mix": {"look": 1.0}, "clients": 3}]
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
+        ("rally none", "none: there is no such track"),
+        ("rally .", "there is no track.json and no workload.json in it"),
+        ("rally broken.json", "broken.json (rendered):1:2: this is no JSON"),
+        ("rally steps.json --set a=1", "steps.json: expected an object"),
         ("ycsb none", "none: there is no such file"),
         ("ycsb steps.json", "steps.json:1: "),
         ("ycsb wrong", "wrong:2: recordcount=x: expected a number"),

@@ -29,6 +29,11 @@ Examples:
   loadframe import ycsb workloada --output ycsb-a.yaml
   loadframe import ycsb workloade --property recordcount=100000 --property threadcount=16
 """
+_RALLY = """\b
+Examples:
+  loadframe import rally ./my-track --output my-track.yaml
+  loadframe import rally ./my-track --challenge append-only --set bulk_size=1000
+"""
 
 
 @commands.command(epilog=_QUERIES)
@@ -54,6 +59,21 @@ def ycsb(
     from loadframe.workload.importers import import_ycsb
 
     _write(import_ycsb(file, assignments(property_, option="-p")), output)
+
+
+@commands.command(epilog=_RALLY)
+def rally(
+    path: Annotated[Path, typer.Argument(help="The track's folder, or its JSON file.")],
+    challenge: Annotated[
+        str | None, typer.Option(help="The challenge, or test procedure; the track's default if not given.")
+    ] = None,
+    set_: Annotated[list[str], typer.Option("--set", help="A track parameter, name=value; may be repeated.")] = [],
+    output: Output = None,
+) -> None:
+    """Import a track of Rally or a workload of OpenSearch Benchmark. Its Python code is not run."""
+    from loadframe.workload.importers import import_rally
+
+    _write(import_rally(path, challenge, assignments(set_)), output)
 
 
 def _write(imported: "Imported", output: Path | None) -> None:

@@ -6,6 +6,7 @@ dropped in silence. Nothing is downloaded, and no code of an imported workload i
 
 from loadframe.workload.importers.imported import Imported
 from loadframe.workload.importers.queries import import_queries
+from loadframe.workload.importers.rally import import_rally
 from loadframe.workload.importers.ycsb import import_ycsb
 
-__all__ = ["Imported", "import_queries", "import_ycsb"]
+__all__ = ["Imported", "import_queries", "import_rally", "import_ycsb"]

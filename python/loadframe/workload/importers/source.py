@@ -154,6 +154,14 @@ class Part:
             raise self.error(key, f"expected an object, not {shown(value)}")
         return value
 
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts, or a single one as a list; empty if there is none; BadInput for anything else."""
+        value = self.get(key, [])
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise self.error(key, f"expected texts, not {shown(value)}")
+        return texts
+
     def parts(self, key: str) -> Iterator["Part"]:
         """Yield the objects of a list as parts; BadInput if it is no list or holds something else."""
         value = self.get(key, [])

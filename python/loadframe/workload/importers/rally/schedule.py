@@ -1,0 +1,240 @@
+"""A challenge's schedule as phases: each task with its clients, its pace, its warm-up and its end."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.workload.importers.imported import name_of
+from loadframe.workload.importers.rally.operations import Form, Operations
+from loadframe.workload.importers.rally.track import Track
+from loadframe.workload.importers.source import Part
+from loadframe.yamlfile import did_you_mean
+
+#: Operations that prepare: a track measures what comes with the first other one, or else its bulk operations.
+_PREPARE = ("bulk", "refresh", "force_merge", "request")
+_MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
+#: What tasks in parallel take from what is around them.
+_INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a schedule: one of its operation's requests, paced."""
+
+    name: str
+    operation: str
+    form: Form
+    clients: int
+    pacing: dict[str, Any]
+    warmup: float
+    duration: float
+    warmup_requests: int
+    requests: int
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads a corpus, which ends it."""
+        return "bulk" in self.form
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is what tracks are made for: a search, rather than what prepares one."""
+        kind = next(key for key in self.form if key != "timeout")
+        path = str(self.form[kind].get("path", ""))
+        return kind not in _PREPARE or (kind == "request" and any(part in path for part in _MEASURED_REQUESTS))
+
+
+class Schedule:
+    """Turns the tasks of a challenge into operations and phases of a workload."""
+
+    def __init__(self, track: Track) -> None:
+        self.track = track
+        self.make = Operations(track)
+        self.declared: dict[str, Part] = {}
+        for operation in track.part.parts("operations"):
+            self.declared[operation.text("name")] = operation
+        self.operations: dict[str, Form] = {}
+        self.phases: list[dict[str, Any]] = []
+        self._tasks: list[list[Task]] = []
+        self._later: list[Task] = []
+
+    def read(self, challenge: Part) -> None:
+        """Read a challenge's schedule; BadInput, with the place, for what is none."""
+        for entry in challenge.parts("schedule"):
+            if "parallel" in entry.data:
+                self._parallel(Part(entry.data["parallel"], f"{entry.where}, parallel"))
+            else:
+                for task in self._read(entry, {}):
+                    self._single(task)
+        if not self.phases:
+            raise BadInput("nothing of its schedule could be imported", where=challenge.where, remedy=self._why())
+        self._prepare()
+
+    def _why(self) -> str:
+        return "; ".join(self.track.left_out[:5]) or "give a challenge with a schedule"
+
+    def _read(self, entry: Part, around: dict[str, Any]) -> list[Task]:
+        part = Part(around | entry.data, entry.where)
+        part.asked.update(("name", "operation", "tags", "meta", "schedule", *_INHERITED))
+        given = part.get("operation")
+        if isinstance(given, str):
+            operation = self.declared.get(given) or Part({"operation-type": given}, part.where)
+            name = given
+        else:
+            operation = Part(given, f"{part.where}, operation")
+            name = operation.text("name", operation.text("operation-type"))
+        forms = self.make.forms(operation, name)
+        task = part.text("name", name)
+        tasks = [self._task(part, task, name, form) for form in forms]
+        for key in part.rest() if forms else ():
+            self.track.leave_out(f"task {task}: {key}")
+        return tasks
+
+    def _task(self, part: Part, name: str, operation: str, form: Form) -> Task:
+        clients = max(1, part.whole("clients", 1))
+        return Task(
+            name=name,
+            operation=self._operation(operation, form),
+            form=form,
+            clients=clients,
+            pacing=self._pacing(part, name, form, clients),
+            warmup=part.number("warmup-time-period", 0) or 0,
+            duration=part.number("time-period", 0) or 0,
+            warmup_requests=part.whole("warmup-iterations", 0) * clients,
+            requests=max(1, part.whole("iterations", 1)) * clients,
+        )
+
+    def _operation(self, name: str, form: Form) -> str:
+        """Return the name of an operation with this form, which is added if there is none."""
+        stem = name_of(name)
+        for known, other in self.operations.items():
+            if other == form and (known == stem or re.fullmatch(re.escape(stem) + r"-[0-9]+", known)):
+                return known
+        key = name_of(name, self.operations)
+        self.operations[key] = form
+        return key
+
+    def _pacing(self, part: Part, name: str, form: Form, clients: int) -> dict[str, Any]:
+        rate = self._rate(part, name, form)
+        ramp = part.number("ramp-up-time-period", 0)
+        if rate is None:
+            if ramp and clients > 1:
+                return {"clients": {"from": 1, "stages": [{"to": clients, "over": f"{ramp:.15g}s"}]}}
+            return {"clients": clients}
+        if ramp:
+            self.track.leave_out(f"task {name}: ramp-up-time-period")
+        kind = part.get("schedule", "deterministic")
+        if kind not in ("deterministic", "poisson"):
+            self.track.leave_out(f"task {name}: its schedule {kind}; arrivals are even")
+        return {"rate": f"{rate:.12g}/s"} | ({"arrivals": "poisson"} if kind == "poisson" else {})
+
+    def _rate(self, part: Part, name: str, form: Form) -> float | None:
+        """Return the requests per second of all clients together; None for as many as they can."""
+        target, interval = part.get("target-throughput"), part.number("target-interval", 0)
+        if interval:
+            return 1 / interval
+        if isinstance(target, str) and (match := re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]+)/s\s*", target)):
+            rate = Part({"target-throughput": match[1]}, part.where).number("target-throughput") or 0
+            if match[2] == "docs" and "bulk" in form:
+                rate /= form["bulk"]["size"]
+            elif match[2] != "ops":
+                self.track.leave_out(f"task {name}: target-throughput {target}; it is as fast as its clients")
+                return None
+        else:
+            rate = part.number("target-throughput", 0) or 0
+        return rate if rate and math.isfinite(rate) else None
+
+    def _single(self, task: Task) -> None:
+        load = {"operation": task.operation, **task.pacing}
+        if task.warmup_requests and not task.duration and not task.reads:
+            self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})
+        self._add(task.name, [task], {**load, **self._end([task])})
+
+    def _parallel(self, part: Part) -> None:
+        part.asked.update(_INHERITED)
+        around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
+        tasks = [task for entry in part.parts("tasks") for task in self._read(entry, around)]
+        for key in part.rest():
+            self.track.leave_out(f"parallel tasks: {key}")
+        if not tasks:
+            return
+        if len(tasks) == 1:
+            self._single(tasks[0])
+            return
+        if "clients" in part.data:
+            self.track.leave_out("parallel tasks: clients of all together; each task has its own")
+        if not any(task.duration for task in tasks) and any(task.reads for task in tasks):
+            # A phase has one end: with the corpora, or after a time. Only the tasks that read have the first.
+            for task in [task for task in tasks if not task.reads]:
+                self.track.leave_out(f"task {task.name}: that it goes on beside the indexing; it comes after it")
+                tasks.remove(task)
+                self._later.append(task)
+        names: list[str] = []
+        for task in tasks:
+            names.append(name_of(task.name, names))
+        streams = [
+            {"name": name, "operation": task.operation, **task.pacing} for name, task in zip(names, tasks, strict=True)
+        ]
+        self._add("-".join(names)[:60], tasks, {"streams": streams, **self._end(tasks)})
+        for task in self._later:
+            self._single(task)
+        self._later.clear()
+
+    def _end(self, tasks: list[Task]) -> dict[str, Any]:
+        """Return the one end of some tasks that run together, with their warm-up."""
+        duration, warmup = max(task.duration for task in tasks), max(task.warmup for task in tasks)
+        if len({(task.duration, task.warmup, task.requests) for task in tasks}) > 1:
+            names = ", ".join(task.name for task in tasks)
+            self.track.leave_out(f"parallel tasks {names}: that each has an end of its own; all have the longest")
+        begin = {"warmup": f"{warmup:.15g}s"} if warmup else {}
+        if duration:
+            return {**begin, "duration": f"{duration:.15g}s"}
+        if all(task.reads for task in tasks):
+            return {**begin, "until": "exhausted"}
+        return {**begin, "requests": max(task.requests for task in tasks)}
+
+    def _add(self, name: str, tasks: list[Task], load: dict[str, Any]) -> None:
+        self.phases.append({"name": name_of(name, [phase["name"] for phase in self.phases]), **load})
+        self._tasks.append(tasks)
+
+    def _prepare(self) -> None:
+        """Mark the phases before the first one that is measured."""
+        for wanted in ("measured", "reads"):
+            first = [any(getattr(task, wanted) for task in tasks) for tasks in self._tasks]
+            if any(first):
+                for index in range(first.index(True)):
+                    name = self.phases[index].pop("name")
+                    self.phases[index] = {"name": name, "prepares": True, **self.phases[index]}
+                return
+
+
+def choose(track: Part, wanted: str | None) -> Part:
+    """Return the challenge of that name, or the default one; BadInput, with what there is, if there is none."""
+    challenges = [
+        *track.parts("challenges"),
+        *track.parts("test_procedures"),
+        *(
+            Part(track.get(key), f"{track.where}, {key}")
+            for key in ("challenge", "test_procedure")
+            if key in track.data
+        ),
+    ]
+    if "schedule" in track.data:
+        track.get("schedule")
+        challenges.append(Part({"name": "default", "schedule": track.data["schedule"]}, track.where))
+    named = {challenge.text("name", "default"): challenge for challenge in challenges}
+    if not named:
+        raise BadInput("the track has no challenge and no schedule", where=track.where, remedy="give a whole track")
+    if wanted is not None:
+        if wanted not in named:
+            raise BadInput(
+                f"the track has no challenge {wanted!r}", where=track.where, remedy=did_you_mean(wanted, named)
+            )
+        return named[wanted]
+    defaults = [challenge for challenge in challenges if challenge.flag("default", False)]
+    if not defaults and len(named) > 1:
+        remedy = f"say --challenge with one of {', '.join(named)}"
+        raise BadInput("the track has several challenges and no default", where=track.where, remedy=remedy)
+    return defaults[0] if defaults else challenges[0]

@@ -1,0 +1,129 @@
+"""What a track has in the store and in files: indices, data streams, templates and corpora."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadframe.workload.importers.imported import literal, name_of
+from loadframe.workload.importers.source import Part
+
+_TEMPLATES = {
+    "templates": "/_template/",
+    "component-templates": "/_component_template/",
+    "composable-templates": "/_index_template/",
+}
+_DEFINITION = ("settings", "mappings", "aliases")
+_COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".zip")
+
+#: What a corpus may say and no workload needs.
+_NO_MATTER = (
+    *("documents", "meta", "uncompressed-bytes", "compressed-bytes", "source-format", "target-type"),
+    *("target-index", "target-data-stream", "base-url"),
+)
+
+
+@dataclass(frozen=True)
+class DocumentSet:
+    """A file of documents: the name of its corpus here, the corpus that has it, and where it goes."""
+
+    corpus: str
+    of: str
+    target: str | None
+    documents: int | None
+
+
+@dataclass
+class Track:
+    """A track's parts, in the words of a workload file; what has none is named in `left_out`."""
+
+    part: Part
+    collections: dict[str, Any] = field(default_factory=dict)
+    corpora: dict[str, Any] = field(default_factory=dict)
+    sets: list[DocumentSet] = field(default_factory=list)
+    #: Requests that make templates, by kind: `templates`, ...
+    templates: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def leave_out(self, entry: str) -> None:
+        """Name what is not imported, once."""
+        if entry not in self.left_out:
+            self.left_out.append(entry)
+
+    def read(self) -> None:
+        """Read the sections; BadInput, with the place, for what is no track."""
+        for index in self.part.parts("indices"):
+            self._index(index)
+        for stream in self.part.parts("data-streams"):
+            name = stream.text("name")
+            self.collections[name] = {}
+            self.leave_out(f"data stream {name}: it became an index, without the rollover of a data stream")
+        for kind, path in _TEMPLATES.items():
+            self.templates[kind] = [self._template(template, path) for template in self.part.parts(kind)]
+        for corpus in self.part.parts("corpora"):
+            self._corpus(corpus)
+
+    def only_collection(self) -> str | None:
+        """Return the collection that is meant where none is named."""
+        return next(iter(self.collections)) if len(self.collections) == 1 else None
+
+    def collection(self, name: str) -> str:
+        """Return a collection of that name, which is made if the track does not declare it."""
+        if name not in self.collections:
+            self.collections[name] = {}
+            self.leave_out(f"index {name}: the templates that would shape it; it has the store's defaults")
+        return name
+
+    def _index(self, index: Part) -> None:
+        name = index.text("name")
+        body = index.mapping("body")
+        types = index.get("types", [])
+        index.get("auto-managed")
+        mappings = body.get("mappings")
+        if isinstance(mappings, dict) and isinstance(types, list) and len(types) == 1 and types[0] in mappings:
+            self.leave_out(f"index {name}: its mapping type {types[0]}, which today's stores do not have")
+            body = {**body, "mappings": mappings[types[0]]}
+        definition = {key: body[key] for key in _DEFINITION if isinstance(body.get(key), dict)}
+        for key in [key for key in body if key not in definition] + index.rest():
+            self.leave_out(f"index {name}: {key}")
+        self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
+
+    def _template(self, template: Part, path: str) -> dict[str, Any]:
+        name = template.text("name")
+        body = template.mapping("template")
+        inner = template.get("template-path")
+        if isinstance(inner, str) and isinstance(body.get(inner), dict):
+            body = body[inner]
+        return {"request": {"method": "PUT", "path": literal(path + name), "body": literal(body)}}
+
+    def _corpus(self, corpus: Part) -> None:
+        name = corpus.text("name")
+        whole = {key: corpus.get(key) for key in ("base-url", "target-index", "target-data-stream")}
+        with_actions = corpus.flag("includes-action-and-meta-data", False)
+        for documents in corpus.parts("documents"):
+            file = documents.text("source-file")
+            if documents.flag("includes-action-and-meta-data", with_actions):
+                self.leave_out(f"corpus {name}: {file}, which has action lines among its documents")
+                continue
+            target = documents.get("target-index", documents.get("target-data-stream"))
+            target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection()
+            count = documents.whole("document-count", 0) or None
+            key = name_of(name, self.corpora)
+            plain = file.removesuffix(next((end for end in _COMPRESSED if file.endswith(end)), ""))
+            self.corpora[key] = {"files": ["${data}/" + literal(plain)]} | ({"documents": count} if count else {})
+            self.sets.append(DocumentSet(key, name, target if isinstance(target, str) else None, count))
+            url = documents.get("base-url") or whole["base-url"]
+            if isinstance(url, str):
+                self.remarks.append(
+                    f"Get {plain} from {url.rstrip('/')}/{file}, and decompress it if it is compressed."
+                )
+            for key in documents.rest(_NO_MATTER):
+                self.leave_out(f"corpus {name}: {key}")
+        for key in corpus.rest(_NO_MATTER):
+            self.leave_out(f"corpus {name}: {key}")
+
+    def documents(self, names: list[str], targets: list[str]) -> Iterator[DocumentSet]:
+        """Yield the files of some corpora that go to some indices; of all if none are named."""
+        for documents in self.sets:
+            if (not names or documents.of in names) and (not targets or documents.target in targets):
+                yield documents

@@ -1,0 +1,342 @@
+"""Rally's tracks become workloads that run; what they cannot become is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from damage import damaged
+from loadframe.errors import BadInput
+from loadframe.workload.importers import import_rally
+from loadframe.workload.importers.rally import isolated
+
+TRACK = """\
+{% import "rally.helpers" as rally with context %}
+{% set per_request = bulk_size | default(500) %}
+{
+  "version": 2,
+  "description": "Orders of a shop",
+  "indices": [{"name": "orders", "body": "index.json"}],
+  "corpora": [{"name": "shop", "base-url": "https://example.org/corpora", "documents": [
+    {"source-file": "orders.json.bz2", "document-count": 2000, "uncompressed-bytes": 1000000}
+  ]}],
+  "operations": [{{ rally.collect(parts="operations/*.json") }}],
+  "challenges": [{{ rally.collect(parts="challenges/*.json") }}]
+}
+"""
+INDEX = """\
+{% import "rally.helpers" as rally with context %}
+{"settings": {"number_of_shards": {{ shards | default(3) }} {{ rally.exists_set_param("codec", codec) }}},
+ "mappings": {"dynamic": "strict", "properties": {"price": {"type": "double"}}}}
+"""
+OPERATIONS = """\
+{"name": "write", "operation-type": "bulk", "bulk-size": {{ per_request }}, "ingest-percentage": 50},
+{"name": "cheap", "operation-type": "search", "cache": false, "request-params": {"preference": "_local"},
+ "body": {"query": {"range": {"price": {"lt": 5}}}},
+ "detailed-results": true, "assertions": [{"property": "hits.total.value", "condition": ">", "value": 0}]},
+{"name": "by-plugin", "operation-type": "search", "param-source": "random-prices"},
+{"name": "settle", "operation-type": "force-merge", "max-num-segments": 1, "request-timeout": 900},
+{"name": "learn", "operation-type": "start-ml-job"}
+"""
+CHALLENGES = """\
+{"name": "usual", "default": true, "schedule": [
+  {"operation": "delete-index"},
+  {"operation": {"operation-type": "create-index", "settings": {"index.number_of_replicas": 0}}},
+  {"operation": {"operation-type": "cluster-health", "request-params": {"wait_for_status": "green"}}},
+  {"operation": "write", "clients": 4, "warmup-time-period": 10},
+  {"operation": "refresh"},
+  {"operation": "settle"},
+  {"operation": "cheap", "clients": 2, "warmup-iterations": 50, "iterations": 100, "target-throughput": 20},
+  {"name": "cheap-for-a-while", "operation": "cheap", "warmup-time-period": 5, "time-period": 60,
+   "target-interval": 0.5, "schedule": "poisson"},
+  {"operation": "by-plugin"},
+  {"operation": "learn"}
+]},
+{"name": "together", "schedule": [
+  {"parallel": {"time-period": 30, "warmup-time-period": 5, "completed-by": "write", "tasks": [
+    {"operation": "write", "clients": 2, "target-throughput": "1000 docs/s"},
+    {"operation": "cheap", "clients": 3, "ramp-up-time-period": 10}
+  ]}}
+]}
+"""
+
+
+@pytest.fixture
+def track(written):
+    written("shop/index.json", INDEX)
+    written("shop/operations/default.json", OPERATIONS)
+    written("shop/challenges/default.json", CHALLENGES)
+    return written("shop/track.json", TRACK)
+
+
+@pytest.fixture
+def whole(track, loaded):
+    return loaded(import_rally(track.parent, None, {}))
+
+
+def test_the_sections_of_a_track_become_those_of_a_workload(whole):
+    assert whole.name == "shop"
+    assert whole.file.description == "Orders of a shop (usual)"
+    index = whole.file.collections["orders"].elasticsearch
+    assert index.settings == {"number_of_shards": 3, "index.number_of_replicas": 0}
+    assert index.mappings["properties"] == {"price": {"type": "double"}}
+    assert whole.file.corpora["shop"].files == ("./orders.json",)
+    assert whole.file.corpora["shop"].documents == 1000
+
+
+def test_operations_become_forms(whole):
+    forms = {name: form.dump() for name, form in whole.file.operations.items()}
+    assert forms["write"] == {"bulk": {"collection": "orders", "corpus": "shop", "size": 500}}
+    assert forms["cheap"] == {
+        "search": {
+            "collection": "orders",
+            "body": {"query": {"range": {"price": {"lt": 5}}}},
+            "request_cache": False,
+            "parameters": {"preference": "_local"},
+        },
+        "assert": {"min_hits": 1},
+    }
+    assert forms["settle"] == {"force_merge": {"collection": "orders", "max_segments": 1}, "timeout": 900}
+    assert forms["cluster-health"]["request"]["parameters"] == {"wait_for_status": "green"}
+
+
+def test_tasks_become_phases_and_those_before_the_first_search_prepare(whole):
+    phases = {phase.name: phase for phase in whole.file.phases}
+    assert [name for name, phase in phases.items() if phase.prepares] == [
+        "cluster-health",
+        "write",
+        "refresh",
+        "settle",
+    ]
+    write = phases["write"]
+    assert (write.clients, write.warmup, write.until) == (4, 10, "exhausted")
+    # Iterations are of each client, the throughput is that of all of them.
+    assert phases["cheap-warmup"].requests == 100
+    assert (phases["cheap"].requests, phases["cheap"].rate) == (200, 20)
+    poisson = phases["cheap-for-a-while"]
+    assert (poisson.warmup, poisson.duration, poisson.rate, poisson.arrivals) == (5, 60, 2, "poisson")
+
+
+def test_tasks_in_parallel_become_streams(track, loaded):
+    (phase,) = loaded(import_rally(track, "together", {})).file.phases
+    assert (phase.duration, phase.warmup) == (30, 5)
+    write, cheap = phase.named_streams
+    assert (write.name, write.rate) == ("write", 2)
+    assert cheap.clients.from_ == 1
+    assert (cheap.clients.stages[0].to, cheap.clients.stages[0].over) == (3, 10)
+
+
+def test_whatever_could_not_be_imported_is_named_in_the_file(track, written):
+    written("shop/track.py", "raise SystemExit('this must never be run')")
+    imported = import_rally(track.parent, None, {})
+    text = imported.text()
+    for words in (
+        "track.py: what its code registers; it was not run",
+        "operation by-plugin: its parameters are made by the code of its parameter source random-prices",
+        "operation learn: operations of the type start-ml-job",
+        "operation delete-index: delete-index, because",
+        "operation create-index: create-index, because",
+    ):
+        assert any(entry.startswith(words) for entry in imported.left_out)
+        assert words in text
+    assert "https://example.org/corpora/orders.json.bz2" in text
+
+
+def test_parameters_of_the_track_are_set(track, loaded):
+    file = loaded(import_rally(track, None, {"bulk_size": "100", "shards": "1", "codec": "best"})).file
+    assert file.operations["write"].bulk.size == 100
+    assert file.collections["orders"].elasticsearch.settings["codec"] == "best"
+
+
+def test_the_documents_are_found_in_the_folder_that_is_given(track, loaded, tmp_path):
+    imported = import_rally(track, None, {})
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "orders.json").write_text('{"price": 1}\n')
+    resolved = loaded(imported, data=str(tmp_path / "there")).for_family("elasticsearch", 1)
+    assert resolved.corpora["shop"]["files"] == [str(tmp_path / "there" / "orders.json")]
+    with pytest.raises(BadInput, match=r"orders\.json"):
+        loaded(imported).for_family("elasticsearch", 1)
+
+
+def test_the_words_of_opensearch_benchmark_are_understood(written, loaded):
+    path = written(
+        "w/workload.json",
+        """{% import "benchmark.helpers" as benchmark with context %}
+        {"indices": [{"name": "a"}], "operations": [{{ benchmark.collect(parts="ops.json") }}],
+         "test_procedures": [{"name": "p", "schedule": [{"operation": "look"}]}]}""",
+    )
+    written("w/ops.json", '{"name": "look", "operation-type": "search", "body": {}}')
+    (phase,) = loaded(import_rally(path.parent, "p", {})).file.phases
+    assert (phase.operation, phase.clients, phase.requests) == ("look", 1, 1)
+
+
+def simple(*operations, **more):
+    schedule = [{"operation": {"name": f"o{i}", **operation}} for i, operation in enumerate(operations)]
+    return {"indices": [{"name": "a"}], "schedule": schedule, **more}
+
+
+@pytest.mark.parametrize(
+    ("operation", "form"),
+    [
+        ({"operation-type": "refresh"}, {"refresh": {"collection": "a"}}),
+        ({"operation-type": "refresh", "index": "b*"}, {"request": {"method": "POST", "path": "/b*/_refresh"}}),
+        ({"operation-type": "flush"}, {"request": {"method": "POST", "path": "/a/_flush"}}),
+        (
+            {"operation-type": "force-merge", "index": "_all", "max-num-segments": 2},
+            {
+                "request": {"method": "POST", "path": "/_all/_forcemerge", "parameters": {"max_num_segments": 2}},
+                "timeout": 3600,
+            },
+        ),
+        (
+            {"operation-type": "search", "index": "a,b", "body": {"size": 0}, "cache": True},
+            {
+                "request": {
+                    "method": "POST",
+                    "path": "/a,b/_search",
+                    "body": {"size": 0},
+                    "parameters": {"request_cache": True},
+                }
+            },
+        ),
+        (
+            {"operation-type": "scroll-search", "body": {}, "pages": 3, "results-per-page": 50},
+            {"search": {"collection": "a", "body": {}, "size": 50}},
+        ),
+        (
+            {"operation-type": "raw-request", "path": "_cat/indices", "method": "get"},
+            {"request": {"method": "GET", "path": "/_cat/indices"}},
+        ),
+        (
+            {"operation-type": "put-settings", "body": {"transient": {"x": "${y}"}}},
+            {"request": {"method": "PUT", "path": "/_cluster/settings", "body": {"transient": {"x": "$${y}"}}}},
+        ),
+        (
+            {"operation-type": "put-pipeline", "id": "p", "body": {"processors": []}},
+            {"request": {"method": "PUT", "path": "/_ingest/pipeline/p", "body": {"processors": []}}},
+        ),
+        ({"operation-type": "index-stats"}, {"request": {"method": "GET", "path": "/a/_stats"}}),
+        ({"operation-type": "node-stats"}, {"request": {"method": "GET", "path": "/_nodes/stats"}}),
+        (
+            {"operation-type": "create-index", "index": "n", "body": {"settings": {"x": 1}}},
+            {"request": {"method": "PUT", "path": "/n", "body": {"settings": {"x": 1}}}},
+        ),
+        (
+            {"operation-type": "sql", "body": {"query": "SELECT 1"}},
+            {"request": {"method": "POST", "path": "/_sql", "body": {"query": "SELECT 1"}}},
+        ),
+        (
+            {"operation-type": "esql", "query": "FROM a"},
+            {"request": {"method": "POST", "path": "/_query", "body": {"query": "FROM a"}}},
+        ),
+        (
+            {"operation-type": "field-caps", "fields": ["x", "y"]},
+            {"request": {"method": "GET", "path": "/a/_field_caps", "parameters": {"fields": "x,y"}}},
+        ),
+    ],
+)
+def test_each_kind_of_operation_has_its_form(written, loaded, operation, form):
+    imported = import_rally(written("track.json", simple(operation)), None, {})
+    assert loaded(imported).file.operations["o0"].dump() == form
+
+
+def test_templates_are_made_by_requests(written, loaded):
+    templates = [{"name": "t", "template": "t.json", "index-pattern": "x*"}]
+    written("t.json", {"index_patterns": ["x*"]})
+    path = written("track.json", simple({"operation-type": "create-composable-template"}) | {
+        "composable-templates": templates
+    })  # fmt: skip
+    assert loaded(import_rally(path, None, {})).file.operations["o0"].dump() == {
+        "request": {"method": "PUT", "path": "/_index_template/t", "body": {"index_patterns": ["x*"]}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "what"),
+    [
+        ("{\n{% if %}", "track.json:2", "no template"),
+        ("{\n\n{{ 1/0 }}", "track.json:3", "division"),
+        ('{"a": {{ "x" | shout }}}', "track.json:1", "No filter named"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "track.json:1", "unsafe"),
+        ('{% include "../../etc/passwd" %}', "track.json", "passwd"),
+        ('{{ rally.collect(parts="../outside.json") }}', "", "outside its folder"),
+        ('{{ rally.collect(parts="track.json") }}', "track.json", "without end"),
+        ("{% include 'track.json' %}", "track.json", "recursion"),
+        ("{% for i in range(10**9) %}x{% endfor %}", "track.json:1", "[Rr]ange"),
+        ('{"a": 1,}', "track.json (rendered):1", "no JSON"),
+        ("[" * 5000, "track.json (rendered)", "nested deeper"),
+        ("[]", "track.json", "expected an object"),
+        ("{}", "track.json", "no challenge and no schedule"),
+        ('{"schedule": 3}', "track.json", "expected a list"),
+        ('{"schedule": [{"operation": 3}]}', "schedule[0], operation", "expected an object"),
+        ('{"schedule": [{"operation": "nothing-like-it"}]}', "track.json", "nothing of its schedule"),
+        ('{"schedule": [{"operation": {"operation-type": "bulk"}}]}', "operation", "bulk-size"),
+        ('{"indices": [{"name": "a", "body": "none.json"}], "schedule": []}', "none.json", "no such file"),
+        ('{"indices": [{"name": "a", "body": "/etc/passwd"}], "schedule": []}', "", "outside its folder"),
+        ('{"challenges": [{"name": "a"}, {"name": "b"}]}', "track.json", "several challenges and no default"),
+    ],
+)
+def test_a_track_that_is_wrong_is_refused_with_its_place(written, content, where, what):
+    written("outside.json", "{}")
+    with pytest.raises(BadInput, match=what) as caught:
+        import_rally(written("t/track.json", content), None, {})
+    assert where in str(caught.value.where)
+    assert caught.value.remedy
+
+
+def test_unknown_parameters_and_challenges_are_told_the_nearest(track):
+    with pytest.raises(BadInput, match="no such parameter") as caught:
+        import_rally(track, None, {"bulk_sise": "3"})
+    assert "bulk_size" in str(caught.value.remedy)
+    with pytest.raises(BadInput, match="no challenge 'usul'") as caught:
+        import_rally(track, "usul", {})
+    assert "usual" in str(caught.value.remedy)
+
+
+def test_a_template_without_end_is_ended(written):
+    loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = i %}{% endfor %}{% endfor %}"
+    with pytest.raises(BadInput, match="do not come to an end within 1 s"):
+        isolated.expand(written("track.json", loop), {}, cpu=1)
+    with pytest.raises(BadInput, match=r"Memory|MiB"):
+        isolated.expand(written("track.json", "{{ 'a' * 10 ** 10 }}"), {})
+
+
+def test_a_damaged_track_is_imported_or_refused_and_nothing_else(written, monkeypatch):
+    """In this process, for speed: damage hardly ever makes a loop without end."""
+    from loadframe.workload.importers.rally import template
+
+    monkeypatch.setattr(isolated, "expand", template.expand)
+    written("shop/index.json", INDEX)
+    sound = TRACK.replace('{{ rally.collect(parts="operations/*.json") }}', OPERATIONS)
+    sound = sound.replace('{{ rally.collect(parts="challenges/*.json") }}', CHALLENGES)
+    path = written("shop/track.json", sound)
+    assert len(import_rally(path, None, {}).text()) > 500
+    words = ["3", "-1", "null", "[]", "{}", "true", '"x"', "1e99", '"${"', "{{ x }}", '"/"', '["a"]', '"_all"']
+    refused = 0
+    for text in damaged(sound, words, times=300):
+        path.write_text(text)
+        try:
+            import_rally(path, None, {}).text()
+        except BadInput as error:
+            refused += 1
+            assert "shop" in str(error.where)
+    assert 50 < refused < 300
+
+
+def test_a_broken_part_is_told_by_its_own_file_and_line(track: Path, written):
+    written("shop/operations/more.json", '{"name": "a"\n\n{% nothing %}}')
+    with pytest.raises(BadInput) as caught:
+        import_rally(track, None, {})
+    assert str(caught.value.where).endswith("operations/more.json:3")
+
+
+def test_bytes_that_are_no_text_are_refused(track: Path):
+    (track.parent / "index.json").write_bytes(b"{\n\xff}")
+    with pytest.raises(BadInput, match="no UTF-8") as caught:
+        import_rally(track, None, {})
+    assert str(caught.value.where).endswith("index.json:2")
+
+
+def test_json_without_templates_is_a_track_too(written, loaded):
+    path = written("plain.json", json.dumps(simple({"operation-type": "search", "body": {}})))
+    assert loaded(import_rally(path, None, {})).name == "plain"
