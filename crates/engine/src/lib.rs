@@ -8,6 +8,7 @@ pub mod access;
 pub mod clock;
 pub mod collector;
 pub mod corpus;
+pub mod descriptors;
 pub mod digits;
 pub mod draw;
 pub mod driver;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::clock::Reading;
 use crate::collector::{Collector, Progress, Slot, Totals};
 use crate::corpus::Corpora;
+use crate::descriptors;
 use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
 use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
 use crate::profile::Profile;
@@ -132,6 +133,7 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
         profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
         courses.push(course);
     }
+    descriptors::provide(&plan, &profiles)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
     Ok((Phase { plan, driver, context, courses, profiles, limits, stop: AtomicBool::new(false) }, slots))
 }
@@ -374,6 +376,11 @@ fn describe<D: Driver>(
 fn write(path: &Path, outcome: &Value) -> Result<(), String> {
     let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Whether the plan can be carried out, as far as that is seen without sending anything; opens its corpora.
+pub fn validate<D: Driver>(plan: Plan) -> Result<(), PlanError> {
+    prepare::<D>(plan).map(|_| ())
 }
 
 /// Each operation of the plan once, as readable text: what `loadframe check` shows.

@@ -1,0 +1,74 @@
+//! File descriptors: each client holds one, so their limit is the limit of what can be in flight. Said before the run.
+
+use crate::plan::{Pacing, Plan, PlanError, Spread};
+use crate::profile::Profile;
+
+/// What the process needs beside its clients: files, timers, libraries.
+const OTHERS: u64 = 128;
+
+/// Raises this process's limit as far as it may, and refuses a plan that needs more.
+pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
+    let limit = raise();
+    let hosts = plan.target.hosts.len() as u64;
+    // A target without hosts has nothing to connect to.
+    let each = if plan.target.spread == Spread::RoundRobin { hosts } else { hosts.min(1) };
+    for (stream, profile) in plan.streams.iter().zip(profiles) {
+        let (clients, what) = match stream.pacing {
+            Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
+            Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight (max_in_flight)"),
+        };
+        let needed = clients.div_ceil(plan.ranks) * each + OTHERS;
+        if needed > limit {
+            let cause = format!(
+                "{clients} {what} need {needed} file descriptors, and this process may have {limit}: raise the limit \
+                 (ulimit -n), ask for fewer, or spread them over more generators"
+            );
+            return Err(PlanError(cause).within(format!("stream {:?}", stream.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Raises the soft limit to the hard one and returns it.
+fn raise() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls are given a live value; a failure leaves the limit as it is, which is then what counts.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return u64::MAX;
+        }
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) == 0 {
+            limit = raised;
+        }
+    }
+    limit.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(pacing: &serde_json::Value, hosts: &[&str]) -> Result<(), PlanError> {
+        let plan: Plan = serde_json::from_value(json!({
+            "seed": 1, "phase": "p", "target": {"driver": "search", "hosts": hosts}, "operations": {"a": {}},
+            "streams": [{"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 1}}],
+        }))
+        .unwrap();
+        let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &plan.streams[0].pacing;
+        let profile = Profile::new(level).unwrap();
+        provide(&plan, &[profile])
+    }
+
+    #[test]
+    fn more_in_flight_than_file_descriptors_is_said_before_the_run() {
+        let error = asked(&json!({"open": {"rate": 1, "max_in_flight": 2_000_000_000}}), &["a:1"]).unwrap_err();
+        assert!(error.0.contains("file descriptors") && error.0.contains("ulimit -n"), "{error}");
+        let error = asked(&json!({"closed": {"clients": 900_000_000}}), &["a:1"]).unwrap_err();
+        assert!(error.0.contains("stream \"s\": 900000000 clients"), "{error}");
+        asked(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
+        asked(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
+    }
+}
