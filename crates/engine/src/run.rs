@@ -378,7 +378,7 @@ fn write(path: &Path, outcome: &Value) -> Result<(), String> {
     serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Whether the plan can be carried out, as far as that is seen without sending anything; opens its corpora.
+/// Whether the plan can be carried out, as `start` sees it before any load.
 pub fn validate<D: Driver>(plan: Plan) -> Result<(), PlanError> {
     prepare::<D>(plan).map(|_| ())
 }

@@ -12,7 +12,7 @@ use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{Plan, PlanError};
-use loadframe_engine::run::{Running, check_operations, start};
+use loadframe_engine::run::{Running, check_operations, start, validate};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -86,6 +86,13 @@ fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle
     let folder: &Path = &folder;
     let running = py.detach(|| with_driver!(plan, start(plan, folder)));
     Ok(PyHandle(running.map_err(refused)?))
+}
+
+/// Raises PlanRefused where `start` would; makes no load and writes nothing.
+#[pyfunction(name = "validate")]
+fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
+    let plan = parse(plan)?;
+    py.detach(|| with_driver!(plan, validate(plan))).map_err(refused)
 }
 
 /// Sends each operation of the plan once; a dictionary of request, answer and judgement for each.
@@ -213,6 +220,7 @@ impl PyNullServer {
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_phase, module)?)?;
+    module.add_function(wrap_pyfunction!(validate_plan, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_class::<PyHandle>()?;
     module.add_class::<PyLog>()?;
