@@ -97,8 +97,9 @@ def _step(value: Any) -> Any:
     return {"operation": value} if isinstance(value, str) else value
 
 
+_StepOrName = Annotated[Step, BeforeValidator(_step, json_schema_input_type=Step | str)]
 #: Operations that one user walks through in order; a step without a think time is just its operation's name.
-Journey = Annotated[tuple[Annotated[Step, BeforeValidator(_step)], ...], Strict(False), NOT_EMPTY]
+Journey = Annotated[tuple[_StepOrName, ...], Strict(False), NOT_EMPTY]
 
 
 class Condition(Model):
