@@ -3,9 +3,14 @@
 //! A corpus is read-only and shared by all clients; whoever knows a document's number can have it, so generators
 //! that stride one schedule split a corpus without talk and without files of their own.
 
+mod cache;
 mod files;
+#[cfg(test)]
+mod folder;
+mod index;
 mod nyc_taxi_trip;
 mod quantiles;
+mod unpacked;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,7 +19,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::corpus::files::Files;
+use crate::corpus::files::{Files, Reading};
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 
@@ -43,6 +48,9 @@ pub fn generators() -> &'static [&'static str] {
     &NAMES
 }
 
+/// What a corpus may say.
+const KEYS: [&str; 5] = ["generate", "files", "documents", "actions", "broken"];
+
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Corpora {
@@ -61,7 +69,7 @@ enum Source {
 
 impl Corpora {
     /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
-    /// `{"trips": {"files": ["a.json", "b.json"], "documents": 1000}}`. Files are checked line by line, up to the
+    /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "actions": false, "broken": "stop"}}`. Files are checked line by line, up to the
     /// number of documents if one is given.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
@@ -83,8 +91,8 @@ impl Corpus {
         let wrong = |what: &str| PlanError(format!("{what}: {form}"));
         let mapping =
             form.as_object().ok_or_else(|| wrong("a corpus is a mapping with generate or files, not this"))?;
-        if let Some(key) = mapping.keys().find(|key| !["generate", "files", "documents"].contains(&key.as_str())) {
-            return Err(PlanError(unknown("key", key, ["generate", "files", "documents"])));
+        if let Some(key) = mapping.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(PlanError(unknown("key", key, KEYS)));
         }
         let documents = match mapping.get("documents") {
             None | Some(Value::Null) => None,
@@ -108,7 +116,14 @@ impl Corpus {
                 let files = files.as_array().filter(|files| !files.is_empty()).ok_or_else(wrong)?;
                 let path = |file: &Value| file.as_str().map(PathBuf::from).ok_or_else(wrong);
                 let paths = files.iter().map(path).collect::<Result<Vec<_>, _>>()?;
-                Ok(Self(Source::Files(Files::open(&paths, documents)?)))
+                let actions = mapping.get("actions").unwrap_or(&Value::Bool(false));
+                let actions = actions.as_bool().ok_or_else(|| PlanError("\"actions\" wants true or false".into()))?;
+                let set_aside = match mapping.get("broken").map_or(Some("stop"), Value::as_str) {
+                    Some("stop") => false,
+                    Some("set_aside") => true,
+                    _ => return Err(PlanError("\"broken\" wants stop or set_aside".into())),
+                };
+                Ok(Self(Source::Files(Files::open(&paths, documents, Reading { actions, set_aside })?)))
             }
             _ => Err(wrong("a corpus wants either \"generate\" or \"files\"")),
         }
@@ -119,6 +134,14 @@ impl Corpus {
         match &self.0 {
             Source::Generated { documents, .. } => *documents,
             Source::Files(files) => files.documents(),
+        }
+    }
+
+    /// How many lines of its files were no documents and were kept aside.
+    pub fn set_aside(&self) -> u64 {
+        match &self.0 {
+            Source::Generated { .. } => 0,
+            Source::Files(files) => files.set_aside(),
         }
     }
 

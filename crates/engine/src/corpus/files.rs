@@ -1,24 +1,34 @@
 //! NDJSON files as one sequence of documents: a line is a document, empty lines are none.
 //!
-//! The files are mapped, not read; of every [`EVERY`] documents one offset is kept, so that a batch is found by one
-//! look-up and a short way forward. Nothing else is kept: the page cache holds what is in use.
+//! The files are mapped, not read; an [`Index`] finds a document by one look-up and a short way forward. Nothing else
+//! is kept: the page cache holds what is in use.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use memchr::memchr;
-use memmap2::Mmap;
+use memmap2::{Advice, Mmap};
 
+use super::cache::Stamp;
+use super::index::{EVERY, Index};
+use super::unpacked::unpacked;
 use crate::plan::PlanError;
 
-/// One offset is kept for so many documents: 8 bytes for about 32 KiB of file.
-const EVERY: u64 = 64;
+/// How lines are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Before each document stands a line that says what to do with it, as bulk requests have them.
+    pub actions: bool,
+    /// Lines that are no documents are counted and kept aside; otherwise the first one is an error.
+    pub set_aside: bool,
+}
 
 /// Files, in their order.
 #[derive(Debug)]
 pub struct Files {
     parts: Vec<Part>,
     documents: u64,
+    reading: Reading,
 }
 
 #[derive(Debug)]
@@ -26,17 +36,24 @@ struct Part {
     map: Mmap,
     /// The number of its first document.
     first: u64,
-    /// Where its documents 0, `EVERY`, 2 `EVERY`, ... begin.
-    offsets: Vec<usize>,
+    index: Index,
 }
 
 impl Files {
-    /// Maps the files and checks each line, up to `documents` of them if that is given.
-    pub fn open(paths: &[PathBuf], documents: Option<u64>) -> Result<Self, PlanError> {
-        let mut files = Self { parts: Vec::new(), documents: 0 };
+    /// Maps the files, unpacked if they are compressed. Each line is checked, up to `documents` of them if that is
+    /// given, when the file is new or has changed.
+    pub fn open(paths: &[PathBuf], documents: Option<u64>, reading: Reading) -> Result<Self, PlanError> {
+        let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
-            let map = map(path)?;
-            files.add(path, map, documents.unwrap_or(u64::MAX))?;
+            let plain = unpacked(path)?;
+            let (map, stamp) = map(&plain)?;
+            let most = documents.map_or(u64::MAX, |documents| documents - files.documents);
+            let _ = map.advise(Advice::Sequential);
+            let index = Index::open(&plain, path, &map, stamp, most, reading)?;
+            let _ = map.advise(Advice::Normal);
+            let first = files.documents;
+            files.documents += index.documents.min(most);
+            files.parts.push(Part { map, first, index });
         }
         match documents {
             Some(asked) if asked > files.documents => {
@@ -53,43 +70,39 @@ impl Files {
         self.documents
     }
 
+    /// How many lines were no documents and were kept aside.
+    pub fn set_aside(&self) -> u64 {
+        self.parts.iter().map(|part| part.index.broken).sum()
+    }
+
     /// The documents from number `first` on, without their line ends.
     pub fn documents_from(&self, first: u64) -> impl Iterator<Item = &[u8]> {
         let start = self.parts.partition_point(|part| part.first <= first).saturating_sub(1);
         let within = self.parts.get(start).map_or(0, |part| first - part.first);
         let skipped = self.parts.iter().skip(start).enumerate().flat_map(move |(i, part)| {
             let number = if i == 0 { within } else { 0 };
-            let offset = part.offsets.get((number / EVERY) as usize).copied().unwrap_or(part.map.len());
-            Lines { bytes: &part.map, at: offset, number: 0 }.skip((number % EVERY) as usize)
+            let known = part.index.offsets.get((number / EVERY) as usize);
+            let offset = known.map_or(part.map.len(), |offset| *offset as usize);
+            let lines = Lines::new(&part.map, offset);
+            // The index points to documents, behind their actions.
+            let every = if self.reading.actions { 2 } else { 1 };
+            let unchecked = part.index.broken == 0;
+            let documents = lines.step_by(every).filter(move |line| unchecked || flaw(line.text).is_none());
+            documents.skip((number % EVERY) as usize)
         });
         skipped.map(|line| line.text)
     }
-
-    fn add(&mut self, path: &Path, map: Mmap, most: u64) -> Result<(), PlanError> {
-        let mut part = Part { map, first: self.documents, offsets: Vec::new() };
-        for line in (Lines { bytes: &part.map, at: 0, number: 0 }) {
-            if self.documents == most {
-                break;
-            }
-            if !(line.text.starts_with(b"{") && line.text.ends_with(b"}")) {
-                let place = format!("{}:{}", path.display(), line.number);
-                let start = String::from_utf8_lossy(&line.text[..line.text.len().min(40)]);
-                return Err(PlanError(format!("{place}: the line is no JSON object: {start:?}")));
-            }
-            if (self.documents - part.first) % EVERY == 0 {
-                part.offsets.push(line.offset);
-            }
-            self.documents += 1;
-        }
-        if part.offsets.is_empty() && self.documents < most {
-            return Err(PlanError(format!("{}: the file has no documents", path.display())));
-        }
-        self.parts.push(part);
-        Ok(())
-    }
 }
 
-fn map(path: &Path) -> Result<Mmap, PlanError> {
+/// Why a line is no document, if it is none.
+pub fn flaw(text: &[u8]) -> Option<&'static str> {
+    if !(text.starts_with(b"{") && text.ends_with(b"}")) {
+        return Some("the line is no JSON object");
+    }
+    std::str::from_utf8(text).is_err().then_some("the line is no UTF-8")
+}
+
+fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
     let wrong = |error: &dyn std::fmt::Display| PlanError(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&error))?;
     let metadata = file.metadata().map_err(|error| wrong(&error))?;
@@ -101,23 +114,31 @@ fn map(path: &Path) -> Result<Mmap, PlanError> {
     }
     // SAFETY: the map is only read, as bytes, for which every value is valid. Like every reader of a mapped file we
     // rely on nobody cutting it short meanwhile, which would end the process, not corrupt it.
-    unsafe { Mmap::map(&file) }.map_err(|error| wrong(&error))
+    let map = unsafe { Mmap::map(&file) }.map_err(|error| wrong(&error))?;
+    Ok((map, Stamp::of(&metadata)))
 }
 
 /// The lines of a file that are not empty.
-struct Lines<'a> {
+pub struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
     number: u64,
 }
 
-struct Line<'a> {
+pub struct Line<'a> {
     /// Without white space around it.
-    text: &'a [u8],
+    pub text: &'a [u8],
     /// Where the line begins.
-    offset: usize,
+    pub offset: usize,
     /// From 1, if `Lines` began at the file's first byte.
-    number: u64,
+    pub number: u64,
+}
+
+impl<'a> Lines<'a> {
+    /// From an offset on, where a line begins.
+    pub fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { bytes, at, number: 0 }
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -141,31 +162,12 @@ impl<'a> Iterator for Lines<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
+    use super::super::cache;
+    use super::super::folder::Folder;
     use super::*;
 
-    /// A folder of its own for one test, gone when the test ends.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("loadframe-files-{}-{name}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-
-        fn file(&self, name: &str, text: &str) -> PathBuf {
-            let path = self.0.join(name);
-            fs::write(&path, text).unwrap();
-            path
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn open(paths: &[PathBuf], documents: Option<u64>) -> Result<Files, PlanError> {
+        Files::open(paths, documents, Reading::default())
     }
 
     fn numbers(files: &Files, first: u64, count: usize) -> Vec<u64> {
@@ -178,11 +180,11 @@ mod tests {
         let folder = Folder::new("sequence");
         let lines = |range: std::ops::Range<u64>| range.map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>();
         let paths = [
-            folder.file("a", &lines(0..200)),
+            folder.file("a", lines(0..200)),
             folder.file("b", lines(200..201).trim_end()),
-            folder.file("c", &format!("\n\n{}\n  \n", lines(201..500).replace('\n', "\r\n\r\n"))),
+            folder.file("c", format!("\n\n{}\n  \n", lines(201..500).replace('\n', "\r\n\r\n"))),
         ];
-        let files = Files::open(&paths, None).unwrap();
+        let files = open(&paths, None).unwrap();
         assert_eq!(files.documents(), 500);
         for first in (0..500).chain([500, 501, u64::MAX]) {
             let expected: Vec<u64> = (first..500.min(first.saturating_add(70))).collect();
@@ -194,15 +196,15 @@ mod tests {
     fn fewer_documents_than_there_are_can_be_asked_for() {
         let folder = Folder::new("fewer");
         let paths = [folder.file("a", "{\"n\": 0}\n{\"n\": 1}\nnot looked at\n"), folder.file("b", "{\"n\": 9}")];
-        assert_eq!(Files::open(&paths, Some(2)).unwrap().documents(), 2);
-        assert_eq!(Files::open(&paths[1..], Some(1)).unwrap().documents(), 1);
+        assert_eq!(open(&paths, Some(2)).unwrap().documents(), 2);
+        assert_eq!(open(&paths[1..], Some(1)).unwrap().documents(), 1);
     }
 
     #[test]
     fn more_documents_than_there_are_cannot() {
         let folder = Folder::new("more");
         let paths = [folder.file("a", "{\"n\": 0}\n{\"n\": 1}\n")];
-        let error = Files::open(&paths, Some(3)).unwrap_err();
+        let error = open(&paths, Some(3)).unwrap_err();
         assert_eq!(error.0, "3 documents were asked for, but the file has 2");
     }
 
@@ -210,7 +212,7 @@ mod tests {
     fn a_file_that_cannot_be_used_is_named_with_the_reason() {
         let folder = Folder::new("unusable");
         let error = |path: &Path| {
-            let error = Files::open(&[path.to_owned()], None).unwrap_err().0;
+            let error = open(&[path.to_owned()], None).unwrap_err().0;
             error.strip_prefix(&format!("{}:", path.display())).expect("the message begins with the path").to_owned()
         };
         assert_eq!(error(&folder.0.join("missing")), " No such file or directory (os error 2)");
@@ -220,5 +222,50 @@ mod tests {
         let broken = folder.file("broken", "{\"n\": 0}\n\n{\"n\": 1\n{\"n\": 2}\n");
         assert_eq!(error(&broken), "3: the line is no JSON object: \"{\\\"n\\\": 1\"");
         assert_eq!(error(&folder.file("array", "[1]\n")), "1: the line is no JSON object: \"[1]\"");
+    }
+
+    #[test]
+    fn lines_of_actions_are_not_documents() {
+        let folder = Folder::new("actions");
+        let lines: String = (0..300).map(|n| format!("{{\"index\": {{}}}}\n\n{{\"n\": {n}}}\n")).collect();
+        let path = [folder.file("bulk", &lines)];
+        let reading = Reading { actions: true, set_aside: false };
+        let files = Files::open(&path, None, reading).unwrap();
+        assert_eq!(files.documents(), 300);
+        for first in [0, 1, 63, 64, 65, 200, 299, 300] {
+            assert_eq!(numbers(&files, first, 70), (first..300.min(first + 70)).collect::<Vec<_>>(), "from {first}");
+        }
+        let error = |text: &str| Files::open(&[folder.file("odd", text)], None, reading).unwrap_err().0;
+        assert!(
+            error("{\"n\": 1}\n")
+                .ends_with("odd:1: a line with an action, index or create, was expected: \"{\\\"n\\\": 1}\"")
+        );
+        assert!(error("{\"delete\": {}}\n").contains("odd:1: a line with an action"));
+        assert!(error("{\"create\": {}}\n").contains("odd:1: the action has no document"));
+    }
+
+    #[test]
+    fn broken_lines_can_be_kept_aside_and_are_never_sent() {
+        let folder = Folder::new("aside");
+        let mut text = Vec::new();
+        for n in 0..500 {
+            text.extend_from_slice(format!("{{\"n\": {n}}}\n").as_bytes());
+            text.extend_from_slice(if n % 100 == 7 { b"{\"n\": \"\xff\"}\n{\"n\"\n" } else { b"\n" });
+        }
+        let path = [folder.file("mixed", &text)];
+        let files = Files::open(&path, None, Reading { actions: false, set_aside: true }).unwrap();
+        assert_eq!((files.documents(), files.set_aside()), (500, 10));
+        for first in [0, 7, 8, 64, 107, 108, 499] {
+            assert_eq!(numbers(&files, first, 70), (first..500.min(first + 70)).collect::<Vec<_>>(), "from {first}");
+        }
+        let stamp = Stamp { bytes: text.len() as u64, changed: 0 };
+        let aside = cache::folder().unwrap().join(cache::name(&path[0], stamp, ".broken"));
+        let kept = std::fs::read(&aside).unwrap();
+        std::fs::remove_file(&aside).unwrap();
+        assert!(
+            kept.starts_with(b"16: the line is no UTF-8: {\"n\": \"\xff\"}\n17: the line is no JSON object: {\"n\"\n")
+        );
+        let error = open(&path, None).unwrap_err().0;
+        assert!(error.contains("mixed:16: the line is no UTF-8"), "{error}");
     }
 }

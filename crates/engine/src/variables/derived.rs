@@ -113,7 +113,7 @@ impl Derived {
         match self {
             Self::Linear { of, times, plus } => Some(variables.number(*of, draw)?.linear(*times, *plus)),
             Self::Hash { of } => match variables.number(*of, draw)? {
-                Number::Whole(number) => Some(Number::Whole(fnv(number.cast_unsigned()).cast_signed())),
+                Number::Whole(number) => Some(Number::Whole(fnv(number as u64) as i64)),
                 Number::Real(_) => None,
             },
             _ => None,

@@ -93,7 +93,7 @@ impl Listed {
             return Err(wrong(&"the file is larger than 256 MiB; make it a corpus, and take a field of that"));
         }
         let bytes = fs::read(path).map_err(|error| wrong(&error))?;
-        let text = str::from_utf8(&bytes).map_err(|error| {
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
             let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
             PlanError(format!("{path}:{line}: the line is no UTF-8"))
         })?;

@@ -116,14 +116,14 @@ impl Dates {
     }
 
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
-        let millis = self.from + below(self.span - 1, draw, salt).cast_signed();
+        let millis = self.from + below(self.span - 1, draw, salt) as i64;
         let pieces = match &self.format {
             Format::Millis => return push_i64(out, millis),
             Format::Seconds => return push_i64(out, millis.div_euclid(SECOND)),
             Format::Pieces(pieces) => pieces,
         };
         let (year, month, day) = civil(millis.div_euclid(DAY));
-        let time = millis.rem_euclid(DAY).cast_unsigned();
+        let time = millis.rem_euclid(DAY) as u64;
         let quote = encoding == Encoding::Json;
         if quote {
             out.push(b'"');
@@ -195,7 +195,7 @@ fn instant(text: &str) -> Option<i64> {
     let (hour, minute, second) = (clock.next()?, clock.next()?, clock.next().unwrap_or("00"));
     let (hour, minute, second) = (digits(hour, 2, 23)?, digits(minute, 2, 59)?, digits(second, 2, 59)?);
     let days = days(year, month, day);
-    let same = civil(days) == (year.cast_unsigned(), month.cast_unsigned(), day.cast_unsigned());
+    let same = civil(days) == (year as u64, month as u64, day as u64);
     let more = parts.next().is_some() || clock.next().is_some();
     (same && !more).then_some(days * DAY + ((hour * 60 + minute) * 60 + second) * SECOND)
 }
@@ -221,7 +221,7 @@ fn civil(days: i64) -> (u64, u64, u64) {
     let month = (5 * day + 2) / 153;
     let (shown, day) = (if month < 10 { month + 3 } else { month - 9 }, day - (153 * month + 2) / 5 + 1);
     let year = if month < 10 { year } else { year + 1 };
-    (year.max(0).cast_unsigned(), shown.cast_unsigned(), day.cast_unsigned())
+    (year.max(0) as u64, shown as u64, day as u64)
 }
 
 fn days_of_march(year: i64) -> i64 {

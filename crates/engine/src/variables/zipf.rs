@@ -166,7 +166,7 @@ pub fn fnv(number: u64) -> u64 {
         .to_le_bytes()
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    hash.cast_signed().unsigned_abs()
+    (hash as i64).unsigned_abs()
 }
 
 #[cfg(test)]

@@ -1,0 +1,205 @@
+//! Compressed files: unpacked once, into the cache, where they are mapped like any other.
+//!
+//! A stream of gzip, bzip2 or Zstandard can only be read from its beginning, while a corpus wants any document at any
+//! time. Memory stays bounded; what is cut short or does not match its checksums is refused.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::cache::{self, Stamp};
+use crate::plan::PlanError;
+
+const BUFFER: usize = 1 << 20;
+
+/// The file itself, or what was unpacked of it.
+pub fn unpacked(path: &Path) -> Result<PathBuf, PlanError> {
+    match cache::folder() {
+        Some(folder) => unpacked_in(path, &folder),
+        None if Format::of(path).is_none() => Ok(path.to_owned()),
+        None => Err(PlanError(format!("{}: there is no place to unpack it; set LOADFRAME_CACHE", path.display()))),
+    }
+}
+
+/// The same with a folder for what was unpacked.
+pub fn unpacked_in(path: &Path, folder: &Path) -> Result<PathBuf, PlanError> {
+    let Some(format) = Format::of(path) else { return Ok(path.to_owned()) };
+    let wrong = |error: io::Error| {
+        let cause = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the file ends too early; it was cut short".to_owned(),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+                format!("the file is no sound {}: {error}", format.name())
+            }
+            io::ErrorKind::StorageFull => format!("no room is left to unpack it in {}", folder.display()),
+            _ => error.to_string(),
+        };
+        PlanError(format!("{}: {cause}", path.display()))
+    };
+    let source = File::open(path).map_err(wrong)?;
+    let stamp = Stamp::of(&source.metadata().map_err(wrong)?);
+    if stamp.bytes == 0 {
+        return Err(PlanError(format!("{}: the file is empty", path.display())));
+    }
+    let target = folder.join(cache::name(path, stamp, ".ndjson"));
+    let away = |error: io::Error| PlanError(format!("{}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(away)?;
+    // Other generators on this machine wait for the one that unpacks.
+    let lock = File::create(target.with_extension("lock")).map_err(away)?;
+    // SAFETY: the descriptor is open as long as `lock` lives.
+    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        return Err(away(io::Error::last_os_error()));
+    }
+    if !target.exists() {
+        let partial = target.with_extension("partial");
+        let written = format.unpack(source, stamp.bytes, path, &partial).and_then(|()| fs::rename(&partial, &target));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&partial);
+            return Err(wrong(error));
+        }
+    }
+    Ok(target)
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Gzip,
+    Bzip2,
+    Zstandard,
+}
+
+impl Format {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "gz" => Some(Self::Gzip),
+            "bz2" => Some(Self::Bzip2),
+            "zst" => Some(Self::Zstandard),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
+            Self::Zstandard => "Zstandard",
+        }
+    }
+
+    fn unpack(self, source: File, bytes: u64, path: &Path, target: &Path) -> io::Result<()> {
+        let mut source = BufReader::with_capacity(BUFFER, Progress::new(source, bytes, path));
+        let mut target = BufWriter::with_capacity(BUFFER, File::create(target)?);
+        // Each may be several streams, one after the other.
+        match self {
+            Self::Gzip => io::copy(&mut flate2::bufread::MultiGzDecoder::new(source), &mut target).map(drop)?,
+            Self::Bzip2 => io::copy(&mut bzip2::bufread::MultiBzDecoder::new(source), &mut target).map(drop)?,
+            Self::Zstandard => {
+                while !source.fill_buf()?.is_empty() {
+                    let mut frame = ruzstd::decoding::StreamingDecoder::new(&mut source)
+                        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+                    io::copy(&mut frame, &mut target)?;
+                }
+            }
+        }
+        target.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    }
+}
+
+/// Tells a person who waits how far a file has been read.
+struct Progress<'a> {
+    file: File,
+    path: &'a Path,
+    bytes: u64,
+    read: u64,
+    next: Instant,
+    shown: bool,
+}
+
+impl<'a> Progress<'a> {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn new(file: File, bytes: u64, path: &'a Path) -> Self {
+        Self { file, path, bytes, read: 0, next: Instant::now() + Self::PAUSE, shown: io::stderr().is_terminal() }
+    }
+}
+
+impl Read for Progress<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.read += count as u64;
+        if self.shown && Instant::now() >= self.next {
+            self.next = Instant::now() + Self::PAUSE;
+            let share = self.read as f64 / self.bytes as f64 * 100.0;
+            let _ = write!(io::stderr(), "\r\x1b[Kunpacking {}: {share:.0} %", self.path.display());
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folder::Folder;
+    use super::*;
+
+    /// Two streams each, one after the other, as parallel compressors write them.
+    fn packed(texts: [&[u8]; 2]) -> [(&'static str, Vec<u8>); 3] {
+        let gzip = texts.map(|text| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        });
+        let bzip2 = texts.map(|text| {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        });
+        let zstandard =
+            texts.map(|text| ruzstd::encoding::compress_to_vec(text, ruzstd::encoding::CompressionLevel::Fastest));
+        [("d.json.gz", gzip.concat()), ("d.json.BZ2", bzip2.concat()), ("d.json.zst", zstandard.concat())]
+    }
+
+    #[test]
+    fn each_format_comes_out_as_it_went_in_with_all_its_streams() {
+        let folder = Folder::new("unpacked");
+        let texts = [b"{\"n\": 1}\n".repeat(100_000), b"{\"n\": 2}\n".repeat(3)];
+        for (name, bytes) in packed([&texts[0], &texts[1]]) {
+            let path = folder.file(name, &bytes);
+            let target = unpacked_in(&path, &folder.0.join("cache")).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), texts.concat(), "{name}");
+            // What is there is not made again, what has changed is.
+            fs::write(&target, "as it was").unwrap();
+            assert_eq!(unpacked_in(&path, &folder.0.join("cache")).unwrap(), target);
+            assert_eq!(fs::read(&target).unwrap(), b"as it was");
+        }
+        let plain = folder.file("d.json", b"{}");
+        assert_eq!(unpacked_in(&plain, &folder.0).unwrap(), plain);
+    }
+
+    #[test]
+    fn what_is_cut_short_or_spoilt_is_refused_and_leaves_nothing_behind() {
+        let folder = Folder::new("spoilt");
+        let cache = folder.0.join("cache");
+        let text = (0..20_000).map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>();
+        for (name, bytes) in packed([text.as_bytes(), b"{}"]) {
+            let cut = folder.file(name, &bytes[..bytes.len() / 2]);
+            let error = unpacked_in(&cut, &cache).unwrap_err().0;
+            assert!(error.starts_with(&format!("{}: the file ", cut.display())), "{error}");
+            let foreign = folder.file(name, b"{\"n\": 1}\n{\"n\": 2}\n");
+            let error = unpacked_in(&foreign, &cache).unwrap_err().0;
+            assert!(error.contains("is no sound") || error.contains("cut short"), "{error}");
+        }
+        let left: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(left.iter().all(|path| path.extension().unwrap() == "lock"), "{left:?}");
+        assert!(unpacked_in(&folder.file("empty.gz", b""), &cache).unwrap_err().0.ends_with("the file is empty"));
+        assert!(unpacked_in(&folder.0.join("gone.gz"), &cache).is_err());
+    }
+}
