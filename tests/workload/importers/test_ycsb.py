@@ -1,5 +1,7 @@
 """YCSB's properties files become workloads that run, with CoreWorkload's defaults."""
 
+import math
+
 import pytest
 
 from damage import damaged
@@ -40,7 +42,8 @@ def test_reads_and_updates_keep_their_shares(imported, loaded):
 def test_an_empty_file_has_the_defaults_of_core_workload(imported, loaded):
     file = loaded(imported("")).file
     assert file.phases[-1].weights == {"read": 0.95, "update": 0.05}
-    assert file.variables["key"].uniform == (0, 999)
+    assert file.variables["chosen"].uniform == (0, 999)
+    assert file.variables["text9"].text.length == 100
     document = file.operations["load"].index.document
     assert sorted(document) == [*(f"field{index}" for index in range(10)), "number"]
     assert list(file.operations["update"].update.document) == ["field${field}"]
@@ -58,7 +61,8 @@ def test_inserts_go_on_where_the_load_ended(imported, loaded):
     file = loaded(imported("recordcount=50\nreadproportion=.95\ninsertproportion=.05\nupdateproportion=0")).file
     assert file.phases[-1].weights == {"read": 0.95, "insert": 0.05}
     assert file.variables["inserted"].sequential.from_ == 50
-    assert file.operations["insert"].index.id == "user${inserted}"
+    assert file.operations["insert"].index.id == "user${inserted_key}"
+    assert file.variables["inserted_key"].hash.of == "inserted"
 
 
 def test_scans_become_sorted_searches_of_their_length(imported, loaded):
@@ -67,7 +71,7 @@ def test_scans_become_sorted_searches_of_their_length(imported, loaded):
     assert file.variables["length"].uniform == (1, 100)
     search = file.operations["scan"].search
     assert search.size == "${length}"
-    assert search.body["query"] == {"range": {"number": {"gte": "${key}"}}}
+    assert search.body["query"] == {"range": {"number": {"gte": "${chosen}"}}}
 
 
 def test_a_read_modify_write_becomes_a_read_and_an_update_and_that_is_said(imported, loaded):
@@ -77,11 +81,24 @@ def test_a_read_modify_write_becomes_a_read_and_an_update_and_that_is_said(impor
 
 
 @pytest.mark.parametrize("distribution", ["uniform", "zipfian", "latest", "hotspot", "exponential", "sequential"])
-def test_every_distribution_is_drawn_or_named(imported, loaded, distribution):
-    made = imported("recordcount=100", requestdistribution=distribution)
-    (way,) = loaded(made).file.variables["key"].model_fields_set
-    named = any(entry.startswith(f"requestdistribution={distribution}:") for entry in made.left_out)
-    assert way == distribution or (way == "uniform" and named)
+def test_every_distribution_of_requests_is_drawn_by_its_law(imported, loaded, distribution):
+    chosen = loaded(imported("recordcount=100", requestdistribution=distribution)).file.variables["chosen"]
+    assert chosen.model_fields_set == {distribution}
+
+
+def test_the_laws_have_the_parameters_of_core_workload(imported, loaded):
+    zipfian = loaded(imported("recordcount=100\nrequestdistribution=zipfian")).file.variables["chosen"].zipfian
+    assert (zipfian.items, zipfian.form, zipfian.scrambled, zipfian.exponent) == (100, "ycsb", True, 0.99)
+    exponential = loaded(imported("recordcount=100\nrequestdistribution=exponential")).file.variables["chosen"]
+    # 85.7 of 100 records get 95 % of the requests: 1 - exp(-85.7 / mean) = 0.95.
+    assert 1 - math.exp(-85.71428571 / exponential.exponential.mean) == pytest.approx(0.95)
+
+
+def test_ordered_keys_are_their_numbers_and_lengths_may_vary(imported, loaded):
+    made = imported("insertorder=ordered\nfieldlengthdistribution=uniform\nfieldlength=7\nfieldcount=1")
+    file = loaded(made).file
+    assert file.operations["load"].index.id == "user${loaded}"
+    assert file.variables["text0"].text.length == [1, 7]
 
 
 def test_a_time_limit_ends_the_phase(imported, loaded):

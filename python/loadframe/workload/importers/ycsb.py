@@ -6,8 +6,6 @@ keys of their own; the numbers of reads and writes are those of YCSB.
 """
 
 import math
-import random
-import string
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,19 +13,16 @@ from typing import Any
 from loadframe.workload.importers.imported import Imported, name_of
 from loadframe.workload.importers.properties import Properties, parse
 from loadframe.workload.importers.source import text_of
-from loadframe.workload.variables import Variable
 
 #: CoreWorkload's defaults.
 _PROPORTIONS = {"read": 0.95, "update": 0.05, "insert": 0.0, "scan": 0.0, "readmodifywrite": 0.0}
 _DISTRIBUTIONS = ("uniform", "zipfian", "latest", "hotspot", "exponential", "sequential")
-#: Where variables cannot draw letters, so many texts stand for the random ones of a field.
-_TEXTS = 16
 #: More would not be a file that people read.
 _MAX_FIELDS, _MAX_LENGTH = 100, 10_000
 
 _REMARKS = (
-    "The first phases load the records, the last is YCSB's transaction phase. Keys are `user0`, `user1`, ...; the "
-    "field `number` repeats the key's number, and scans go by it.",
+    "The first phases load the records, the last is YCSB's transaction phase. The field `number` holds the number that "
+    "a record's key is made of, and scans go by it.",
 )
 #: Properties that say how YCSB itself is built and reports; nothing is lost with them.
 _NO_MATTER = {"workload", "status", "measurementtype", "exporter", "exportfile", "histogram.buckets"}
@@ -100,31 +95,34 @@ class _Core:
         return {"elasticsearch": {"settings": settings, "mappings": mappings}}
 
     def _variables(self) -> dict[str, Any]:
-        variables: dict[str, Any] = {"loaded": {"sequential": {}}, "text": self._text()}
+        """Return the numbers of records, the keys made of them, and the texts of the fields."""
+        numbers: dict[str, Any] = {"loaded": {"sequential": {"from": 0}}}
         if self.shares.keys() & {"read", "update", "scan"}:
-            variables["key"] = self._key()
+            numbers["chosen"] = self._chosen()
+        if "insert" in self.shares:
+            numbers["inserted"] = {"sequential": {"from": self.records}}
+            if len(self.shares) > 1:
+                self.left_out.append("insert: keys without gaps; one is made of its request's number among all")
+        keys = {f"{name}_key": {"hash": {"of": name}} for name in numbers} if self._hashed() else {}
+        text = {"text": {"length": self._text_length()}}
+        variables = {**numbers, **keys, **{f"text{index}": text for index in range(self.fields)}}
         if "update" in self.shares and not self._writes_all():
             variables["field"] = {"uniform": [0, self.fields - 1]}
-        if "insert" in self.shares:
-            variables["inserted"] = {"sequential": {"from": self.records}}
-            if len(self.shares) > 1:
-                self.left_out.append("insert: keys without gaps; a key is the number of its request among all")
         if "scan" in self.shares:
             variables["length"] = self._scan_length()
         return variables
 
-    def _text(self) -> dict[str, Any]:
-        if self.properties.word("fieldlengthdistribution", "constant", _LENGTHS) != "constant":
-            self.left_out.append("fieldlengthdistribution: all fields have fieldlength characters")
-        self.left_out.append("random fields: the fields of a document have the same text")
-        if "text" in Variable.model_fields:
-            return {"text": {"length": self.length}}
-        self.left_out.append(f"random fields: they draw from {_TEXTS} texts")
-        chance, letters = random.Random(0), string.ascii_letters + string.digits
-        return {"choice": ["".join(chance.choices(letters, k=self.length)) for _ in range(_TEXTS)]}
+    def _hashed(self) -> bool:
+        return self.properties.word("insertorder", "hashed", ("hashed", "ordered")) == "hashed"
 
-    def _key(self) -> dict[str, Any]:
-        """Return how the number of a key is drawn, by the distribution of requests."""
+    def _text_length(self) -> int | list[int]:
+        distribution = self.properties.word("fieldlengthdistribution", "constant", _LENGTHS)
+        if distribution not in ("constant", "uniform"):
+            self.left_out.append(f"fieldlengthdistribution={distribution}: all fields have fieldlength characters")
+        return [1, self.length] if distribution == "uniform" else self.length
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return how the number of a record is drawn, by the distribution of requests."""
         distribution = self.properties.word("requestdistribution", "uniform", _DISTRIBUTIONS)
         hot_items = self.properties.number("hotspotdatafraction", 0.2)
         hot_share = self.properties.number("hotspotopnfraction", 0.8)
@@ -132,43 +130,46 @@ class _Core:
         share = self.properties.number("exponential.frac", 0.8571428571)
         if not 0 < percentile < 100:
             raise self.properties.error("exponential.percentile", "expected a number between 0 and 100", "such as 95")
+        if distribution == "sequential":
+            self.left_out.append("requestdistribution=sequential: that it begins again after the last record")
+        if distribution == "latest" and "insert" in self.shares:
+            self.left_out.append(
+                "requestdistribution=latest: that inserted records are read; the latest loaded ones are"
+            )
         # The share `share` of the records gets `percentile` percent of the requests.
         mean = self.records * share / -math.log(1 - percentile / 100)
         items = {"items": self.records}
-        ways: dict[str, dict[str, Any]] = {
-            "uniform": {"uniform": [0, self.records - 1]},
-            "sequential": {"sequential": {}},
-            "zipfian": {"zipfian": {**items, "form": "ycsb", "scrambled": True}},
-            "latest": {"latest": {**items, "form": "ycsb", "growth": self.shares.get("insert", 0.0)}},
-            "hotspot": {"hotspot": {**items, "hot_items": hot_items, "hot_share": hot_share}},
-            "exponential": {"exponential": {**items, "mean": mean}},
+        ways: dict[str, Any] = {
+            "uniform": [0, self.records - 1],
+            "sequential": {"from": 0},
+            "zipfian": {**items, "form": "ycsb", "scrambled": True},
+            "latest": {**items, "form": "ycsb"},
+            "hotspot": {**items, "hot_items": hot_items, "hot_share": hot_share},
+            "exponential": {**items, "mean": mean},
         }
-        if distribution not in Variable.model_fields:
-            self.left_out.append(f"requestdistribution={distribution}: keys are drawn uniformly")
-            return ways["uniform"]
-        if distribution == "sequential":
-            self.left_out.append("requestdistribution=sequential: that keys begin again after the last record")
-        return ways[distribution]
+        return {distribution: ways[distribution]}
 
     def _scan_length(self) -> dict[str, Any]:
         longest = self.properties.whole("maxscanlength", 1000, least=1)
         shortest = self.properties.whole("minscanlength", 1, least=1)
-        if self.properties.word("scanlengthdistribution", "uniform", ("uniform", "zipfian")) != "uniform":
-            self.left_out.append("scanlengthdistribution=zipfian: lengths are drawn uniformly")
-        return {"uniform": [min(shortest, longest), longest]}
+        shortest = min(shortest, longest)
+        if self.properties.word("scanlengthdistribution", "uniform", ("uniform", "zipfian")) == "zipfian":
+            return {"zipfian": {"items": longest - shortest + 1, "form": "ycsb", "from": shortest}}
+        return {"uniform": [shortest, longest]}
 
     def _writes_all(self) -> bool:
         return self.properties.flag("writeallfields", False)
 
     def _operations(self) -> dict[str, Any]:
-        texts = {f"field{index}": "${text}" for index in range(self.fields)}
-        changed = texts if self._writes_all() else {"field${field}": "${text}"}
-        scan = {"sort": [{"number": "asc"}], "query": {"range": {"number": {"gte": "${key}"}}}}
+        texts = {f"field{index}": f"${{text{index}}}" for index in range(self.fields)}
+        changed = texts if self._writes_all() else {"field${field}": "${text0}"}
+        scan = {"query": {"range": {"number": {"gte": "${chosen}"}}}, "sort": [{"number": "asc"}]}
         if not self.properties.flag("readallfields", True):
             self.left_out.append("readallfields=false: reads return whole documents")
+        chosen = {"collection": self.table, "id": self._id("chosen")}
         operations = {
-            "read": {"get": {"collection": self.table, "id": "user${key}"}},
-            "update": {"update": {"collection": self.table, "id": "user${key}", "document": changed}},
+            "read": {"get": chosen},
+            "update": {"update": {**chosen, "document": changed}},
             "insert": self._write("inserted", texts),
             "scan": {"search": {"collection": self.table, "size": "${length}", "request_cache": False, "body": scan}},
         }
@@ -178,9 +179,12 @@ class _Core:
             **{verb: operations[verb] for verb in self.shares},
         }
 
+    def _id(self, number: str) -> str:
+        return f"user${{{number}_key}}" if self._hashed() else f"user${{{number}}}"
+
     def _write(self, number: str, texts: Mapping[str, str]) -> dict[str, Any]:
-        hole = f"${{{number}}}"
-        return {"index": {"collection": self.table, "id": f"user{hole}", "document": {"number": hole, **texts}}}
+        document = {"number": f"${{{number}}}", **texts}
+        return {"index": {"collection": self.table, "id": self._id(number), "document": document}}
 
     def _phases(self) -> list[dict[str, Any]]:
         load = {"operation": "load", "clients": "${clients}", "requests": self.records}
@@ -202,10 +206,8 @@ class _Core:
         ]
 
     def _name_the_rest(self) -> None:
-        if self.properties.word("insertorder", "hashed", ("hashed", "ordered")) == "hashed":
-            self.left_out.append("insertorder=hashed: keys are numbered, user0, user1, ...")
         if self.properties.whole("insertstart", 0):
-            self.left_out.append("insertstart: keys begin with 0")
+            self.left_out.append("insertstart: records are numbered from 0")
         if self.properties.whole("zeropadding", 1) > 1:
             self.left_out.append("zeropadding: keys are written without leading zeros")
         for entry in self.properties.rest():
