@@ -47,6 +47,14 @@ def test_a_path_in_the_file_begins_at_the_files_folder(load, documents):
     assert [Path(name).samefile(documents) for name in source(workload)["files"]] == [True, True]
 
 
+@pytest.mark.parametrize("name", ["d.json.gz", "d.json.bz2", "D.JSON.ZST"])
+def test_compressed_files_are_taken_as_they_are(load, tmp_path, name):
+    (tmp_path / name).write_bytes(b"packed" * 1000)
+    workload = load(WORKLOAD.replace("CORPUS", f"{{file: {name}, actions: true, broken: set_aside}}"))
+    assert source(workload) == {"files": [str(tmp_path / name)], "actions": True, "broken": "set_aside"}
+    assert 100 <= workload.documents("c") <= 200
+
+
 def test_a_path_that_is_set_begins_at_the_current_folder(load, documents, monkeypatch):
     workload = load(WORKLOAD.replace("CORPUS", EITHER))
     monkeypatch.chdir(documents.parent)
@@ -80,6 +88,8 @@ def test_files_are_described_by_their_hash(load, documents):
         ("{generate: nyc_taxi_trip, documents: 1, files: [b]}", "exclude each other"),
         ("{files: []}", "at least one entry"),
         ("{files: b}", "expected a list"),
+        ("{files: [b], broken: skip}", "not valid here"),
+        ("{generate: nyc_taxi_trip, documents: 1, actions: true}", "only files have lines"),
         ("{url: b}", "unknown key 'url'"),
     ],
 )
@@ -95,8 +105,8 @@ def test_a_corpus_that_cannot_be_is_refused(refused, corpus, what):
         ("no.json", None, "there is no file"),
         (".", None, "is a folder"),
         ("empty.json", "", "is empty"),
-        ("d.json.bz2", "x", "is compressed"),
-        ("D.JSON.GZ", "x", "is compressed"),
+        ("d.json.xz", "x", "is compressed in a way that is not read"),
+        ("D.JSON.ZIP", "x", "is compressed in a way that is not read"),
         ("x" * 300, None, "cannot be read"),
     ],
 )

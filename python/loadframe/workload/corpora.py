@@ -17,18 +17,24 @@ from loadframe.yamlfile import NOT_EMPTY, Model, wrong
 
 #: What stands in for a file's documents where their number has to be guessed; the size of a trip of nyc_taxis.
 BYTES_PER_DOCUMENT = 500
+#: How many bytes one of a compressed file stands for where that has to be guessed; those of nyc_taxis in bzip2.
+PACKED = {".gz": 10, ".bz2": 16, ".zst": 12}
 
 
 class Corpus(Model):
-    """Documents: generated, or one JSON document per line of `file` or `files`.
+    """Documents: generated, or one JSON document per line of `file` or `files`, plain or as .gz, .bz2 or .zst.
 
-    A `file` that is not empty takes the place of `generate`, so that one workload serves both.
+    A `file` that is not empty takes the place of `generate`, so that one workload serves both. With `actions` a line
+    that says what to do (as in bulk requests) stands before each document; it is not sent. A line that is no document
+    stops the run, or is counted and kept aside.
     """
 
     generate: Literal["nyc_taxi_trip"] | None = None
     documents: Positive | None = None
     file: str | None = None
     files: Annotated[tuple[str, ...], Strict(False), NOT_EMPTY] | None = None
+    actions: bool = False
+    broken: Literal["stop", "set_aside"] = "stop"
 
     @model_validator(mode="after")
     def _one_source(self) -> "Corpus":
@@ -40,6 +46,9 @@ class Corpus(Model):
             raise wrong("the corpus has no source", "say generate, file or files")
         if self.generate and not self.file and self.documents is None:
             raise wrong("a generated corpus has no end", "say how many documents", key="generate")
+        for key in ("actions", "broken"):
+            if key in self.model_fields_set and self.file is None and not self.files:
+                raise wrong(f"only files have lines, and {key} tells how to read them", "remove it", key=key)
         return self
 
     @property
@@ -49,7 +58,7 @@ class Corpus(Model):
 
 
 def resolve(corpus: Corpus, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the corpus as the engine takes it: `{"generate", "documents"}` or `{"files", "documents"?}`.
+    """Return the corpus as the engine takes it: `{"generate", "documents"}` or `{"files", "documents"?, ...}`.
 
     Relative paths begin at `folder`. `error` makes the error of what is wrong with a file and the remedy.
     """
@@ -59,14 +68,18 @@ def resolve(corpus: Corpus, folder: Path, error: Callable[[str, str], BadInput])
     for file in files:
         _check(file, error)
     limit = {} if corpus.documents is None or corpus.generate else {"documents": corpus.documents}
-    return {"files": [str(file) for file in files], **limit}
+    lines: dict[str, Any] = {"actions": True} if corpus.actions else {}
+    if corpus.broken != "stop":
+        lines["broken"] = corpus.broken
+    return {"files": [str(file) for file in files], **limit, **lines}
 
 
 def documents(source: dict[str, Any]) -> int:
     """Return how many documents a resolved corpus has; a guess from the size for files without a limit."""
     if source.get("documents") is not None:
         return int(source["documents"])
-    return max(1, sum(Path(file).stat().st_size for file in source["files"]) // BYTES_PER_DOCUMENT)
+    files = [Path(file) for file in source["files"]]
+    return max(1, sum(file.stat().st_size * PACKED.get(file.suffix.lower(), 1) for file in files) // BYTES_PER_DOCUMENT)
 
 
 def describe(source: dict[str, Any]) -> dict[str, Any]:
@@ -94,8 +107,8 @@ def _check(file: Path, error: Callable[[str, str], BadInput]) -> None:
             raise error(f"{file} is a folder", "give an NDJSON file")
         if not file.is_file():
             raise error(f"there is no file {file}", "check the path")
-        if file.suffix.lower() in (".gz", ".bz2", ".zst", ".xz", ".zip"):
-            raise error(f"{file} is compressed", "decompress it: corpora are plain NDJSON")
+        if file.suffix.lower() in (".xz", ".zip", ".7z", ".tar", ".tgz"):
+            raise error(f"{file} is compressed in a way that is not read", "make it plain NDJSON, .gz, .bz2 or .zst")
         with file.open("rb") as opened:
             if not opened.read(1):
                 raise error(f"{file} is empty", "give a file with one JSON document per line")
