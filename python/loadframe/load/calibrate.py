@@ -29,6 +29,7 @@ _DOCUMENTS = 20_000
 _REPEATED = 400
 
 _SEARCH = {"search": {"collection": "null", "body": {"query": {"match_all": {}}}, "size": 10}}
+_HTTP = {"http": {"method": "GET", "path": "/"}}
 _BULK = {"bulk": {"collection": "null", "corpus": "documents", "size": _BULK_SIZE}}
 
 
@@ -41,7 +42,7 @@ class Probe:
 
 
 #: By driver; a driver that nothing here answers is not calibrated.
-PROBES: dict[str, Probe] = {"null": Probe({}), "search": Probe(_SEARCH, _BULK)}
+PROBES: dict[str, Probe] = {"null": Probe({}), "search": Probe(_SEARCH, _BULK), "http": Probe(_HTTP)}
 
 
 @dataclass(frozen=True)
