@@ -234,7 +234,7 @@ def test_without_room_for_the_stores_software_nothing_is_fetched(state, cache):
 def test_without_room_for_a_nodes_data_none_starts(state):
     status, said, _ = on_a_small_disk(state, "1m", "bench", "w.yaml")
     assert status == 2
-    assert a_message(said, what="no room on the disk: starting 1 nodes needs", remedy="LOADFRAME_STATE"), said
+    assert a_message(said, what="no room on the disk: starting 1 node needs", remedy="LOADFRAME_STATE"), said
 
 
 @pytest.mark.store

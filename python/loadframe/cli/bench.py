@@ -88,29 +88,19 @@ def bench(
             "--rate": rate,
         }
     )
-    override: dict[str, Any] = {
-        "clients": clients,
-        "rate": parse_rate(rate) if rate else None,
-        "warmup": parse_duration(warmup) if warmup else None,
-        "duration": parse_duration(duration) if duration else None,
-    }
-    for option in ("rate", "duration"):
-        if override[option] == 0:
-            raise BadInput(f"--{option} 0 measures nothing", remedy="give more than 0")
+    override = _levels(clients, rate, warmup, duration)
 
     # What follows takes a second or two to import, which help and slips of the pen should not cost.
     from loadframe.workload import load_workload
 
     loaded = load_workload(workload, assignments(set_))
     path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if path.exists():
-        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
-    require_writable(path.parent)
+    _require_free(path)
     addresses, reached = access.existing(context.params)
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
-    from loadframe.experiment.session import Labels, Session
+    from loadframe.experiment.session import Labels, Session, require_sound
     from loadframe.record import Run
     from loadframe.report.terminal import print_run
     from loadframe.store import find
@@ -126,11 +116,15 @@ def bench(
         else:
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
-            _chosen(loaded.for_family(find(store).family, nodes=spec.nodes), only, override, reuse=False)
+            kind = find(store)
+            chosen = _chosen(loaded.for_family(kind.family, nodes=spec.nodes), only, override, reuse=False)
+            require_sound(chosen, kind.driver)
             started = Cluster.start(spec, console.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, nodes=live.size)
             phases = _chosen(resolved, only, override, reuse)
+            if hosts or cluster:
+                require_sound(phases, live.store.driver)
             session = Session(
                 live,
                 resolved,
@@ -156,6 +150,20 @@ def bench(
         raise KeyboardInterrupt
 
 
+def _levels(clients: int | None, rate: str | None, warmup: str | None, duration: str | None) -> dict[str, Any]:
+    """Return what is asked of the measured phases, None where nothing is: rate in 1/s, times in s."""
+    levels: dict[str, Any] = {
+        "clients": clients,
+        "rate": parse_rate(rate) if rate else None,
+        "warmup": parse_duration(warmup) if warmup else None,
+        "duration": parse_duration(duration) if duration else None,
+    }
+    for option in ("rate", "duration"):
+        if levels[option] == 0:
+            raise BadInput(f"--{option} 0 measures nothing", remedy="give more than 0")
+    return levels
+
+
 def _refuse_contradictions(given: dict[str, Any]) -> None:
     """Refuse options that cannot hold together; by their names, None or False for those that were not given."""
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
@@ -169,6 +177,12 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
                 f"{option} is about data that is there, and a new cluster has none",
                 remedy="name a cluster with --hosts or --cluster, or leave it out",
             )
+
+
+def _require_free(path: Path) -> None:
+    if path.exists():
+        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
+    require_writable(path.parent)
 
 
 def _chosen(

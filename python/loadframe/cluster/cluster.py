@@ -44,9 +44,14 @@ class Cluster:
         self._ours = False
 
     @staticmethod
-    def require(spec: ClusterSpec, report: Report = _silent) -> None:
-        """Fetch and check what starting such a cluster needs, and start nothing; BadInput for whatever is missing."""
-        launch.prepare(stores.find(spec.store), spec, LocalHost(), report)
+    def require(spec: ClusterSpec, report: Report = _silent) -> Store:
+        """Fetch and check what starting such a cluster needs, and start nothing; return the kind of store.
+
+        BadInput for whatever is missing.
+        """
+        store = stores.find(spec.store)
+        launch.prepare(store, spec, LocalHost(), report)
+        return store
 
     @classmethod
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:

@@ -77,6 +77,8 @@ def _copied(java: Java) -> Path:
         if not target.exists():
             draft = target.with_name(f"{target.name}.part")
             shutil.rmtree(draft, ignore_errors=True)
+            size = sum(path.lstat().st_size for path in java.home.rglob("*"))
+            folders.require_room(target.parent, size, f"a copy of Java {java.version} that root's servers can reach")
             shutil.copytree(java.home, draft, symlinks=True)
             for path in (draft, *draft.rglob("*")):
                 mode = path.stat().st_mode

@@ -44,7 +44,7 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
     _require_memory(spec)
     store.check_settings(spec.settings)
-    distribution = store.distribution(spec.version or store.versions[0])
+    distribution = store.distribution(spec.version or next(iter(store.versions), ""))
     user = host.server_user() if store.refuses_root else None
     runtime = java.find(distribution.java, user)
     home = artefacts.install(distribution, report)
@@ -59,7 +59,8 @@ def start(spec: ClusterSpec, software: Software, host: Host, folder: Path, start
     """
     folders.make(folder)
     folders.require_reachable(folder, software.user)
-    folders.require_room(folder, spec.nodes * _ROOM_PER_NODE, f"starting {spec.nodes} nodes")
+    nodes = "1 node" if spec.nodes == 1 else f"{spec.nodes} nodes"
+    folders.require_room(folder, spec.nodes * _ROOM_PER_NODE, f"starting {nodes}")
     ports = host.free_ports(spec.nodes, spec.port)
     peer_ports = [port for port in host.free_ports(2 * spec.nodes) if port not in ports][: spec.nodes]
     names = tuple(f"node-{index}" for index in range(spec.nodes))

@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.file import Experiment
 from loadframe.experiment.file_factors import Level
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Labels, Session
+from loadframe.experiment.session import Labels, Session, require_sound
 
 
 def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
@@ -29,7 +29,8 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     if done == len(design.runs):
         listener.remark(f"all {done} runs are recorded already")
         return
-    Cluster.require(_spec(experiment, {}), listener.step)
+    store = Cluster.require(_spec(experiment, {}), listener.step)
+    _require_sound_load(experiment, design, store.family, store.driver)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     for group in design.groups():
@@ -42,6 +43,21 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
                 listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
                 for run in (first, *others):
                     _record_failure(experiment, folder, run, error)
+
+
+def _require_sound_load(experiment: Experiment, design: Design, family: str, driver: str) -> None:
+    """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
+    refusals = []
+    for first, *_ in design.groups():
+        levels = experiment.overrides(first.treatment)
+        try:
+            workload = experiment.resolve(first.treatment, family)
+            phases = [workload.phase(name) for name in experiment.prepared]
+            phases += [workload.phase(name).override(**levels) for name in experiment.measured]
+            return require_sound(phases, driver)
+        except BadInput as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
 
 
 class _Group:

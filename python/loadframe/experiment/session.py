@@ -1,7 +1,7 @@
 """One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster, folders
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
-from loadframe.load import Calibration, Outcome, run_phase
+from loadframe.load import Calibration, Outcome, run_phase, validate_plan
 from loadframe.observe import (
     CgroupSampler,
     HostSampler,
@@ -31,6 +31,13 @@ class Labels:
     treatment: Mapping[str, Any] = field(default_factory=dict)
     block: int | None = None
     repetition: int | None = None
+
+
+def require_sound(phases: Iterable[ResolvedPhase], driver: str) -> None:
+    """BadInput if the engine would refuse the load: said before a node starts and before a store is changed."""
+    for phase in phases:
+        # Nothing is sent to this address; the cluster's own may not be known yet.
+        validate_plan(phase.plan(seed=0, hosts=["127.0.0.1:9"], driver=driver))
 
 
 class Session:

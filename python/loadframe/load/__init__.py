@@ -4,6 +4,6 @@ It also measures what the engine itself is good for on this machine.
 """
 
 from loadframe.load.calibration import Calibration
-from loadframe.load.phase import Outcome, Progress, check_operations, run_phase
+from loadframe.load.phase import Outcome, Progress, check_operations, run_phase, validate_plan
 
-__all__ = ["Calibration", "Outcome", "Progress", "check_operations", "run_phase"]
+__all__ = ["Calibration", "Outcome", "Progress", "check_operations", "run_phase", "validate_plan"]

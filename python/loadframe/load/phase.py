@@ -80,6 +80,14 @@ def _outcome(handle: _engine.Handle) -> Outcome:
     return outcome
 
 
+def validate_plan(plan: Mapping[str, Any]) -> None:
+    """Raise BadInput if the engine would refuse the plan: a malformed corpus, an operation that makes no sense."""
+    try:
+        _engine.validate(json.dumps(plan))
+    except _engine.PlanRefused as error:
+        raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+
+
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Send each operation of a plan once; return request, answer and judgement of each, in the plan's order."""
     try:
