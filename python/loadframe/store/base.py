@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
 
@@ -64,6 +64,10 @@ class Health:
     def balanced(self) -> bool:
         """Whether all data is where it should be and nothing moves."""
         return self.ready and self.moving == 0
+
+
+class Unreachable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+    """No address of a cluster answered."""
 
 
 class Store(ABC):

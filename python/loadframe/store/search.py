@@ -9,7 +9,7 @@ import httpx
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Health, Store
+from loadframe.store.base import Health, Store, Unreachable
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
@@ -19,10 +19,6 @@ _NOT_LET_IN = {
     401: "say who asks: --user, --api-key-file or --token-file",
     403: "ask as somebody who may: the role lacks a privilege",
 }
-
-
-class Unreachable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """No address of a cluster answered."""
 
 
 class SearchStore(Store):

@@ -9,15 +9,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from loadframe.workload.holes import names
+from loadframe.workload.rest import Http
 from loadframe.yamlfile import Duration, Model, Scalar, shown, wrong
 
-Family = Literal["elasticsearch"]
+Family = Literal["elasticsearch", "http"]
 
-#: Forms that every family understands, and those that one family has for itself.
+#: Forms that every family of stores understands, and those that one family has for itself.
 NEUTRAL = ("bulk",)
 NATIVE: dict[Family, tuple[str, ...]] = {
-    "elasticsearch": ("search", "get", "index", "update", "delete", "refresh", "force_merge", "request")
+    "elasticsearch": ("search", "get", "index", "update", "delete", "refresh", "force_merge", "request"),
+    "http": ("http",),
 }
+#: What stands behind a REST interface is not known to be a store.
+_WITHOUT_NEUTRAL = ("http",)
 
 
 def _document_id(value: Any) -> Any:
@@ -130,6 +134,7 @@ class Form(Model):
     refresh: Refresh | None = None
     force_merge: ForceMerge | None = None
     request: Request | None = None
+    http: Http | None = None
     timeout: Annotated[Duration, Field(gt=0)] | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
@@ -157,7 +162,7 @@ class Form(Model):
 
     def dump(self) -> dict[str, Any]:
         """Return the form as drivers take it: what the file says and no more, the timeout in seconds."""
-        form: dict[str, Any] = {self.kind: self.content.model_dump(exclude_unset=True)}
+        form: dict[str, Any] = {self.kind: self.content.model_dump(exclude_unset=True, by_alias=True)}
         if self.timeout is not None:
             form["timeout"] = self.timeout
         if self.assert_ is not None:
@@ -169,6 +174,7 @@ class Forms(Model):
     """One operation in a form per family: the same logical work on each."""
 
     elasticsearch: Form | None = None
+    http: Form | None = None
 
 
 _KINDS = (*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds))
@@ -176,8 +182,16 @@ _KINDS = (*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds))
 
 def _shape(value: Any) -> str:
     """Tell a mapping of families from a form; what is neither is checked as a form."""
-    families = isinstance(value, Forms) or (isinstance(value, dict) and any(family in value for family in NATIVE))
+    families = isinstance(value, Forms) or (isinstance(value, dict) and any(_is_family(key, value) for key in NATIVE))
     return "a form per family" if families else "one form"
+
+
+def _is_family(key: str, operation: dict[str, Any]) -> bool:
+    """`http` is a family, under which a form stands, and a kind of request, under which a request stands."""
+    below = operation.get(key)
+    return key in operation and (
+        key not in _KINDS or (isinstance(below, dict) and any(kind in below for kind in _KINDS))
+    )
 
 
 Operation = Annotated[
@@ -190,7 +204,9 @@ def form_for(operation: Form | Forms, family: str) -> Form | None:
     if isinstance(operation, Forms):
         form: Form | None = getattr(operation, family, None)
         return form
-    return operation if operation.kind in NEUTRAL or operation.kind in NATIVE.get(family, ()) else None  # type: ignore[call-overload]
+    native = {str(name): kinds for name, kinds in NATIVE.items()}.get(family, ())
+    neutral = () if family in _WITHOUT_NEUTRAL else NEUTRAL
+    return operation if operation.kind in (*neutral, *native) else None
 
 
 def every_form(operation: Form | Forms) -> dict[str, Form]:

@@ -1,10 +1,10 @@
 """What the parts of a workload say of each other: whether each name that is used exists, and can be used so."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from loadframe.workload.forms import Form, every_form
-from loadframe.workload.holes import Place
+from loadframe.workload.holes import Place, names
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.phases import Phase
 from loadframe.workload.variables import circle
@@ -67,9 +67,28 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
             if reads and len(stream.weights) > 1:
                 what = f"the operation {name!r} reads a corpus to its end and cannot be one of a mix"
                 raise document.error((*within, *key), what, "give it a stream of its own", key=True)
+            _check_needs(document, file, stream.weights, name, (*within, *key), key=stream.mix is not None)
             if phase.until == "exhausted" and not reads:
                 what = f"the operation {name!r} reads no corpus that could be exhausted"
                 raise document.error((*place, "until"), what, "say a duration or a number of requests")
+
+
+def _check_needs(
+    document: Document, file: WorkloadFile, together: Collection[str], name: str, place: Place, *, key: bool
+) -> None:
+    """Refuse an operation that needs what no operation of the same users takes from an answer."""
+    taken = {
+        value for other in together if other in file.operations for value in _taken(every_form(file.operations[other]))
+    }
+    elsewhere = {value for operation in file.operations.values() for value in _taken(every_form(operation))} - taken
+    forms = [form.dump() for form in every_form(file.operations[name]).values()]
+    for missing in sorted(elsewhere & set(names(forms))):
+        what = f"the operation {name!r} needs {missing!r}, which no operation beside it takes from an answer"
+        raise document.error(place, what, "put the operation that does into the same mix or journey", key=key)
+
+
+def _taken(forms: Mapping[str, Form]) -> set[str]:
+    return {name for form in forms.values() if form.http is not None for name in form.http.capture}
 
 
 def _known(

@@ -168,6 +168,7 @@ def resolve_phase(
     used = {name: operations[name] for stream in streams for name in stream.weights}
     bulks = [form["bulk"] for form in used.values() if "bulk" in form]
     drawn = closure(set(names(used)), models)
+    taken = {name for form in used.values() for name in form.get("http", {}).get("capture", ())}
     fields = [field.corpus for name in drawn if (field := models[name].field) is not None]
     stop: dict[str, Any] | str = "exhausted"
     if phase.duration is not None:
@@ -183,7 +184,8 @@ def resolve_phase(
         stop_when=phase.stop_when,
         operations=used,
         corpora={name: sources[name] for name in (*(bulk["corpus"] for bulk in bulks), *fields)},
-        variables={name: form for name, form in variables.items() if name in drawn},
+        variables={name: form for name, form in variables.items() if name in drawn}
+        | {name: {"captured": {}} for name in sorted(taken)},
     )
 
 

@@ -14,6 +14,7 @@ from loadframe.workload.holes import Filler, Place, Value, is_name, names
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
+from loadframe.workload.rest import captured
 from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, read, shown, validate
 
@@ -76,9 +77,11 @@ class Workload:
     def fill(self, nodes: int) -> Filled:
         """Fill the parameters in, for a cluster of so many nodes; BadInput at whatever does not fit."""
         parameters = Parameters(self.document, self.defaults, self.settings, nodes)
-        filler = Filler(
-            self.document, parameters.value, [*self.defaults, BUILT_IN], self.document.data.get("variables", {})
-        )
+        per_request = [
+            *self.document.data.get("variables", {}),
+            *(name for _, name in captured(self.document.data.get("operations"))),
+        ]
+        filler = Filler(self.document, parameters.value, [*self.defaults, BUILT_IN], per_request)
         values = parameters.values()
         data = {
             key: values if key == "parameters" else _filled(filler, key, part)
@@ -193,6 +196,7 @@ def load_workload(
     variables = document.data.get("variables", {})
     _check_variables(document, variables)
     defaults = parameters.check(document, document.data.get("parameters", {}), variables)
+    _check_captured(document, {"a variable": variables, "a parameter": defaults})
     workload = Workload(document, defaults, {})
     workload.check()
     return workload.with_parameters(overrides) if overrides else workload
@@ -213,6 +217,15 @@ def _filled(filler: Filler, key: str, part: Any) -> Any:
         else filler.fill(form, (key, name), per_request=False)
         for name, form in part.items()
     }
+
+
+def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -> None:
+    for place, name in captured(document.data.get("operations")):
+        if not is_name(name):
+            raise document.error(place, f"{shown(name)} is no name", "use letters, digits and _", key=True)
+        for what, known in others.items():
+            if name in known or name == BUILT_IN:
+                raise document.error(place, f"{name!r} is {what}, too", "choose another name", key=True)
 
 
 def _check_variables(document: Document, variables: Any) -> None:

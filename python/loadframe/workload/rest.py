@@ -1,0 +1,98 @@
+"""The form of a request to any REST interface: what is sent, what is taken from its answer for the same user's later
+requests, and what the answer has to be like. Models only."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from loadframe.workload.holes import Place
+from loadframe.yamlfile import Model, Scalar, shown, wrong
+
+#: A header's name (RFC 9110, section 5.6.2).
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: Headers that tell where a message ends are the generator's to set.
+_FRAMING = {"content-length", "transfer-encoding", "connection", "content-encoding", "expect", "upgrade"}
+
+
+def _path(value: str) -> str:
+    if not value.startswith("/"):
+        raise wrong("a path begins with /", f"write /{value}")
+    return value
+
+
+def _pointer(value: str) -> str:
+    if value and not value.startswith("/"):
+        raise wrong(f"{shown(value)} is no JSON pointer", f"write /{value.replace('.', '/')}")
+    return value
+
+
+def _header(value: str) -> str:
+    if not _TOKEN.fullmatch(value):
+        raise wrong(f"{shown(value)} is no name of a header")
+    if value.lower() in _FRAMING:
+        raise wrong(f"the header {value} is the generator's to set", "leave it out")
+    return value
+
+
+def _several(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+Path = Annotated[str, AfterValidator(_path)]
+Pointer = Annotated[str, AfterValidator(_pointer)]
+Header = Annotated[str, AfterValidator(_header)]
+Status = Annotated[int, Field(ge=200, le=599)]
+
+
+class Source(Model):
+    """Where in an answer a value is: at a JSON pointer of its body, or in a header."""
+
+    json_: Pointer | None = Field(None, alias="json")
+    header: Header | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Source":
+        if (self.json_ is None) == (self.header is None):
+            raise wrong("it says not where the value is", "say json: /pointer or header: Name")
+        return self
+
+
+class Expect(Model):
+    """What makes an answer a success: its status, values in its JSON, a text that it contains."""
+
+    status: Annotated[list[Status], BeforeValidator(_several), Field(min_length=1)] | None = None
+    json_: dict[Pointer, Any] | None = Field(None, alias="json")
+    contains: Annotated[str, Field(min_length=1)] | None = None
+
+
+class Http(Model):
+    """One request to a REST interface. A `body` is sent as JSON, a `text` as it is."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+    path: Path
+    headers: dict[Header, Scalar] = Field(default_factory=dict)
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
+    body: Any = None
+    text: str | None = None
+    capture: dict[str, Source] = Field(default_factory=dict)
+    expect: Expect | None = None
+
+    @model_validator(mode="after")
+    def _one_body(self) -> "Http":
+        if self.body is not None and self.text is not None:
+            raise wrong("a request has a body or a text, not both", "remove one of them", key="text")
+        return self
+
+
+def captured(operations: Any) -> Iterator[tuple[Place, str]]:
+    """Yield the names that a file's operations take from answers, with their places, before anything is checked."""
+    for name, operation in operations.items() if isinstance(operations, Mapping) else ():
+        for keys in (("http",), ("http", "http")):
+            form = operation
+            for key in keys:
+                form = form.get(key) if isinstance(form, Mapping) else None
+            names = form.get("capture") if isinstance(form, Mapping) else None
+            for taken in names if isinstance(names, Mapping) else ():
+                yield ("operations", name, *keys, "capture", taken), taken

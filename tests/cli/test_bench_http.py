@@ -1,0 +1,81 @@
+"""`bench` and `check` on an application with a REST interface: users log in, write and read what is theirs."""
+
+import json
+
+import pytest
+
+from commands import loadframe
+from loadframe.record import Run
+from rest_service import RestService
+
+WORKLOAD = """\
+workload: app
+variables:
+  user: {choice: [ann, bob, cec]}
+  steps: {uniform: [1, 9]}
+operations:
+  login:
+    http:
+      method: POST
+      path: /login
+      body: {user: "${user}"}
+      capture: {token: {json: /session/token}}
+  write:
+    http:
+      method: POST
+      path: /items
+      headers: {Authorization: "Bearer ${token}"}
+      body: {steps: "${steps}"}
+      capture: {item: {header: Location}}
+      expect: {status: [201]}
+  read:
+    http:
+      method: GET
+      path: /items/1
+      headers: {Authorization: "Bearer ${token}"}
+      expect: {json: {/item/steps: 5}}
+phases:
+  - {name: day, journey: [login, write], clients: 3, duration: 1s}
+  - {name: visits, journey: [login, write], rate: 20/s, duration: 1s}
+"""
+
+
+@pytest.fixture
+def workload(tmp_path):
+    path = tmp_path / "app.yaml"
+    path.write_text(WORKLOAD)
+    return path
+
+
+def test_users_log_in_and_write_what_is_theirs(workload, tmp_path):
+    with RestService() as service:
+        words = ["bench", workload, "--hosts", service.address, "--store", "http", "--output", tmp_path / "run"]
+        done = loadframe(*words)
+    assert done.returncode == 0, done.stderr
+    run = Run(tmp_path / "run")
+    assert run.manifest["store"]["kind"] == "http"
+    assert run.manifest["store"]["version"] == "rest-service/1.0"
+    for phase in run.summary["phases"]:
+        for operation in phase["operations"].values():
+            assert operation["requests"] == operation["successes"] >= 20, operation
+    assert len(service.items) >= 20
+    assert {user for user, _ in service.items.values()} == set(service.logins) == {"ann", "bob", "cec"}
+
+
+def test_a_check_shows_each_request_once_and_judges_it(workload):
+    workload.write_text(WORKLOAD.replace("[login, write], rate", "[login, write, read], rate"))
+    with RestService() as service:
+        done = loadframe("check", workload, "--hosts", service.address, "--store", "http", "--json")
+    assert done.returncode == 1
+    answers = json.loads(done.stdout)
+    assert [answer["operation"] for answer in answers] == ["login", "write", "login", "write", "read"]
+    assert [answer["error"] for answer in answers[:4]] == [None] * 4
+    assert answers[0]["request"].startswith('POST /login HTTP/1.1\n\n{\n  "user": ')
+    assert answers[4]["message"].startswith("HTTP 403: ")
+    assert not any(answer["empty"] for answer in answers)
+
+
+def test_a_service_is_not_started(workload):
+    done = loadframe("bench", workload, "--store", "http")
+    assert done.returncode == 2
+    assert "name it with --hosts" in done.stderr

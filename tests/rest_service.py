@@ -1,0 +1,74 @@
+"""A small application behind a REST interface, on loopback: users log in, write items and read them back."""
+
+import itertools
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+
+class RestService:
+    """The application, while it is entered. It knows who wrote each item, and shows it to nobody else."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, tuple[str, Any]] = {}
+        self.logins: list[str] = []
+        numbers = itertools.count(1)
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            server_version = "rest-service/1.0"
+            sys_version = ""
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path == "/login":
+                    service.logins.append(body["user"])
+                    self._answer(200, {"session": {"token": f"token-of-{body['user']}-{next(numbers)}"}})
+                elif (user := self._user()) is None:
+                    self._answer(401, {"error": "who are you?"})
+                else:
+                    number = str(next(numbers))
+                    service.items[number] = (user, body)
+                    self._answer(201, {"id": int(number)}, {"Location": f"/items/{number}"})
+
+            def do_GET(self) -> None:
+                user, item = service.items.get(self.path.rpartition("/")[2], (None, None))
+                if self.path == "/":
+                    self._answer(404, {"error": "there is nothing here"})
+                elif user is None or user != self._user():
+                    self._answer(403, {"error": "not yours"})
+                else:
+                    self._answer(200, {"owner": user, "item": item})
+
+            def _user(self) -> str | None:
+                token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                return token.split("-")[2] if token.startswith("token-of-") else None
+
+            def _answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(text)), **(headers or {})}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.address = f"127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()

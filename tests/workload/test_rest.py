@@ -1,0 +1,132 @@
+"""Requests to REST interfaces in workload files: what becomes of them, and what is refused where."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.workload import load_workload
+from loadframe.workload.rest import Http
+
+TEXT = """\
+workload: app
+parameters: {users: 2}
+variables:
+  steps: {uniform: [1, 9]}
+operations:
+  login:
+    http:
+      method: POST
+      path: /login
+      body: {user: ann}
+      capture: {token: {json: /session/token}}
+  write:
+    http:
+      method: POST
+      path: /items
+      headers: {Authorization: "Bearer ${token}"}
+      body: {steps: "${steps}"}
+      capture: {item: {header: X-Id}}
+      expect: {status: [201], json: {/ok: true}}
+    timeout: 2s
+  read: {http: {method: GET, path: "/items/${item}", parameters: {as: "${token}"}, expect: {contains: ann}}}
+phases:
+  - {name: day, journey: [login, write], clients: "${users}", duration: 1s}
+"""
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "stores" / "http.md").read_text()
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text=TEXT):
+        path = tmp_path / "app.yaml"
+        path.write_text(text)
+        return load_workload(str(path))
+
+    return load
+
+
+def refused(load, old, new):
+    assert old in TEXT
+    with pytest.raises(BadInput) as caught:
+        load(TEXT.replace(old, new, 1)).for_family("http", nodes=1)
+    return str(caught.value)
+
+
+def test_the_documentation_shows_a_workload_and_every_key(load):
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert load(example).for_family("http", nodes=1).phase("day").variables["token"] == {"captured": {}}
+    for key in Http.model_fields:
+        assert re.search(rf"^\|.*`{key}`.*\|", PAGE, re.MULTILINE), key
+
+
+def test_a_request_is_handed_on_as_it_was_written(load):
+    phase = load().for_family("http", nodes=1).phase("day")
+    assert phase.operations["write"] == {
+        "http": {
+            "method": "POST",
+            "path": "/items",
+            "headers": {"Authorization": "Bearer ${token}"},
+            "body": {"steps": "${steps}"},
+            "capture": {"item": {"header": "X-Id"}},
+            "expect": {"status": [201], "json": {"/ok": True}},
+        },
+        "timeout": 2.0,
+    }
+
+
+def test_what_is_captured_is_a_variable_of_the_phase(load):
+    phase = load().for_family("http", nodes=1).phase("day")
+    assert phase.variables == {"steps": {"uniform": [1, 9]}, "token": {"captured": {}}, "item": {"captured": {}}}
+
+
+def test_an_operation_may_have_a_form_for_a_store_and_one_for_its_application(load):
+    forms = "  login:\n    elasticsearch: {request: {method: GET, path: /users/ann}}\n    http:\n     http:\n"
+    workload = load(TEXT.replace("  login:\n    http:\n", forms).replace("journey: [login, write]", "operation: login"))
+    assert workload.for_family("http", nodes=1).phase("day").operations["login"]["http"]["path"] == "/login"
+    assert "request" in workload.for_family("elasticsearch", nodes=1).phase("day").operations["login"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("path: /login", "path: login", ":9:13: a path begins with /\n  write /login"),
+        ("method: POST", "method: PSOT", ':8:15: "PSOT" is not valid here'),
+        ("body: {user: ann}", "boody: {user: ann}", "unknown key 'boody'\n  did you mean 'body'?"),
+        ("body: {user: ann}", "body: {}\n      text: x", "a request has a body or a text, not both"),
+        ("{json: /session/token}", "{json: session.token}", "is no JSON pointer\n  write /session/token"),
+        ("{json: /session/token}", "{cookie: a}", "unknown key 'cookie'"),
+        ("{json: /session/token}", "{json: /a, header: b}", "say json: /pointer or header: Name"),
+        ("{token: {json:", "{to-ken: {json:", "is no name\n  use letters, digits and _"),
+        ("{token: {json:", "{steps: {json:", "'steps' is a variable, too"),
+        ("{token: {json:", "{users: {json:", "'users' is a parameter, too"),
+        ("Bearer ${token}", "Bearer ${tokne}", "no variable\n  did you mean 'token'?"),
+        (
+            "{Authorization:",
+            "{Content-Length: 5, Authorization:",
+            "the header Content-Length is the generator's to set",
+        ),
+        ("{Authorization:", "{a b: 5, Authorization:", "is no name of a header"),
+        ("status: [201]", "status: [99]", ":19:"),
+        (
+            "journey: [login, write]",
+            "operation: write",
+            "the operation 'write' needs 'token', which no operation beside it takes from an answer",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(load, old, new, message):
+    assert message in refused(load, old, new)
+
+
+def test_an_operation_of_stores_is_none_of_a_rest_interface(load):
+    old = "  login:\n    http:\n      method: POST\n      path: /login\n      body: {user: ann}\n"
+    text = TEXT.replace(old, "  other: {refresh: {collection: x}}\n" + old).replace(
+        "journey: [login, write]", "operation: other"
+    )
+    text = text.replace("operations:\n", "collections: {x: {}}\noperations:\n")
+    with pytest.raises(BadInput, match="the operation 'other' has no form for stores of the family 'http'"):
+        load(text).for_family("http", nodes=1)
