@@ -39,6 +39,19 @@ def test_json_is_the_analysis(experiment, tmp_path):
     assert run["status"] == "done"
 
 
+def test_a_run_is_written_in_the_format_of_the_mpi_benchmarker(experiment, tmp_path):
+    run = experiment / "runs" / "b1-nodes1-clients8"
+    done = loadframe("report", run, "--format", "queries", "--output", tmp_path / "q.json")
+    assert done.returncode == 0, done.stderr
+    (phase,) = json.loads((tmp_path / "q.json").read_text())
+    assert phase["range_100"]["0"][0].keys() == {"latency", "docs"}
+
+
+def test_an_experiment_has_no_such_format(experiment, tmp_path):
+    refused(experiment, "--format", "queries", "--output", tmp_path / "q.json")
+    assert not (tmp_path / "q.json").exists()
+
+
 def refused(path, *words):
     done = loadframe("report", path, *words)
     assert done.returncode == 2

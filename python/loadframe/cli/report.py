@@ -1,6 +1,11 @@
-"""`loadframe report`: what a run or an experiment says, as one HTML file and in brief on the terminal."""
+"""`loadframe report`: what a run or an experiment says, as one HTML file and in brief on the terminal.
 
+A run can also be written in the format of the MPI benchmarker's results.
+"""
+
+import json
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,17 +22,38 @@ Examples:
   loadframe report results/demo
   loadframe report results/nyc_taxis-20260102-030405 --output run.html
   loadframe report results/demo --json | jq '.curves[0].speedups'
+  loadframe report results/steps-20260102-030405 --format queries --output steps.json
 """
+
+
+class Format(StrEnum):
+    """What a report is written as."""
+
+    html = "html"
+    queries = "queries"
 
 
 @app.command(epilog=_EXAMPLES)
 def report(
     path: Annotated[Path, typer.Argument(help="The folder of a run or of an experiment.")],
-    output: Annotated[Path | None, typer.Option(help="The HTML file; report.html in the folder if not given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="The file; report.html in the folder if not given.")] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="html, or queries: a run's requests as the MPI benchmarker writes them.")
+    ] = Format.html,
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report, and print it in brief."""
-    write_report(path, output=output, as_json=as_json)
+    if format_ == Format.queries:
+        _write_queries(path, output or path / "queries.json")
+    else:
+        write_report(path, output=output, as_json=as_json)
+
+
+def _write_queries(path: Path, target: Path) -> None:
+    from loadframe.record import Run
+    from loadframe.report.queries import queries
+
+    _write(target, json.dumps(queries(Run(path))) + "\n")
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
@@ -47,18 +73,22 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     else:
         page, document, show = _run(Run(path))
     target = output or path / "report.html"
+    _write(target, page)
+    if as_json:
+        print_json(document)
+    else:
+        show()
+
+
+def _write(target: Path, text: str) -> None:
     try:
-        target.write_text(page, encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(
             f"the report cannot be written: {error.strerror}",
             where=str(target),
             remedy="name another file with --output",
         ) from error
-    if as_json:
-        print_json(document)
-    else:
-        show()
     err.print(f"report: {target}", markup=False, highlight=False)
 
 
