@@ -7,17 +7,21 @@ mod cache;
 mod files;
 #[cfg(test)]
 mod folder;
+mod geonames;
 mod index;
 mod nyc_taxi_trip;
 mod quantiles;
 mod unpacked;
+mod wikipedia_revision;
+mod words;
+mod ycsb_record;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::corpus::files::{Files, Reading};
 use crate::nearest::unknown;
@@ -29,10 +33,23 @@ trait Generate: Debug + Send + Sync {
     fn append(&self, number: u64, out: &mut Vec<u8>);
 }
 
-/// What a generator is made from: its seed.
-type New = fn(u64) -> Box<dyn Generate>;
+/// What a generator is made from: its seed, and what `with` says.
+type New = fn(u64, &Map<String, Value>) -> Result<Box<dyn Generate>, PlanError>;
 
-const GENERATORS: [(&str, New); 1] = [("nyc_taxi_trip", |seed| Box::new(nyc_taxi_trip::NycTaxiTrip::new(seed)))];
+const GENERATORS: [(&str, New); 4] = [
+    ("nyc_taxi_trip", |seed, with| plain(with, nyc_taxi_trip::NycTaxiTrip::new(seed))),
+    ("geonames", |seed, with| plain(with, geonames::Geonames::new(seed))),
+    ("ycsb_record", |seed, with| Ok(Box::new(ycsb_record::YcsbRecord::new(seed, with)?))),
+    ("wikipedia_revision", |seed, with| plain(with, wikipedia_revision::WikipediaRevision::new(seed))),
+];
+
+/// A generator that takes no options.
+fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Result<Box<dyn Generate>, PlanError> {
+    match with.keys().next() {
+        Some(key) => Err(PlanError(format!("unknown option \"{key}\"; this generator has none"))),
+        None => Ok(Box::new(generator)),
+    }
+}
 
 /// The names that `{"generate": NAME}` knows.
 pub fn generators() -> &'static [&'static str] {
@@ -49,7 +66,7 @@ pub fn generators() -> &'static [&'static str] {
 }
 
 /// What a corpus may say.
-const KEYS: [&str; 5] = ["generate", "files", "documents", "actions", "broken"];
+const KEYS: [&str; 6] = ["generate", "with", "files", "documents", "actions", "broken"];
 
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +126,13 @@ impl Corpus {
                     known.ok_or_else(|| PlanError(unknown("generator", name, generators().iter().copied())))?;
                 let documents =
                     documents.ok_or_else(|| wrong("\"documents\" says how many to generate; it is missing"))?;
-                Ok(Self(Source::Generated { generator: new(seed), documents }))
+                let none = Map::new();
+                let with = match mapping.get("with") {
+                    None => &none,
+                    Some(with) => with.as_object().ok_or_else(|| wrong("\"with\" wants a mapping of options"))?,
+                };
+                let generator = new(seed, with).map_err(|error| error.within(format_args!("generator \"{name}\"")))?;
+                Ok(Self(Source::Generated { generator, documents }))
             }
             (None, Some(files)) => {
                 let wrong = || wrong("\"files\" wants a list of paths");

@@ -27,7 +27,9 @@ use form::Form;
 use listed::Listed;
 use real::Real;
 use text::{Dates, Letters};
+pub(crate) use text::{push_letters, push_second};
 use whole::Whole;
+pub(crate) use zipf::fnv;
 
 const KINDS: [&str; 17] = [
     "uniform",

@@ -7,7 +7,7 @@
 use std::f64::consts::TAU;
 
 use super::Generate;
-use super::quantiles::{Quantiles, folded};
+use super::quantiles::{Quantiles, folded, pick};
 use crate::digits::{pair, push_hundredths, push_u64};
 use crate::draw::{Draw, hash_name};
 
@@ -258,18 +258,6 @@ impl Generate for NycTaxiTrip {
         out.push(pick(&VENDOR, unit()));
         out.extend_from_slice(b"\"}");
     }
-}
-
-/// The value whose share of [0, 1) `unit` falls into.
-#[inline]
-fn pick<T: Copy>(shares: &[(f64, T)], mut unit: f64) -> T {
-    for (share, value) in shares {
-        if unit < *share {
-            return *value;
-        }
-        unit -= share;
-    }
-    shares[0].1
 }
 
 /// Folds a coordinate that lies outside back in.

@@ -37,6 +37,18 @@ pub fn folded(unit: f64, by: f64) -> f64 {
     if moved > 1.0 { 2.0 - moved } else { moved }
 }
 
+/// The value whose share of [0, 1) `unit` falls into.
+#[inline]
+pub fn pick<T: Copy>(shares: &[(f64, T)], mut unit: f64) -> T {
+    for (share, value) in shares {
+        if unit < *share {
+            return *value;
+        }
+        unit -= share;
+    }
+    shares[0].1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

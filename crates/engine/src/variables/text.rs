@@ -153,6 +153,18 @@ impl Dates {
     }
 }
 
+/// Appends a second since 1970 as `2015-01-31T12:30:00Z`.
+pub fn push_second(out: &mut Vec<u8>, second: i64) {
+    let (year, month, day) = civil(second.div_euclid(DAY / SECOND));
+    let time = second.rem_euclid(DAY / SECOND) as u64;
+    let parts = [(year / 100, ""), (year % 100, "-"), (month, "-"), (day, "T")];
+    let clock = [(time / 3600, ":"), (time / 60 % 60, ":"), (time % 60, "Z")];
+    for (number, end) in parts.into_iter().chain(clock) {
+        out.extend_from_slice(pair(number));
+        out.extend_from_slice(end.as_bytes());
+    }
+}
+
 fn pieces(format: &str) -> Option<Format> {
     let mut pieces = Vec::new();
     let literal = |text: &str| Piece::Literal(Encoded::new(&Value::from(text)));
@@ -248,6 +260,9 @@ mod tests {
             }
         }
         assert_eq!(instant("1970-01-01"), Some(0));
+        let mut out = Vec::new();
+        push_second(&mut out, 1_436_013_005);
+        assert_eq!(out, b"2015-07-04T12:30:05Z");
         assert_eq!(instant("2015-07-04T12:30:05Z"), Some(1_436_013_005_000));
     }
 
