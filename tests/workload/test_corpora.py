@@ -36,6 +36,16 @@ def test_a_generated_corpus_has_its_number_of_documents(load):
     assert source(load(WORKLOAD.replace("CORPUS", EITHER))) == {"generate": "nyc_taxi_trip", "documents": 7}
 
 
+def test_the_generator_of_records_takes_their_shape(load):
+    corpus = "{generate: ycsb_record, documents: 5, with: {field_length: 20}}"
+    options = {"field_count": 10, "field_length": 20}
+    assert source(load(WORKLOAD.replace("CORPUS", corpus))) == {
+        "generate": "ycsb_record",
+        "documents": 5,
+        "with": options,
+    }
+
+
 def test_a_file_takes_the_generators_place_and_is_read_in_full(load, documents):
     workload = load(WORKLOAD.replace("CORPUS", EITHER), file=str(documents))
     assert source(workload) == {"files": [str(documents)]}
@@ -88,6 +98,9 @@ def test_files_are_described_by_their_hash(load, documents):
         ("{generate: nyc_taxi_trip, documents: 1, files: [b]}", "exclude each other"),
         ("{files: []}", "at least one entry"),
         ("{files: b}", "expected a list"),
+        ("{generate: geonames, documents: 1, with: {field_count: 1}}", "only the generator ycsb_record"),
+        ("{generate: ycsb_record, documents: 1, with: {field_count: 10000, field_length: 10000}}", "more than 64 MiB"),
+        ("{generate: ycsb_record, documents: 1, with: {fieldcount: 1}}", "unknown key 'fieldcount'"),
         ("{files: [b], broken: skip}", "not valid here"),
         ("{generate: nyc_taxi_trip, documents: 1, actions: true}", "only files have lines"),
         ("{url: b}", "unknown key 'url'"),

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Strict, model_validator
+from pydantic import Field, Strict, model_validator
 
 from loadframe.errors import BadInput
 from loadframe.workload.forms import Positive
@@ -17,8 +17,23 @@ from loadframe.yamlfile import NOT_EMPTY, Model, wrong
 
 #: What stands in for a file's documents where their number has to be guessed; the size of a trip of nyc_taxis.
 BYTES_PER_DOCUMENT = 500
+#: Characters of a record's fields that the engine generates.
+LARGEST_RECORD = 64 * 2**20
 #: How many bytes one of a compressed file stands for where that has to be guessed; those of nyc_taxis in bzip2.
 PACKED = {".gz": 10, ".bz2": 16, ".zst": 12}
+
+
+class YcsbRecord(Model):
+    """What the generator `ycsb_record` can be told: how many fields, and their characters."""
+
+    field_count: Annotated[int, Field(ge=1)] = 10
+    field_length: Annotated[int, Field(ge=1)] = 100
+
+    @model_validator(mode="after")
+    def _fits(self) -> "YcsbRecord":
+        if self.field_count * self.field_length > LARGEST_RECORD:
+            raise wrong("a record would have more than 64 MiB", "make its fields fewer or shorter", key="field_length")
+        return self
 
 
 class Corpus(Model):
@@ -29,7 +44,8 @@ class Corpus(Model):
     stops the run, or is counted and kept aside.
     """
 
-    generate: Literal["nyc_taxi_trip"] | None = None
+    generate: Literal["nyc_taxi_trip", "geonames", "ycsb_record", "wikipedia_revision"] | None = None
+    with_: YcsbRecord | None = Field(None, alias="with")
     documents: Positive | None = None
     file: str | None = None
     files: Annotated[tuple[str, ...], Strict(False), NOT_EMPTY] | None = None
@@ -46,6 +62,8 @@ class Corpus(Model):
             raise wrong("the corpus has no source", "say generate, file or files")
         if self.generate and not self.file and self.documents is None:
             raise wrong("a generated corpus has no end", "say how many documents", key="generate")
+        if self.with_ is not None and self.generate != "ycsb_record":
+            raise wrong("only the generator ycsb_record takes options", "remove them", key="with")
         for key in ("actions", "broken"):
             if key in self.model_fields_set and self.file is None and not self.files:
                 raise wrong(f"only files have lines, and {key} tells how to read them", "remove it", key=key)
@@ -58,12 +76,13 @@ class Corpus(Model):
 
 
 def resolve(corpus: Corpus, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the corpus as the engine takes it: `{"generate", "documents"}` or `{"files", "documents"?, ...}`.
+    """Return the corpus as the engine takes it: `{"generate", "documents", "with"?}` or `{"files", "documents"?, ...}`.
 
     Relative paths begin at `folder`. `error` makes the error of what is wrong with a file and the remedy.
     """
     if not corpus.sources:
-        return {"generate": corpus.generate, "documents": corpus.documents}
+        options = {} if corpus.with_ is None else {"with": corpus.with_.model_dump()}
+        return {"generate": corpus.generate, "documents": corpus.documents, **options}
     files = [(folder / source).absolute() for source in corpus.sources]
     for file in files:
         _check(file, error)
