@@ -1,5 +1,6 @@
 """The documentation of the language: every example in it is loaded, and its tables are held against the code."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from loadframe import _engine
 from loadframe.workload import load_workload
 from loadframe.workload.forms import NATIVE, NEUTRAL
 from loadframe.workload.phases import Phase
@@ -64,3 +66,17 @@ def test_the_parameters_and_phases_of_nyc_taxis_are_documented():
             assert re.search(rf"^\| `{name}` \| {default} \|", text, re.MULTILINE)
     for phase in workload.file.phases:
         assert f"`{phase.name}`" in text or f"`_{phase.name.rsplit('_', 1)[1]}`" in text
+
+
+def test_the_engine_takes_every_variable_that_is_shown(tmp_path):
+    part = next(part for part in PARTS if part.startswith("variables:"))
+    variables = yaml.safe_load(part)["variables"]
+    sections = yaml.safe_load(completed(part))
+    holes = {name: f"${{{name}}}" for name in variables}
+    sections["operations"] = {"all": {"index": {"collection": "trips", "document": holes}}}
+    sections["phases"] = [{"name": "all", "operation": "all", "clients": 1, "requests": 1}]
+    path = tmp_path / "w.yaml"
+    path.write_text(yaml.safe_dump(sections, sort_keys=False))
+    phase = load_workload(str(path)).for_family("elasticsearch", 2).phase("all")
+    assert phase.variables.keys() >= variables.keys()
+    _engine.validate(json.dumps(phase.plan(seed=1, hosts=["127.0.0.1:9200"], driver="search")))
