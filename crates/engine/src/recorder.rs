@@ -391,4 +391,26 @@ mod tests {
         recorder.finish(start + Duration::from_millis(3600), 0);
         assert_eq!(intervals.iter().map(|i| i.second).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
+
+    #[test]
+    fn the_merge_of_eight_generators_records_equals_the_record_of_all_they_saw() {
+        let mut parts = vec![Cell::new(); 8];
+        let mut whole = Cell::new();
+        for k in 0..10_000 {
+            let draw = crate::draw::Draw::new(3, 1, k);
+            let (response, service) = (draw.bits(1) % 4_000_000_000, draw.bits(2) % 50_000);
+            for cell in [&mut parts[k as usize % 8], &mut whole] {
+                cell.counts.requests += 1;
+                cell.counts.errors[(k % 7) as usize] += k % 2;
+                record(&mut cell.response, Duration::from_micros(response));
+                record(&mut cell.service, Duration::from_micros(service));
+            }
+        }
+        let mut merged = Cell::new();
+        for part in &parts {
+            merged.add(part);
+        }
+        assert_eq!(merged.counts, whole.counts);
+        assert_eq!((merged.response, merged.service), (whole.response, whole.service));
+    }
 }
