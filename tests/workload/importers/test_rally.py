@@ -1,5 +1,6 @@
 """Rally's tracks become workloads that run; what they cannot become is named."""
 
+import bz2
 import json
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_the_sections_of_a_track_become_those_of_a_workload(whole):
     index = whole.file.collections["orders"].elasticsearch
     assert index.settings == {"number_of_shards": 3, "index.number_of_replicas": 0}
     assert index.mappings["properties"] == {"price": {"type": "double"}}
-    assert whole.file.corpora["shop"].files == ("./orders.json",)
+    assert whole.file.corpora["shop"].files == ("./orders.json.bz2",)
     assert whole.file.corpora["shop"].documents == 1000
 
 
@@ -151,11 +152,23 @@ def test_parameters_of_the_track_are_set(track, loaded):
 def test_the_documents_are_found_in_the_folder_that_is_given(track, loaded, tmp_path):
     imported = import_rally(track, None, {})
     (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "orders.json").write_text('{"price": 1}\n')
+    (tmp_path / "there" / "orders.json.bz2").write_bytes(bz2.compress(b'{"price": 1}\n'))
     resolved = loaded(imported, data=str(tmp_path / "there")).for_family("elasticsearch", 1)
-    assert resolved.corpora["shop"]["files"] == [str(tmp_path / "there" / "orders.json")]
-    with pytest.raises(BadInput, match=r"orders\.json"):
+    assert resolved.corpora["shop"]["files"] == [str(tmp_path / "there" / "orders.json.bz2")]
+    with pytest.raises(BadInput, match=r"orders\.json\.bz2"):
         loaded(imported).for_family("elasticsearch", 1)
+
+
+def test_lines_of_actions_among_the_documents_are_told_and_other_archives_are_to_be_unpacked(written, loaded):
+    documents = [
+        {"source-file": "x.json.zip", "includes-action-and-meta-data": True, "base-url": "https://example.org"}
+    ]
+    bulk = {"operation-type": "bulk", "bulk-size": 5}
+    path = written("track.json", simple(bulk, corpora=[{"name": "x", "documents": documents}]))
+    imported = import_rally(path, None, {})
+    corpus = loaded(imported).file.corpora["x"]
+    assert (corpus.files, corpus.actions) == (("./x.json",), True)
+    assert "Get https://example.org/x.json.zip and unpack it to x.json." in imported.remarks
 
 
 def test_the_words_of_opensearch_benchmark_are_understood(written, loaded):

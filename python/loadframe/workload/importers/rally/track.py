@@ -13,7 +13,8 @@ _TEMPLATES = {
     "composable-templates": "/_index_template/",
 }
 _DEFINITION = ("settings", "mappings", "aliases")
-_COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".zip")
+#: Archives that corpora are not read from.
+_PACKED = (".xz", ".zip", ".tar", ".tgz", ".7z")
 
 #: What a corpus may say and no workload needs.
 _NO_MATTER = (
@@ -102,21 +103,20 @@ class Track:
         with_actions = corpus.flag("includes-action-and-meta-data", False)
         for documents in corpus.parts("documents"):
             file = documents.text("source-file")
-            if documents.flag("includes-action-and-meta-data", with_actions):
-                self.leave_out(f"corpus {name}: {file}, which has action lines among its documents")
-                continue
+            lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
             target = documents.get("target-index", documents.get("target-data-stream"))
             target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection()
             count = documents.whole("document-count", 0) or None
             key = name_of(name, self.corpora)
-            plain = file.removesuffix(next((end for end in _COMPRESSED if file.endswith(end)), ""))
-            self.corpora[key] = {"files": ["${data}/" + literal(plain)]} | ({"documents": count} if count else {})
+            packed = next((end for end in _PACKED if file.endswith(end)), "")
+            source = file.removesuffix(packed)
+            limit = {"documents": count} if count else {}
+            self.corpora[key] = {"files": ["${data}/" + literal(source)], **limit, **lines}
             self.sets.append(DocumentSet(key, name, target if isinstance(target, str) else None, count))
             url = documents.get("base-url") or whole["base-url"]
             if isinstance(url, str):
-                self.remarks.append(
-                    f"Get {plain} from {url.rstrip('/')}/{file}, and decompress it if it is compressed."
-                )
+                unpack = f" and unpack it to {source}" if packed else ""
+                self.remarks.append(f"Get {url.rstrip('/')}/{file}{unpack}.")
             for key in documents.rest(_NO_MATTER):
                 self.leave_out(f"corpus {name}: {key}")
         for key in corpus.rest(_NO_MATTER):
