@@ -5,7 +5,7 @@ from typing import Any
 
 DRIVERS: list[str]
 
-class PlanRefused(Exception): ...
+class PlanRefused(Exception): ...  # noqa: N818 - reads as what it is where it is caught
 
 class Handle:
     def wait(self, seconds: float) -> bool: ...

@@ -2,11 +2,16 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
+use loadframe_drivers::http::Http;
+use loadframe_drivers::search::Search;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Driver;
 use serde_json::{Value, json};
+use tokio_rustls::rustls::ServerConfig;
 
+use crate::certificates::Authority;
 use crate::scripted::{Client, Server, answer};
 
 /// Counts the allocations of each thread.
@@ -34,17 +39,18 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// How many allocations 100 requests make after as many to get warm. `extra`: what the target has besides its host.
-fn allocations(form: &Value, body: &str, extra: &Value) -> u64 {
+fn allocations<D: Driver>(form: &Value, body: &str, extra: &Value, tls: Option<Arc<ServerConfig>>) -> u64 {
     let body = answer("200 OK", body);
     let server = Server::play(move |listener| {
-        let mut peer = listener.accept();
+        let mut peer = tls.map_or_else(|| listener.accept(), |config| listener.accept_tls(&config));
         while peer.request().is_some() {
             peer.send(&body);
         }
     });
-    let mut target = json!({"driver": "search", "hosts": [server.host]});
+    let mut target = json!({"driver": "", "hosts": [server.host]});
     target.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-    let mut client = Client::of(&serde_json::from_value(target).unwrap(), 0);
+    let variables = json!({"k": {"sequential": {"from": 0}}, "token": {"captured": {}}});
+    let mut client = Client::<D>::with(&serde_json::from_value(target).unwrap(), 0, &variables);
     let operation = client.driver.map(form, &client.context).unwrap();
     let Client { driver, connection, context, runtime } = &mut client;
     let count = runtime.block_on(async {
@@ -64,17 +70,37 @@ fn allocations(form: &Value, body: &str, extra: &Value) -> u64 {
     count
 }
 
+const HITS: &str = r#"{"timed_out":false,"_shards":{"failed":0},"hits":{"total":{"value":1},"hits":[{"_id":"1"}]}}"#;
+
 #[test]
 fn a_request_allocates_nothing() {
-    let hits = r#"{"timed_out":false,"_shards":{"failed":0},"hits":{"total":{"value":1},"hits":[{"_id":"1"}]}}"#;
     for (form, body) in [
-        (json!({"search": {"collection": "c", "body": {"a": 1}}}), hits),
-        (json!({"search": {"collection": "c", "body": {"a": "${k}"}}}), hits),
+        (json!({"search": {"collection": "c", "body": {"a": 1}}}), HITS),
+        (json!({"search": {"collection": "c", "body": {"a": "${k}"}}}), HITS),
         (json!({"get": {"collection": "c", "id": "${k}"}}), "{}"),
         (json!({"bulk": {"collection": "c", "corpus": "trips", "size": 100}}), r#"{"errors":false,"items":[]}"#),
     ] {
         for extra in [json!({}), json!({"compress": true, "auth": {"bearer": "token"}})] {
-            assert_eq!(allocations(&form, body, &extra), 0, "{form} with {extra}");
+            assert_eq!(allocations::<Search>(&form, body, &extra, None), 0, "{form} with {extra}");
         }
     }
+}
+
+#[test]
+fn a_request_whose_answer_is_taken_from_allocates_nothing() {
+    let form = json!({"http": {
+        "method": "POST", "path": "/${k}", "headers": {"a": "${k}"}, "body": {"k": "${k}"},
+        "capture": {"token": {"json": "/hits/hits/0/_id"}}, "expect": {"status": [200]},
+    }});
+    assert_eq!(allocations::<Http>(&form, HITS, &json!({}), None), 0);
+}
+
+#[test]
+fn inside_tls_each_record_costs_a_few() {
+    let authority = Authority::new();
+    let config = authority.server(&authority.sign("127.0.0.1", 2100), false);
+    let form = json!({"search": {"collection": "c", "body": {"a": "${k}"}}});
+    let count = allocations::<Search>(&form, HITS, &json!({"tls": {"ca": authority.file()}}), Some(config));
+    println!("{count}");
+    assert!(count <= 600, "{count} for 100 requests");
 }

@@ -1,5 +1,5 @@
 //! Revisions of Wikipedia pages: how many a page has and how long they are follow the distributions published with the
-//! study of sharded MongoDB of 2014 for the English Wikipedia; texts and names are made up.
+//! study of a sharded document store of 2014 for the English Wikipedia; texts and names are made up.
 
 use super::Generate;
 use super::quantiles::Quantiles;

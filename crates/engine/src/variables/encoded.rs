@@ -40,10 +40,13 @@ impl Encoded {
         self.json.push(b'"');
     }
 
-    /// Takes the value that some JSON stands for.
+    /// Takes the value that some JSON stands for. Allocates nothing but room, unless the JSON is a string with escapes.
     pub fn set_json(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         if json.first() == Some(&b'"') {
-            self.set_text(&serde_json::from_slice::<String>(json)?);
+            match serde_json::from_slice::<&str>(json) {
+                Ok(text) => self.set_text(text),
+                Err(_) => self.set_text(&serde_json::from_slice::<String>(json)?),
+            }
         } else {
             self.set_plain(json);
         }
