@@ -101,6 +101,6 @@ fn inside_tls_each_record_costs_a_few() {
     let config = authority.server(&authority.sign("127.0.0.1", 2100), false);
     let form = json!({"search": {"collection": "c", "body": {"a": "${k}"}}});
     let count = allocations::<Search>(&form, HITS, &json!({"tls": {"ca": authority.file()}}), Some(config));
-    println!("{count}");
-    assert!(count <= 600, "{count} for 100 requests");
+    // Rustls puts each record, one there and one back, into a vector of its own.
+    assert!(count <= 400, "{count} for 100 requests");
 }
