@@ -139,8 +139,12 @@ def test_hosts_that_are_not_there_are_a_failure_of_the_store(refused):
         free = server.getsockname()[1]
     said = refused("bench", "w.yaml", "--hosts", f"127.0.0.1:{free}", status=1)
     assert a_message(said, what=f"127.0.0.1:{free}: the cluster does not answer", remedy="check that it runs"), said
-    said = refused("check", "w.yaml", "--hosts", "no-such-host.invalid:9200", status=1)
-    assert a_message(said, what="no-such-host.invalid:9200: the cluster does not answer", remedy="addresses"), said
+
+
+def test_a_host_whose_name_does_not_resolve_is_bad_input(refused):
+    said = refused("check", "w.yaml", "--hosts", "no-such-host.invalid:9200")
+    what = "no-such-host.invalid:9200: the host 'no-such-host.invalid' cannot be found"
+    assert a_message(said, what=what, remedy="check its name"), said
 
 
 def test_something_else_that_answers_is_no_cluster(refused):

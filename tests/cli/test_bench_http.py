@@ -79,3 +79,24 @@ def test_a_service_is_not_started(workload):
     done = loadframe("bench", workload, "--store", "http")
     assert done.returncode == 2
     assert "name it with --hosts" in done.stderr
+
+
+def test_requests_may_go_to_the_nodes_in_turn(tmp_path):
+    path = tmp_path / "app.yaml"
+    path.write_text(
+        "workload: app\n"
+        "operations: {ask: {http: {method: GET, path: /, expect: {status: 404}}}}\n"
+        "phases: [{name: ask, operation: ask, clients: 1, requests: 100}]\n"
+    )
+    with RestService() as first, RestService() as second:
+        hosts = f"{first.address},{second.address}"
+        words = ["bench", path, "--hosts", hosts, "--store", "http", "--spread", "round_robin"]
+        done = loadframe(*words, "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    run = Run(tmp_path / "run")
+    assert run.manifest["generator"]["spread"] == "round_robin"
+    served = dict.fromkeys((f"target:{address}" for address in hosts.split(",")), 0.0)
+    for row in run.telemetry.to_pylist():
+        if row["source"] in served:
+            served[row["source"]] += row["value"]
+    assert list(served.values()) == [50.0, 50.0]

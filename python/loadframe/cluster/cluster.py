@@ -16,7 +16,7 @@ from loadframe.host.base import Host
 from loadframe.host.limits import PERIOD, Limits
 from loadframe.host.local import LocalHost
 from loadframe.store import OPEN, Access, Health, Store
-from loadframe.store.access import split_address
+from loadframe.store.access import require_known
 
 Report = Callable[[str], None]
 
@@ -109,8 +109,7 @@ class Cluster:
         BadInput for a certificate that does not verify, and when the cluster does not let us in.
         """
         found = stores.find(store).with_access(access)
-        for address in hosts:
-            split_address(address)
+        require_known(hosts)
         access.verify(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
         facts = {"version": found.version(hosts)}

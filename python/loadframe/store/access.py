@@ -187,6 +187,20 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def require_known(addresses: Sequence[str]) -> None:
+    """Raise BadInput for an address that is none, or whose host's name does not resolve."""
+    for address in addresses:
+        host, port = split_address(address)
+        try:
+            socket.getaddrinfo(host, port)
+        except (OSError, UnicodeError) as error:
+            raise BadInput(
+                f"the host {host!r} cannot be found: {getattr(error, 'strerror', None) or error}",
+                where=address,
+                remedy="check its name, or write its IP address",
+            ) from error
+
+
 def _endpoint(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     if parts.username or parts.password:
