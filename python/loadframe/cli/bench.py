@@ -11,7 +11,7 @@ import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import assignments, exclude, require_writable
+from loadframe.cli.choices import Spread, assignments, exclude, require_writable
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_rate, parse_size
 
@@ -58,6 +58,9 @@ def bench(
     warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
     duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Worker threads of the generator.")] = 1,
+    spread: Annotated[
+        Spread, typer.Option(help="Let each client keep to one node, or requests go to the nodes in turn.")
+    ] = Spread.FIXED,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Repeats the requests of an earlier run; random if not given.")
     ] = None,
@@ -130,6 +133,7 @@ def bench(
                 resolved,
                 seed=secrets.randbits(32) if seed is None else seed,
                 threads=threads,
+                spread=spread.value,
                 listener=console,
             )
             if not reuse:

@@ -44,12 +44,21 @@ class Session:
     """Phases of one workload on one cluster, with one seed and a fixed number of generator threads."""
 
     def __init__(
-        self, cluster: Cluster, workload: ResolvedWorkload, *, seed: int, threads: int, listener: Listener
+        self,
+        cluster: Cluster,
+        workload: ResolvedWorkload,
+        *,
+        seed: int,
+        threads: int,
+        listener: Listener,
+        spread: str = "fixed",
     ) -> None:
         self.cluster = cluster
         self.workload = workload
         self.seed = seed
         self.threads = threads
+        #: Which node a request goes to, as plans have it: `fixed` or `round_robin`.
+        self.spread = spread
         self.listener = listener
         calibration = Calibration.load(folders.cache())
         #: Requests per second that one worker is good for, if calibration found out.
@@ -152,7 +161,7 @@ class Session:
             workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
             store=self.cluster.describe(),
             seed=self.seed,
-            generator={"ranks": 1, "threads": self.threads, "ceiling": self._ceiling},
+            generator={"ranks": 1, "threads": self.threads, "spread": self.spread, "ceiling": self._ceiling},
         ).as_dict()
 
     def _phase(self, phase: ResolvedPhase, folder: Path, offset: float) -> Outcome:
@@ -162,7 +171,7 @@ class Session:
             driver=self.cluster.store.driver,
             threads=self.threads,
             offset=offset,
-            access=self.cluster.access.plan(),
+            access={"spread": self.spread, **self.cluster.access.plan()},
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
         return run_phase(plan, folder, self.listener.progress, hosts=lambda: self.cluster.addresses)

@@ -27,7 +27,7 @@ class Manifest:
     workload: Mapping[str, Any]
     store: Mapping[str, Any]
     seed: int
-    generator: Mapping[str, float | None]
+    generator: Mapping[str, float | str | None]
     block: int | None = None
     repetition: int | None = None
     files: Sequence[Mapping[str, Any]] = ()

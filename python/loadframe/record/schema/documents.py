@@ -25,6 +25,7 @@ MANIFEST = (
     Field("store.**", "any", "", "the cluster as it was asked for: kind, version, nodes, limits, settings"),
     Field("generator.ranks", "int", "processes", "load-generator processes"),
     Field("generator.threads", "int", "threads", "worker threads of each"),
+    Field("generator.spread", "string", "", "which node a request goes to: `fixed` for each client, or `round_robin`"),
     Field(
         "generator.ceiling",
         "number or null",
