@@ -59,12 +59,18 @@ impl Node {
         }
     }
 
-    /// It let somebody not in, at `now`, milliseconds.
+    /// It let somebody not in, at `now`, milliseconds. Many may find that out at once; one word is enough.
     pub fn fall(&self, now: u64) {
+        if !self.down.swap(true, Ordering::Relaxed) {
+            self.postpone(now);
+        }
+    }
+
+    /// Whoever asked whether it is back had no luck.
+    pub fn postpone(&self, now: u64) {
         let wait = self.wait.load(Ordering::Relaxed);
         self.wait.store((wait * 2).min(LONGEST.as_millis() as u64), Ordering::Relaxed);
         self.due.store(now + wait, Ordering::Relaxed);
-        self.down.store(true, Ordering::Relaxed);
     }
 
     /// Says to one who asks at `now`, and to nobody else, that it is time to try again.
@@ -129,13 +135,15 @@ mod tests {
     fn a_node_that_lets_nobody_in_is_tried_by_one_at_a_time_and_ever_more_rarely() {
         let node = Node::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
         let mut now = 0;
+        // All of its clients find the door closed.
+        (0..10).for_each(|_| node.fall(now));
         for wait in [100, 200, 400, 800, 1600, 2000, 2000] {
-            node.fall(now);
             assert!(node.is_down());
             assert!(!node.claim(now + wait - 1));
             now += wait;
             assert!(node.claim(now));
             assert!(!node.claim(now + 10_000), "somebody is at it");
+            node.postpone(now);
         }
         node.rise();
         assert!(!node.is_down());

@@ -135,7 +135,7 @@ impl Topology {
             let Claim { topology, node } = &claim;
             match Wire::connect(&node.host, topology.tls.as_ref(), PROBE).await {
                 Ok(_) => node.rise(),
-                Err(_) => node.fall(topology.now()),
+                Err(_) => node.postpone(topology.now()),
             }
         });
     }
@@ -228,7 +228,8 @@ impl Place {
 
     /// Turns away from a node to which there is no connection, if it is known to be down.
     pub fn detour(&mut self, k: u64) {
-        if self.node().is_down() {
+        // The only node there is has to be tried, whatever is known of it.
+        if self.node().is_down() && self.members.len() > 1 {
             self.topology.probe(self.node());
             self.avoid(match self.topology.spread {
                 Spread::RoundRobin => k,
