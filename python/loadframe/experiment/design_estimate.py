@@ -10,10 +10,10 @@ from loadframe.workload.phases import Phase
 #: bookkeeping; and documents per second that a small cluster takes in.
 CLUSTER = 20.0
 FURTHER_NODE = 5.0
-RUN = 2.0
+RUN = 0.5
 INGESTION = 10_000.0
 #: A number of requests says nothing about their time; such phases are refreshes and merges, or short.
-REQUESTS = 5.0
+REQUESTS = 2.0
 
 #: An experiment that takes longer (s) should be confirmed by its user.
 LONG = 24 * 3600.0
