@@ -140,21 +140,21 @@ def test_more_runs_than_anybody_waits_for_are_refused(designed):
 def test_the_expected_time_counts_clusters_data_and_runs(load):
     experiment = load(EXPERIMENT.replace("SEED", "1"))
     # In each of 4 blocks 3 clusters of 1, 2 and 3 nodes start in 20, 25 and 30 s and take in 1,000 documents (0.1 s)
-    # with a refresh (5 s); 24 runs warm up for 3 s, measure 7 s and need 2 s more.
-    assert estimate(design(experiment), experiment) == pytest.approx(4 * (75 + 3 * 5.1 + 24 * 12))
+    # with a refresh (2 s); 24 runs warm up for 3 s, measure 7 s and need 0.5 s more.
+    assert estimate(design(experiment), experiment) == pytest.approx(4 * (75 + 3 * 2.1 + 24 * 10.5))
 
 
 def test_the_expected_time_knows_growing_data_and_the_experiments_times(load):
     text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1\nwarmup: 0\nduration: 1m")
     experiment = load(text.replace("[5, 50]", "[5]") + "scaling: weak\ngrows: documents\nwith: {documents: 100000}\n")
-    assert estimate(design(experiment), experiment) == pytest.approx(75 + (10 + 20 + 30) + 3 * 5 + 12 * 62)
+    assert estimate(design(experiment), experiment) == pytest.approx(75 + (10 + 20 + 30) + 3 * 2 + 12 * 60.5)
 
 
 def test_the_expected_time_guesses_the_documents_of_a_file(load, tmp_path):
     (tmp_path / "d.json").write_bytes(b"x" * 5_000_000)
     text = re.sub(r"factors: .*", "factors: {clients: [1, 2]}\nwith: {file: d.json}", EXPERIMENT)
     experiment = load(text.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1"))
-    assert estimate(design(experiment), experiment) == pytest.approx(20 + 1 + 5 + 2 * 12)
+    assert estimate(design(experiment), experiment) == pytest.approx(20 + 1 + 2 + 2 * 10.5)
 
 
 def test_the_demo_sweeps_six_client_counts_on_three_cluster_sizes_within_ten_minutes():
