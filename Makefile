@@ -1,5 +1,5 @@
 # Loadframe: `make demo` shows it, `make test` proves it, `make build` leaves .venv/bin/loadframe.
-# Needs git, make, python3 (3.11 or later), a C linker and cargo (1.85 or later); the rest comes from PyPI and crates.io.
+# Needs git, make, python3 (3.11 or later), a C linker and cargo (1.88 or later); the rest comes from PyPI and crates.io.
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -53,6 +53,6 @@ clean:
 	@touch $@
 
 .venv/.built: .venv/.installed $(SOURCES)
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or later"; exit 2; }
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.88 or later"; exit 2; }
 	PATH="$(dir $(abspath $(UV))):$$PATH" $(BIN)/maturin develop --release --uv --quiet
 	@touch $@

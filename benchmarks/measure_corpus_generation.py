@@ -18,7 +18,7 @@ def main() -> None:
     """Generate trips with the engine's own example program and print the rate."""
     cargo = shutil.which("cargo")
     if cargo is None:
-        raise BadInput("cargo is not installed", remedy="install Rust 1.85 or later")
+        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
     command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "generate"]
     child = subprocess.run(
         [*command, "--", "nyc_taxi_trip", str(DOCUMENTS)], cwd=ROOT, capture_output=True, text=True, check=False

@@ -55,7 +55,7 @@ def _recording() -> float:
     """Return the CPU time of writing one request down, s."""
     cargo = shutil.which("cargo")
     if cargo is None:
-        raise BadInput("cargo is not installed", remedy="install Rust 1.85 or later")
+        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
     command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "record"]
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if child.returncode:

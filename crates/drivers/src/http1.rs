@@ -162,10 +162,11 @@ fn turn<'a>(place: &mut Place, wires: &'a mut Vec<Option<Wire>>, k: u64) -> &'a 
         number = usize::from(place.node().number);
         is_open(wires, number);
     }
-    if number != before && !place.keeps() {
-        if let Some(wire) = wires.get_mut(before) {
-            *wire = None;
-        }
+    if number != before
+        && !place.keeps()
+        && let Some(wire) = wires.get_mut(before)
+    {
+        *wire = None;
     }
     &mut wires[number]
 }

@@ -81,7 +81,7 @@ impl Index {
                     index.broken += 1;
                 }
                 None => {
-                    if index.documents % EVERY == 0 {
+                    if index.documents.is_multiple_of(EVERY) {
                         index.offsets.push(line.offset as u64);
                     }
                     index.documents += 1;

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn each_day_of_four_centuries_follows_the_one_before() {
         let lengths = |year: u64| {
-            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
             [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
         };
         let mut number = instant("1899-12-31").unwrap() / DAY;
