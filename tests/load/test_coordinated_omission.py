@@ -129,10 +129,11 @@ def test_a_store_that_was_stopped_is_in_the_response_times(node, tmp_path):
         assert child.stdout.readline() == "up\n"
         time.sleep(warmup + 1.5)
         os.kill(pid, signal.SIGSTOP)
-        stopped = time.time()
+        # A signal takes its time: the node stops a little after it was sent, and continues after it was sent.
+        stopped = time.time() + 0.05
         time.sleep(stall)
-        os.kill(pid, signal.SIGCONT)
         continued = time.time()
+        os.kill(pid, signal.SIGCONT)
         said, _ = child.communicate(timeout=60)
     finally:
         os.kill(pid, signal.SIGCONT)
