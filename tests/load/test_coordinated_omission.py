@@ -53,11 +53,12 @@ def quantile(times, q):
 def assert_agrees(recorded, times, way, behind):
     """Response times are the exact ones, up to the histogram's resolution and the answers' `way` back, s.
 
-    After a stall answers come in a burst, and the client turns to the last of them so many s later.
+    After a stall answers come in a burst, and either side turns to the last of them up to `behind` s later; on a busy
+    machine so it does at other times.
     """
     for q in QUANTILES:
         truth = quantile(times, q)
-        least, most = truth * (1 - RESOLUTION) - way, truth * (1 + RESOLUTION) + way + behind
+        least, most = truth * (1 - RESOLUTION) - way - behind, truth * (1 + RESOLUTION) + way + behind
         assert least <= recorded.quantile(q) <= most, q
 
 
@@ -73,7 +74,7 @@ def test_response_times_are_those_of_the_schedule_and_a_closed_loops_are_not(tmp
     assert response.count == len(times) == RATE * duration
     # What the clocks may be off belongs to it.
     way = log.total("p/numbered/service").quantile(0.5) + outcome["clock"]["uncertainty"]
-    assert_agrees(response, times, way, behind=2e-3)
+    assert_agrees(response, times, way, behind=20e-3)
     # A tenth of those who came had to wait, for up to the whole stall.
     assert quantile(times, 0.99) > 0.8 * stall
     assert alone.count > 100 * duration, "the closed loop sent as many requests"
