@@ -107,5 +107,5 @@ fn unsent(node: u16, name: &str) -> Reply {
     let now = Instant::now();
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
     let outcome = Err(assertion(message));
-    Reply { sent: now, done: now, outcome, bytes_sent: 0, bytes_received: 0, documents: 0, node }
+    Reply { sent: now, done: now, outcome, bytes_sent: 0, bytes_received: 0, documents: 0, node, parts: Vec::new() }
 }

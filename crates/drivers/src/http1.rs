@@ -215,7 +215,7 @@ impl Answered {
     /// What became of the request, once the answer is judged.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { exchanged: Exchanged { sent, done, bytes_sent, bytes_received }, node, .. } = self;
-        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node }
+        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
     }
 
     /// What became of it without an answer: all that it carried has failed.

@@ -4,6 +4,8 @@ mod form;
 pub mod http;
 mod http1;
 mod json;
+pub mod neutral;
 pub mod null;
 pub mod null_server;
+pub mod per_thread;
 pub mod search;

@@ -42,7 +42,16 @@ impl Driver for Null {
     ) -> impl Future<Output = Reply> {
         let sent = Instant::now();
         let done = Instant::now();
-        ready(Reply { sent, done, outcome: Ok(()), bytes_sent: 0, bytes_received: 0, documents: 1, node: 0 })
+        ready(Reply {
+            sent,
+            done,
+            outcome: Ok(()),
+            bytes_sent: 0,
+            bytes_received: 0,
+            documents: 1,
+            node: 0,
+            parts: Vec::new(),
+        })
     }
 
     async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {

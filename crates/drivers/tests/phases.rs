@@ -130,7 +130,16 @@ impl Driver for Slow {
         let sent = Instant::now();
         tokio::time::sleep(*operation).await;
         let done = Instant::now();
-        Reply { sent, done, outcome: Ok(()), bytes_sent: 1, bytes_received: 1, documents: 0, node: 0 }
+        Reply {
+            sent,
+            done,
+            outcome: Ok(()),
+            bytes_sent: 1,
+            bytes_received: 1,
+            documents: 0,
+            node: 0,
+            parts: Vec::new(),
+        }
     }
     async fn show(
         &self,
@@ -314,7 +323,16 @@ impl Driver for Moody {
         let attempt = self.0.fetch_add(1, Ordering::Relaxed);
         let failure = Failure { class: ErrorClass::Rejected, message: "busy".into(), items: 1 };
         let outcome = if attempt % 3 == 2 { Ok(()) } else { Err(failure) };
-        Reply { sent, done: Instant::now(), outcome, bytes_sent: 0, bytes_received: 0, documents: 1, node: 0 }
+        Reply {
+            sent,
+            done: Instant::now(),
+            outcome,
+            bytes_sent: 0,
+            bytes_received: 0,
+            documents: 1,
+            node: 0,
+            parts: Vec::new(),
+        }
     }
     async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {
         (self.execute(connection, operation, context, draw).await, Exchange::default())

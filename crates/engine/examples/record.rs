@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             bytes_received: 300,
             documents: 1,
             node: 0,
+            parts: Vec::new(),
         };
         recorder.request(0, times, reply, 1);
     }

@@ -34,6 +34,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Turns an operation of the workload (`{"search": {...}, "timeout": 5}`) into one that can be executed.
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
 
+    /// The names of the parts that an operation's answer is made of, such as the pages of a scroll; see [`Part`]. They are
+    /// recorded beside the operation, as `OPERATION.PART`.
+    fn parts(&self, _operation: &Self::Operation) -> &'static [&'static str] {
+        &[]
+    }
+
     /// How many requests send each document of the operation's corpus once; `None` if it has no end.
     fn requests(&self, operation: &Self::Operation) -> Option<u64>;
 
@@ -97,6 +103,24 @@ pub struct Reply {
     pub documents: u64,
     /// Which of the target's hosts served it.
     pub node: u16,
+    /// What it consisted of, if the operation has [`Driver::parts`].
+    pub parts: Vec<Part>,
+}
+
+/// One exchange with the store out of several that an operation consists of: a page of a scan, the read of a
+/// read-modify-write. The operation's own `sent` is that of its first part, its `done` that of its last.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Its place in [`Driver::parts`].
+    pub name: usize,
+    /// See [`Reply::sent`].
+    pub sent: Instant,
+    /// See [`Reply::done`].
+    pub done: Instant,
+    /// Documents that the store took or returned.
+    pub documents: u64,
+    /// How it failed, if it did.
+    pub failed: Option<ErrorClass>,
 }
 
 /// Why an answer was no success.

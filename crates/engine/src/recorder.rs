@@ -345,7 +345,7 @@ mod tests {
     use crate::driver::Failure;
 
     fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
-        Reply { sent, done, outcome, bytes_sent: 10, bytes_received: 20, documents: 3, node: 1 }
+        Reply { sent, done, outcome, bytes_sent: 10, bytes_received: 20, documents: 3, node: 1, parts: Vec::new() }
     }
 
     #[test]

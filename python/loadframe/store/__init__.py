@@ -6,9 +6,22 @@ import pkgutil
 
 from loadframe.errors import BadInput
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Health, Installation, NodePlan, NodeSpec, Store
+from loadframe.store.base import Balancing, Health, Installation, Member, NodePlan, NodeSpec, Store, Watch
 
-__all__ = ["OPEN", "Access", "Health", "Installation", "NodePlan", "NodeSpec", "Store", "find", "stores"]
+__all__ = [
+    "OPEN",
+    "Access",
+    "Balancing",
+    "Health",
+    "Installation",
+    "Member",
+    "NodePlan",
+    "NodeSpec",
+    "Store",
+    "Watch",
+    "find",
+    "stores",
+]
 
 
 def stores() -> dict[str, Store]:

@@ -4,7 +4,7 @@ A store knows files, commands and requests. It starts nothing and knows no host:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,30 @@ class Health:
         return self.ready and self.moving == 0
 
 
+@dataclass(frozen=True)
+class Member:
+    """A node that runs, as the store is told of it."""
+
+    name: str
+    address: str  #: host:port for clients
+    peer_address: str | None = None  #: host:port for the other nodes
+    folder: Path | None = None  #: where loadframe started it, None elsewhere
+
+
+@dataclass(frozen=True)
+class Balancing:
+    """How far a cluster is from having its data where it should be. `left` counts pieces or bytes, as `unit` says."""
+
+    left: float
+    unit: str  #: `shards`, `slots`, `bytes`, ...
+    state: str = ""  #: in the store's own words
+
+
+#: Told how far a change of the cluster has come, every second or so. It raises LoadframeError when the change has taken
+#: too long, or when a node has died: whoever waits for the store lets that pass through.
+Watch = Callable[[Balancing], None]
+
+
 class Unreachable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
     """No address of a cluster answered."""
 
@@ -104,6 +128,30 @@ class Store(ABC):
     @abstractmethod
     def health(self, addresses: Sequence[str]) -> Health:
         """Return the cluster's state; Unreachable when no address answers."""
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any]) -> None:  # noqa: B027 - most need nothing
+        """Make a cluster of nodes that have just started with empty folders; some stores' nodes do so by themselves."""
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Take a node that has started into the cluster; return when it is a member, with or without data.
+
+        `addresses` are those of the nodes that were there before. Where nodes join by themselves this waits.
+        """
+        raise BadInput(f"clusters of {self.kind} cannot grow here", remedy="start one with more nodes")
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Have the data moved so that each node holds its share, and return when nothing moves any more."""
+        raise BadInput(f"clusters of {self.kind} cannot be balanced here", remedy="start one with more nodes")
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Have a node's data moved to the others, and return when it can be stopped without loss.
+
+        BadInput, with nothing changed, where the others cannot hold as many copies as asked for.
+        """
+        raise BadInput(f"clusters of {self.kind} cannot shrink here", remedy="start one with fewer nodes")
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - some need nothing
+        """Undo what `leave` has told the cluster of a node that is stopped by now."""
 
     @abstractmethod
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:

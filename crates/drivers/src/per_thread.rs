@@ -1,0 +1,59 @@
+//! A value that each worker thread has for itself, such as a session whose tasks live on that thread's runtime.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+thread_local! {
+    static HELD: RefCell<HashMap<u64, Rc<dyn Any>>> = RefCell::default();
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// One `T` for each thread that asks; it goes with its thread.
+#[derive(Debug)]
+pub struct PerThread<T> {
+    number: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: 'static> PerThread<T> {
+    /// Nobody has one yet.
+    pub fn new() -> Self {
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), of: PhantomData }
+    }
+
+    /// This thread's; `make` makes the first.
+    pub fn get(&self, make: impl FnOnce() -> T) -> Rc<T> {
+        let held = HELD.with_borrow(|held| held.get(&self.number).cloned());
+        let held = held.unwrap_or_else(|| {
+            let made: Rc<dyn Any> = Rc::new(make());
+            HELD.with_borrow_mut(|held| held.insert(self.number, made.clone()));
+            made
+        });
+        held.downcast().expect("the number is of this type alone")
+    }
+}
+
+impl<T: 'static> Default for PerThread<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_one_and_shares_it_with_nobody() {
+        let held = PerThread::new();
+        let first = held.get(|| 1);
+        assert!(Rc::ptr_eq(&first, &held.get(|| 2)));
+        std::thread::scope(|scope| scope.spawn(|| assert_eq!(*held.get(|| 3), 3)).join().unwrap());
+        assert_eq!(*PerThread::new().get(|| 4), 4, "another's number is another");
+    }
+}
