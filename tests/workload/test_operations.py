@@ -1,6 +1,9 @@
 """Operations: the forms they have, for whom, and what engines are given of them."""
 
+import json
+
 import pytest
+import yaml
 from workload_texts import pointed_at
 
 WORKLOAD = """\
@@ -34,6 +37,13 @@ def form(load, operation):
         ("{get: {collection: things, id: 7}}", {"get": {"collection": "things", "id": 7}}),
         ("{search: {collection: things}, assert: {min_hits: 1}}",
          {"search": {"collection": "things"}, "assert": {"min_hits": 1}}),
+        ("{scan: {collection: things, from: user1, count: 10, by: key}}",
+         {"scan": {"collection": "things", "from": "user1", "count": 10, "by": "key"}}),
+        ("{read: {collection: things, id: a, fields: [b]}, assert: {fields: {b: null}}}",
+         {"read": {"collection": "things", "id": "a", "fields": ["b"]}, "assert": {"fields": {"b": None}}}),
+        ("{bulk: {collection: things, corpus: trips, size: 5, conflicts: random, conflict_probability: 1}}",
+         {"bulk": {"collection": "things", "corpus": "trips", "size": 5, "conflicts": "random",
+                   "conflict_probability": 1.0}}),
         ("{index: {collection: things, document: {a: 1}}}", {"index": {"collection": "things", "document": {"a": 1}}}),
         ("{update: {collection: things, id: x, document: {}}}",
          {"update": {"collection": "things", "id": "x", "document": {}}}),
@@ -59,6 +69,38 @@ def test_an_operation_may_have_a_form_for_each_family(load):
 def test_a_neutral_operation_serves_every_family(load):
     workload = load(WORKLOAD.format(operation="{bulk: {collection: things, corpus: trips, size: 5}}"))
     assert "bulk" in workload.for_family("mongodb", 1).phase("p").operations["o"]
+
+
+@pytest.mark.parametrize(
+    ("family", "written"),
+    [
+        ("cassandra", "cql: {statement: 'SELECT * FROM t WHERE id = ?', values: ['${n}'], consistency: one}"),
+        ("mongodb", "find: {collection: things, filter: {a: {$gt: 1}}, limit: 5}"),
+        ("mongodb", "aggregate: {collection: things, pipeline: [{$count: n}]}"),
+        ("mongodb", "command: {dbStats: 1}"),
+        ("redis", "command: [GET, 'things:${n}']"),
+        ("couchbase", "query: {statement: 'SELECT 1', parameters: {a: 1}}"),
+    ],
+)
+def test_every_family_has_requests_of_its_own(load, family, written):
+    for operation in (f"{{{written}}}", f"{{{family}: {{{written}}}}}"):
+        text = WORKLOAD.format(operation=operation).replace("operations:", "variables: {n: {constant: 1}}\noperations:")
+        given = load(text).for_family(family, 1).phase("p").operations["o"]
+        assert given == yaml.safe_load(f"{{{written}}}")
+
+
+def test_a_collection_is_defined_for_each_family_in_its_own_terms(load):
+    definitions = {
+        "elasticsearch": {"settings": {"number_of_shards": 1}},
+        "cassandra": {"columns": {"id": "text", "n": "int"}, "with": "comment = 'x'", "replication": {"class": "S"}},
+        "mongodb": {"shard_key": {"_id": "hashed"}, "indexes": [{"n": 1}], "options": {"capped": True}},
+        "redis": {},
+        "couchbase": {"replicas": 1, "ram_quota": 1024},
+    }
+    text = WORKLOAD.format(operation="{read: {collection: things, id: a}}")
+    text = text.replace("things: {}", "things: " + json.dumps(definitions))
+    for family, definition in definitions.items():
+        assert load(text).for_family(family, 1).collections["things"] == definition
 
 
 @pytest.mark.parametrize(
@@ -93,13 +135,13 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{get: {collection: '', id: a}}", "''", "a text of at least 1 character", None),
         ("{get: {collection: 5, id: a}}", "5", "expected a text, not 5", "put it in quotes"),
         ("{search: {collection: things}, assert: {min_hits: 0}}", "0", "at least 1", None),
-        ("{search: {collection: things}, assert: {hits: 1}}", "hits", "unknown key 'hits'", "'min_hits'"),
+        ("{search: {collection: things}, assert: {hit: 1}}", "hit", "unknown key 'hit'", "'hits'"),
         ("{get: {collection: things, id: a}, assert: {min_hits: 1}}", "assert", "only a search has hits", "remove it"),
         ("{index: {collection: things}}", "{collection", "the key 'document' is missing", None),
         ("{request: {method: FOO, path: /}}", "FOO", "not valid", "valid here"),
         ("{request: {method: GET, path: _cat}}", "_cat", "begins with /", "write /_cat"),
         ("{search: {collection: things}, get: {collection: things, id: a}}", "get", "cannot be search and get", "two"),
-        ("{timeout: 5s}", "{timeout", "says no request", "one of bulk, search"),
+        ("{timeout: 5s}", "{timeout", "says no request", "one of insert, read"),
         ("{}", "{", "says no request", "one of"),
         ("3", "3", "expected a mapping", None),
         ("~", "~", "expected a mapping", None),
@@ -107,7 +149,40 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{search: {collection: things}, timeout: soon}", "soon", "no duration", "250ms"),
         ("{elasticsearch: {serach: {}}}", "serach", "unknown key 'serach'", "search"),
         ("{elasticsearch: {search: {collection: thing}}}", "thing", "no collection 'thing'", "things"),
-        ("{elasticsearch: {search: {collection: things}}, mongodb: {}}", "mongodb", "unknown key 'mongodb'", "elastic"),
+        ("{search: {collection: things}, assert: {min_hits: 1, hits: 1}}", "min_hits", "hits says it all", "remove"),
+        ("{search: {collection: things}, assert: {}}", "{}", "asserts nothing", "min_hits, hits or fields"),
+        ("{delete: {collection: things, id: a}, assert: {fields: {a: 1}}}", "assert", "has fields to", "remove"),
+        ("{elasticsearch: {search: {collection: things}}, mongo: {}}", "mongo", "unknown key 'mongo'", "'mongodb'"),
+        ("{mongodb: {search: {collection: things}}}", "mongodb", "mongodb has no search", None),
+        ("{mongodb: {command: [PING]}}", "mongodb", "mongodb has no command of this form", None),
+        ("{command: []}", "command", "the command is empty", None),
+        ("{scan: {collection: things, from: a, count: 0}}", "0", "expected a whole number of at least 1", None),
+        ("{read: {collection: things}}", "{collection", "the key 'id' is missing", None),
+        ("{bulk: {collection: things, corpus: trips, size: 5, action: delete}}", "action", "the documents' ids", "id"),
+        (
+            "{bulk: {collection: things, corpus: trips, size: 5, recency: 1}}",
+            "recency",
+            "about conflicts",
+            "sequential",
+        ),
+        (
+            "{bulk: {collection: things, corpus: trips, size: 5, conflicts: random, id: a}}",
+            "id",
+            "themselves",
+            "remove",
+        ),
+        (
+            "{bulk: {collection: things, corpus: trips, size: 5, conflicts: random, action: create}}",
+            "action",
+            "for the action index",
+            "on_conflict",
+        ),
+        (
+            "{bulk: {collection: things, corpus: trips, size: 5, conflicts: random, conflict_probability: 25}}",
+            "25",
+            "expected a number of at most 1",
+            None,
+        ),
         ("{elasticsearch: {search: {collection: things}}, search: {}}", "search", "unknown key 'search'", "elastic"),
     ],
 )

@@ -1,0 +1,148 @@
+"""An operation as a whole: one form for every family that has the request, or a form for each family."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from loadframe.workload.forms.assertion import Assertion
+from loadframe.workload.forms.cassandra import Cql
+from loadframe.workload.forms.couchbase import Query
+from loadframe.workload.forms.mongodb import Aggregate, Find
+from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
+from loadframe.workload.forms.search import ForceMerge, Get, Index, Refresh, Request, Search
+from loadframe.workload.rest import Http
+from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
+
+Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase"]
+
+#: Forms that every family of stores understands, and those that one family has for itself.
+NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk")
+NATIVE: dict[Family, tuple[str, ...]] = {
+    "elasticsearch": ("search", "get", "index", "refresh", "force_merge", "request"),
+    "http": ("http",),
+    "cassandra": ("cql",),
+    "mongodb": ("find", "aggregate", "command"),
+    "redis": ("command",),
+    "couchbase": ("query",),
+}
+#: What stands behind a REST interface is not known to be a store.
+_WITHOUT_NEUTRAL = ("http",)
+_KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
+
+
+class Form(Model):
+    """One kind of request, when it counts as timed out, and what is asserted of its answer."""
+
+    insert: Insert | None = None
+    read: Read | None = None
+    update: Update | None = None
+    upsert: Upsert | None = None
+    delete: Delete | None = None
+    scan: Scan | None = None
+    read_modify_write: ReadModifyWrite | None = None
+    bulk: Bulk | None = None
+    search: Search | None = None
+    get: Get | None = None
+    index: Index | None = None
+    refresh: Refresh | None = None
+    force_merge: ForceMerge | None = None
+    request: Request | None = None
+    http: Http | None = None
+    cql: Cql | None = None
+    find: Find | None = None
+    aggregate: Aggregate | None = None
+    #: A mapping is one of mongodb, a list of words one of redis.
+    command: dict[str, Any] | list[Any] | None = None
+    query: Query | None = None
+    timeout: Annotated[Duration, Field(gt=0)] | None = None
+    assert_: Assertion | None = Field(None, alias="assert")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Form":
+        kinds = [name for name in _KINDS if getattr(self, name) is not None]
+        if len(kinds) > 1:
+            raise wrong(f"one request cannot be {' and '.join(kinds)}", "make two operations of it", key=kinds[1])
+        if not kinds:
+            raise wrong("it says no request", f"say one of {', '.join(_KINDS)}")
+        if self.command is not None and not self.command:
+            raise wrong("the command is empty", key="command")
+        misplaced = self.assert_.misplaced(kinds[0]) if self.assert_ is not None else None
+        if misplaced is not None:
+            raise wrong(misplaced, "remove it", key="assert")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The form's name: `bulk`, `search`, ..."""
+        return next(name for name in _KINDS if getattr(self, name) is not None)
+
+    @property
+    def content(self) -> Any:
+        """What the form says: a model, or for a `command` the command itself."""
+        return getattr(self, self.kind)
+
+    def fits(self, family: str) -> bool:
+        """Tell whether stores of a family know the request."""
+        if self.kind == "command":
+            return family == ("redis" if isinstance(self.command, list) else "mongodb")
+        native = {str(name): kinds for name, kinds in NATIVE.items()}.get(family, ())
+        return self.kind in native or (self.kind in NEUTRAL and family not in _WITHOUT_NEUTRAL)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the form as drivers take it: what the file says and no more, the timeout in seconds."""
+        said = self.model_dump(exclude_unset=True, by_alias=True)
+        return {key: value for key, value in said.items() if value is not None}
+
+
+class Forms(Model):
+    """One operation in a form per family: the same logical work on each."""
+
+    elasticsearch: Form | None = None
+    http: Form | None = None
+    cassandra: Form | None = None
+    mongodb: Form | None = None
+    redis: Form | None = None
+    couchbase: Form | None = None
+
+    @model_validator(mode="after")
+    def _known_to_each(self) -> "Forms":
+        for family, kinds in NATIVE.items():
+            form: Form | None = getattr(self, family)
+            if form is not None and not form.fits(family):
+                known = [*(() if family in _WITHOUT_NEUTRAL else NEUTRAL), *kinds]
+                raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)
+        return self
+
+
+def _shape(value: Any) -> str:
+    """Tell a mapping of families from a form; what is neither is checked as a form."""
+    families = isinstance(value, Forms) or (isinstance(value, dict) and any(_is_family(key, value) for key in NATIVE))
+    return "a form per family" if families else "one form"
+
+
+def _is_family(key: str, operation: dict[str, Any]) -> bool:
+    """`http` is a family, under which a form stands, and a kind of request, under which a request stands."""
+    below = operation.get(key)
+    return key in operation and (
+        key not in _KINDS or (isinstance(below, dict) and any(kind in below for kind in _KINDS))
+    )
+
+
+Operation = Annotated[
+    Annotated[Form, Tag("one form")] | Annotated[Forms, Tag("a form per family")], Discriminator(_shape)
+]
+
+
+def form_for(operation: Form | Forms, family: str) -> Form | None:
+    """Return an operation's form for a family; None if it has none."""
+    if isinstance(operation, Forms):
+        form: Form | None = getattr(operation, family, None)
+        return form
+    return operation if operation.fits(family) else None
+
+
+def every_form(operation: Form | Forms) -> dict[str, Form]:
+    """Return the forms that an operation is written in, by family; a direct one under the empty name."""
+    if isinstance(operation, Form):
+        return {"": operation}
+    return {family: form for family in NATIVE if (form := getattr(operation, family)) is not None}

@@ -1,0 +1,26 @@
+"""What only MongoDB can be asked. Its `command` is the command's document, and has no model."""
+
+from typing import Any
+
+from pydantic import Field
+
+from loadframe.workload.forms.values import Hits, Text
+from loadframe.yamlfile import Model
+
+
+class Find(Model):
+    """Find documents that match a filter."""
+
+    collection: Text
+    filter: dict[str, Any] = Field(default_factory=dict)
+    projection: dict[str, Any] | None = None
+    sort: dict[str, Any] | None = None
+    skip: Hits | None = None
+    limit: Hits | None = None
+
+
+class Aggregate(Model):
+    """Run an aggregation's stages."""
+
+    collection: Text
+    pipeline: list[dict[str, Any]]

@@ -1,0 +1,99 @@
+"""The verbs that every family of stores understands, each in its own way: the same logical work on all of them."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from loadframe.workload.forms.values import Count, Id, Positive, Share, Text
+from loadframe.yamlfile import Model, wrong
+
+
+class Insert(Model):
+    """Add a document; that one is there already is an error where the store can tell."""
+
+    collection: Text
+    id: Id
+    document: dict[str, Any]
+
+
+class Read(Model):
+    """Read one document, or only the named fields of it."""
+
+    collection: Text
+    id: Id
+    fields: list[Text] | None = None
+
+
+class Update(Model):
+    """Change some fields of a document that is there."""
+
+    collection: Text
+    id: Id
+    document: dict[str, Any]
+
+
+class Upsert(Model):
+    """Change some fields of a document, which is made if it is not there."""
+
+    collection: Text
+    id: Id
+    document: dict[str, Any]
+
+
+class Delete(Model):
+    """Remove a document."""
+
+    collection: Text
+    id: Id
+
+
+class Scan(Model):
+    """Read up to `count` documents in the order of their ids; `by` is the field that holds them where the store knows
+    no order of ids."""
+
+    collection: Text
+    from_: Id = Field(alias="from")
+    count: Count
+    by: Text | None = None
+
+
+class ReadModifyWrite(Model):
+    """Read a document, then change some of its fields."""
+
+    collection: Text
+    id: Id
+    document: dict[str, Any]
+
+
+class Bulk(Model):
+    """Send the next `size` documents of a corpus in one request. Its documents count as successes one by one.
+
+    `id` is the field of a document that holds its id. With `conflicts`, ids are made, and with `conflict_probability`
+    a document gets one that was sent before: any of those, or with `recency` above 0 rather one of the latest.
+    """
+
+    collection: Text
+    corpus: Text
+    size: Positive
+    action: Literal["index", "create", "update", "upsert", "delete"] = "index"
+    id: Text | None = None
+    conflicts: Literal["sequential", "random"] | None = None
+    conflict_probability: Share = 0.25
+    on_conflict: Literal["index", "update"] = "index"
+    recency: Share = 0.0
+
+    @model_validator(mode="after")
+    def _whose_ids(self) -> "Bulk":
+        if self.action in ("update", "upsert", "delete") and self.id is None:
+            what = f"{self.action} wants to know the documents' ids"
+            raise wrong(what, "say id: the name of the field that holds them", key="action")
+        if self.conflicts is None:
+            for key in ("conflict_probability", "on_conflict", "recency"):
+                if key in self.model_fields_set:
+                    raise wrong(f"{key} is about conflicts", "say conflicts: sequential or random", key=key)
+            return self
+        if self.id is not None:
+            raise wrong("conflicts make the ids themselves", "remove id, or conflicts", key="id")
+        if self.action != "index":
+            raise wrong("conflicts are for the action index", "say what happens by on_conflict", key="action")
+        return self
