@@ -1,5 +1,10 @@
 //! The operations of the protocol: from the form in the workload to a request and the way its answer is judged.
 
+mod admin;
+mod bulk;
+mod documents;
+mod searching;
+
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -7,11 +12,11 @@ use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::judge::Judge;
 use crate::form::Form;
-use crate::http1::request::{Body, Bulk, Line, Request};
+use crate::http1::request::{Body, Line, Request};
 use crate::http1::{duration, no_timeout};
 
 /// An operation, ready to be executed.
@@ -30,8 +35,6 @@ const KINDS: [&str; 9] = ["search", "bulk", "get", "index", "update", "delete", 
 
 /// What may stand beside the kind.
 const OPTIONS: [&str; 2] = ["timeout", "assert"];
-
-const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 
 /// What a form may refer to while it is mapped.
 struct Mapping<'a> {
@@ -102,91 +105,6 @@ impl Mapping<'_> {
     /// `METHOD /collection`
     fn line(&self, method: &str, form: &Form) -> Result<Line<'_>, PlanError> {
         Line::new(method, self.variables()).segment(form.text("collection")?)
-    }
-
-    fn search(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "body", "size", "request_cache", "parameters"])?;
-        let mut line = self.line("POST", &form)?.segment("_search")?;
-        if let Some(cache) = form.switch("request_cache")? {
-            line = line.parameter("request_cache", &Value::Bool(cache))?;
-        }
-        if let Some(size) = form.get("size") {
-            if !(size.is_u64() || size.is_string()) {
-                return Err(PlanError(format!("\"size\" wants a whole number, not {size}")));
-            }
-            line = line.parameter("size", size)?;
-        }
-        line = parameters(line, &form)?;
-        let body = match form.get("body") {
-            Some(_) => self.json(form.mapping("body")?)?,
-            None => Body::None,
-        };
-        Ok((line.finish(body), Judge::Search { min_hits: None }))
-    }
-
-    fn bulk(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "corpus", "size", "action"])?;
-        let action: &[u8] = match form.get("action").map(|_| form.text("action")).transpose()? {
-            None | Some("index") => b"{\"index\":{}}\n",
-            Some("create") => b"{\"create\":{}}\n",
-            Some(other) => return Err(PlanError(unknown("action", other, ["index", "create"]))),
-        };
-        let corpus = self.context.corpora.get(form.text("corpus")?)?;
-        let body = Body::Bulk(Bulk { corpus, size: form.count("size")?, action });
-        Ok((self.line("POST", &form)?.segment("_bulk")?.finish(body), Judge::Bulk))
-    }
-
-    /// An operation on one document that has no body: `METHOD /collection/verb/id`.
-    fn document(&self, argument: &Value, method: &str, verb: &str, judge: Judge) -> Mapped {
-        let form = Form::new(argument, &["collection", "id"])?;
-        let line = self.line(method, &form)?.segment(verb)?.segment(&id(form.require("id")?)?)?;
-        Ok((line.finish(Body::None), judge))
-    }
-
-    fn index(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "id", "document"])?;
-        let line = match form.get("id") {
-            Some(value) => self.line("PUT", &form)?.segment("_doc")?.segment(&id(value)?)?,
-            None => self.line("POST", &form)?.segment("_doc")?,
-        };
-        let body = self.json(form.mapping("document")?)?;
-        Ok((line.finish(body), Judge::Shards { documents: 1 }))
-    }
-
-    fn update(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "id", "document"])?;
-        let line = self.line("POST", &form)?.segment("_update")?.segment(&id(form.require("id")?)?)?;
-        let body = self.json(&json!({"doc": form.mapping("document")?}))?;
-        Ok((line.finish(body), Judge::Shards { documents: 1 }))
-    }
-
-    fn refresh(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection"])?;
-        let line = self.line("POST", &form)?.segment("_refresh")?;
-        Ok((line.finish(Body::None), Judge::Shards { documents: 0 }))
-    }
-
-    fn force_merge(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "max_segments"])?;
-        let mut line = self.line("POST", &form)?.segment("_forcemerge")?;
-        if form.get("max_segments").is_some() {
-            line = line.parameter("max_num_segments", &form.count("max_segments")?.into())?;
-        }
-        Ok((line.finish(Body::None), Judge::Shards { documents: 0 }))
-    }
-
-    fn request(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["method", "path", "body", "parameters"])?;
-        let (method, path) = (form.text("method")?, form.text("path")?);
-        if !METHODS.contains(&method) {
-            return Err(PlanError(unknown("method", method, METHODS)));
-        }
-        if !path.starts_with('/') {
-            return Err(PlanError(format!("\"path\" begins with a slash; {path:?} does not")));
-        }
-        let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
-        let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;
-        Ok((line.finish(body), Judge::Status { documents: 0 }))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use loadframe_engine::corpus::Corpora;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::variables::{Captured, Values};
+use serde_json::json;
 
 use super::*;
 use crate::http1::access::Access;
