@@ -15,18 +15,21 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
 #: What everybody may use: it knows no part.
-COMMON = {"errors", "units", "loadframe"}
+COMMON = {"errors", "units", "folders", "loadframe"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
+    "folders": {"errors", "units", "loadframe"},
+    "progress": {"units"},
+    "download": COMMON | {"progress"},
     "yamlfile": {"errors", "units"},
     "store": COMMON,
     "host": COMMON,
     # The file format is its own, and the engine checks what a workload asks of it.
-    "workload": COMMON | {"yamlfile"},
+    "workload": COMMON | {"yamlfile", "download"},
     # A run folder's histograms are read by the engine.
     "record": COMMON | {"_engine"},
-    "cluster": COMMON | {"store", "host"},
+    "cluster": COMMON | {"progress", "store", "host"},
     "observe": COMMON | {"store", "record"},
     "load": COMMON | {"workload", "record", "_engine"},
     "analyze": COMMON | {"record"},

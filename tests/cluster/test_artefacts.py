@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.cluster import artefacts, folders
+from loadframe import folders
+from loadframe.cluster import artefacts
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.distribution import Distribution, Jar
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe import download
+from loadframe.errors import BadInput, LoadframeError
 
 WORKLOAD = """\
 workload: w
@@ -65,6 +66,45 @@ def test_compressed_files_are_taken_as_they_are(load, tmp_path, name):
     assert 100 <= workload.documents("c") <= 200
 
 
+@pytest.fixture
+def fetched(monkeypatch, cache):
+    """Stand in for the network: what was asked for, and a file in the cache for it."""
+    asked = []
+
+    def fetch(url, folder, report, *, sha256=None):
+        asked.append((url, sha256))
+        path = download.place(url, folder, sha256)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"a": 1}\n' * 1000)
+        return path
+
+    monkeypatch.setattr(download, "fetch", fetch)
+    return asked
+
+
+def test_an_address_takes_the_generators_place_and_a_file_the_addresss(load, fetched, documents):
+    corpus = '{generate: geonames, documents: 7, url: "${url}", sha256: "${sum}", file: "${file}"}'
+    text = WORKLOAD.replace("CORPUS", corpus).replace("limit: ~", 'url: "", sum: ""')
+    assert source(load(text)) == {"generate": "geonames", "documents": 7}
+    address, checksum = "https://data.example/all.json.gz?a=b", 64 * "0"
+    workload = load(text, url=address, sum=checksum)
+    assert workload.documents("c") == 1, "nothing is known of what is not here, and nothing is fetched to know it"
+    (path,) = source(workload)["files"]
+    assert Path(path).name.endswith("-all.json.gz")
+    assert workload.documents("c") == 9 * 1000 * 10 // 500
+    assert fetched == [(address, checksum)]
+    assert source(load(text, url=address, file=str(documents))) == {"files": [str(documents)]}
+    assert len(fetched) == 1
+
+
+def test_several_addresses_are_one_corpus(load, fetched):
+    workload = load(WORKLOAD.replace("CORPUS", "{urls: [http://a.example/1.gz, http://a.example/2.gz], documents: 9}"))
+    found = source(workload)
+    assert found["documents"] == 9
+    assert [Path(name).name[-5:] for name in found["files"]] == ["-1.gz", "-2.gz"]
+    assert fetched == [("http://a.example/1.gz", None), ("http://a.example/2.gz", None)]
+
+
 def test_a_path_that_is_set_begins_at_the_current_folder(load, documents, monkeypatch):
     workload = load(WORKLOAD.replace("CORPUS", EITHER))
     monkeypatch.chdir(documents.parent)
@@ -86,6 +126,25 @@ def test_files_are_described_by_their_hash(load, documents):
     assert described["file"]["sha256"] == hashlib.sha256(Path(described["file"]["path"]).read_bytes()).hexdigest()
 
 
+def test_the_lines_that_variables_are_drawn_from_are_described_by_their_hash(load, documents):
+    text = WORKLOAD.replace("CORPUS", EITHER).replace(
+        "phases:", "variables: {word: {lines: {file: data/d.json}}}\nphases:"
+    )
+    text = text.replace("operations: {", 'operations: {get: {get: {collection: c, id: "${word}"}}, ')
+    text = text.replace("phases: [", "phases: [{name: get, operation: get, clients: 1, requests: 1}, ")
+    described = load(text).for_family("elasticsearch", 1).describe()
+    digest = hashlib.sha256(documents.read_bytes()).hexdigest()
+    assert described["lines"] == [{"path": str(documents), "bytes": 18, "sha256": digest}]
+
+
+def test_a_file_that_disappears_is_named(load, documents):
+    workload = load(WORKLOAD.replace("CORPUS", EITHER), file=str(documents)).for_family("elasticsearch", 1)
+    documents.unlink()
+    with pytest.raises(LoadframeError, match="is gone") as caught:
+        workload.describe()
+    assert caught.value.where == str(documents)
+
+
 @pytest.mark.parametrize(
     ("corpus", "what"),
     [
@@ -103,7 +162,15 @@ def test_files_are_described_by_their_hash(load, documents):
         ("{generate: ycsb_record, documents: 1, with: {fieldcount: 1}}", "unknown key 'fieldcount'"),
         ("{files: [b], broken: skip}", "not valid here"),
         ("{generate: nyc_taxi_trip, documents: 1, actions: true}", "only files have lines"),
-        ("{url: b}", "unknown key 'url'"),
+        ("{url: b}", "no web address"),
+        ("{urls: [https://b.example/c, file:///c]}", "no web address"),
+        ("{url: https://b.example/c, sha256: abc}", "no SHA-256"),
+        ("{file: b, sha256: abc}", "no SHA-256"),
+        (f"{{file: b, sha256: {64 * 'a'}}}", "only a url has a checksum"),
+        ("{url: https://b.example/c, urls: [https://b.example/c]}", "exclude each other"),
+        ("{file: b, format: xml}", "not valid here"),
+        ("{file: b, format: mediawiki, actions: true}", "has no lines"),
+        ("{generate: geonames, documents: 1, format: mediawiki}", "only files have lines"),
     ],
 )
 def test_a_corpus_that_cannot_be_is_refused(refused, corpus, what):

@@ -89,6 +89,19 @@ impl Driver for Http {
         }
     }
 
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        // What answers would have given is empty.
+        let captured = Captured::new(context.variables.slots());
+        let values = Values { variables: &context.variables, draw, captured: &captured };
+        Some(self.http.written(&mut connection.http, &operation.request, &values))
+    }
+
     async fn show(
         &self,
         connection: &mut Connection,

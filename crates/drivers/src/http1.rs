@@ -109,6 +109,14 @@ impl Http1 {
         Connection { place, wires: Vec::new(), client: Client::new(), buffers: Buffers::default() }
     }
 
+    /// A request as people read it, which is not sent. See [`Connection::shown`].
+    pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
+        let Connection { place, buffers, .. } = connection;
+        request.render(&place.node().host, &self.access, values, buffers);
+        let (line, body) = request.rendered(buffers);
+        text::message(line, body)
+    }
+
     /// Renders and sends a request and waits for the answer; the error is what became of a request without one. A
     /// connection that is not there, or no longer, is made first; after a node that refused it the next call asks
     /// another.

@@ -72,6 +72,17 @@ impl Driver for Search {
         }
     }
 
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        Some(self.http.written(connection, &operation.request, &values))
+    }
+
     async fn show(
         &self,
         connection: &mut Connection,

@@ -9,6 +9,7 @@ mod files;
 mod folder;
 mod geonames;
 mod index;
+mod mediawiki;
 mod nyc_taxi_trip;
 mod quantiles;
 mod unpacked;
@@ -18,7 +19,7 @@ mod ycsb_record;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -66,7 +67,7 @@ pub fn generators() -> &'static [&'static str] {
 }
 
 /// What a corpus may say.
-const KEYS: [&str; 6] = ["generate", "with", "files", "documents", "actions", "broken"];
+const KEYS: [&str; 7] = ["generate", "with", "files", "documents", "format", "actions", "broken"];
 
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
@@ -86,14 +87,19 @@ enum Source {
 
 impl Corpora {
     /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
-    /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "actions": false, "broken": "stop"}}`. Files are checked line by line, up to the
-    /// number of documents if one is given.
+    /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false,
+    /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
             Ok((name.clone(), Arc::new(corpus)))
         };
         Ok(Self { corpora: forms.iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// All, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Corpus)> {
+        self.corpora.iter().map(|(name, corpus)| (name.as_str(), &**corpus))
     }
 
     /// The corpus of that name; the error tells the nearest.
@@ -146,7 +152,14 @@ impl Corpus {
                     Some("set_aside") => true,
                     _ => return Err(PlanError("\"broken\" wants stop or set_aside".into())),
                 };
-                Ok(Self(Source::Files(Files::open(&paths, documents, Reading { actions, set_aside })?)))
+                let mediawiki = match mapping.get("format").map_or(Some("ndjson"), Value::as_str) {
+                    Some("ndjson") => false,
+                    Some("mediawiki") if !actions && !set_aside => true,
+                    Some("mediawiki") => return Err(PlanError("a dump has neither actions nor broken lines".into())),
+                    _ => return Err(PlanError("\"format\" wants ndjson or mediawiki".into())),
+                };
+                let reading = Reading { actions, set_aside, mediawiki };
+                Ok(Self(Source::Files(Files::open(&paths, documents, reading)?)))
             }
             _ => Err(wrong("a corpus wants either \"generate\" or \"files\"")),
         }
@@ -160,10 +173,10 @@ impl Corpus {
         }
     }
 
-    /// How many lines of its files were no documents and were kept aside.
-    pub fn set_aside(&self) -> u64 {
+    /// How many lines of its files were no documents and were kept aside, and the files where they were.
+    pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         match &self.0 {
-            Source::Generated { .. } => 0,
+            Source::Generated { .. } => (0, Vec::new()),
             Source::Files(files) => files.set_aside(),
         }
     }
@@ -244,6 +257,8 @@ mod tests {
             json!({"documents": 1}),
             json!({"files": []}),
             json!({"files": "a.json"}),
+            json!({"files": ["a.xml"], "format": "xml"}),
+            json!({"files": ["a.xml"], "format": "mediawiki", "actions": true}),
             json!("nyc_taxi_trip"),
         ] {
             assert!(error(form.clone()).starts_with("corpus \"trips\": "), "{form} is no corpus");

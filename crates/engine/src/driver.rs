@@ -76,6 +76,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
         draw: &Draw,
     ) -> impl Future<Output = Reply>;
 
+    /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
+    fn render(
+        &self,
+        _connection: &mut Self::Connection,
+        _operation: &Self::Operation,
+        _context: &Context,
+        _draw: &Draw,
+    ) -> Option<String> {
+        None
+    }
+
     /// The same request and its answer as readable text, for `loadframe check`.
     fn show(
         &self,

@@ -15,6 +15,7 @@ use crate::clock::Reading;
 use crate::collector::{Collector, Progress, Slot, Totals};
 use crate::corpus::Corpora;
 use crate::descriptors;
+use crate::draw::Draw;
 use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
 use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
 use crate::profile::Profile;
@@ -369,8 +370,17 @@ fn describe<D: Driver>(
             "pacing": stream.pacing,
         })).collect::<Vec<_>>(),
         "operations": operations,
+        "set_aside": set_aside(&phase.context.corpora),
         "error_classes": ErrorClass::ALL.map(ErrorClass::name),
     })
+}
+
+/// The corpora of which lines were kept aside.
+fn set_aside(corpora: &Corpora) -> Vec<Value> {
+    let told = corpora.iter().map(|(name, corpus)| (name, corpus.set_aside()));
+    told.filter(|(_, (lines, _))| *lines > 0)
+        .map(|(name, (lines, kept))| json!({"corpus": name, "lines": lines, "kept": kept}))
+        .collect()
 }
 
 fn write(path: &Path, outcome: &Value) -> Result<(), String> {
@@ -385,21 +395,36 @@ pub fn validate<D: Driver>(plan: Plan) -> Result<(), PlanError> {
 
 /// Each operation of the plan once, as readable text: what `loadframe check` shows.
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exchange)>, PlanError> {
-    let seed = plan.seed;
+    let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan)?;
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();
-        let mut seen = HashSet::new();
-        for choice in phase.courses.iter().flat_map(|course| &course.choices) {
-            let name = &slots[choice.slot].operation;
-            if seen.insert(name) {
-                let draw = crate::draw::Draw::new(seed, 0, 0);
-                let (reply, exchange) =
-                    phase.driver.show(&mut connection, &choice.operation, &phase.context, &draw).await;
-                shown.push((name.clone(), reply, exchange));
-            }
+        for (name, operation) in once(&phase, &slots) {
+            let (reply, exchange) = phase.driver.show(&mut connection, operation, &phase.context, &draw).await;
+            shown.push((name.to_owned(), reply, exchange));
         }
         Ok(shown)
     })
+}
+
+/// The request of each operation of the plan as readable text, if its driver has one before it is sent.
+pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
+    let draw = Draw::new(plan.seed, 0, 0);
+    let (phase, slots) = prepare::<D>(plan)?;
+    tokio::task::LocalSet::new().block_on(&runtime()?, async {
+        let mut connection = phase.driver.connection(0);
+        let render = |(name, operation): (&str, &D::Operation)| {
+            (name.to_owned(), phase.driver.render(&mut connection, operation, &phase.context, &draw))
+        };
+        Ok(once(&phase, &slots).map(render).collect())
+    })
+}
+
+/// Each operation of a phase, in its order, with its name.
+fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = (&'a str, &'a D::Operation)> {
+    let mut seen = HashSet::new();
+    let choices = phase.courses.iter().flat_map(|course| &course.choices);
+    let named = choices.map(|choice| (slots[choice.slot].operation.as_str(), &choice.operation));
+    named.filter(move |(name, _)| seen.insert(*name))
 }

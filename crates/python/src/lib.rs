@@ -12,7 +12,7 @@ use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{Plan, PlanError};
-use loadframe_engine::run::{Running, check_operations, start, validate};
+use loadframe_engine::run::{Running, check_operations, render_operations, start, validate};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -115,6 +115,13 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
         Ok(dict)
     };
     shown.into_iter().map(describe).collect()
+}
+
+/// The request of each operation of the plan as text, without sending any; `None` where only sending makes one.
+#[pyfunction]
+fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
+    let plan = parse(plan)?;
+    py.detach(|| with_driver!(plan, render_operations(plan))).map_err(refused)
 }
 
 fn parse(plan: &str) -> PyResult<Plan> {
@@ -222,6 +229,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_phase, module)?)?;
     module.add_function(wrap_pyfunction!(validate_plan, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
+    module.add_function(wrap_pyfunction!(render, module)?)?;
     module.add_class::<PyHandle>()?;
     module.add_class::<PyLog>()?;
     module.add_class::<PyHistogram>()?;

@@ -120,11 +120,11 @@ def bench(
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
             kind = find(store)
-            chosen = _chosen(loaded.for_family(kind.family, nodes=spec.nodes), only, override, reuse=False)
+            chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), only, override, reuse=False)
             require_sound(chosen, kind.driver)
             started = Cluster.start(spec, console.step)
         with started as live:
-            resolved = loaded.for_family(live.store.family, nodes=live.size)
+            resolved = loaded.for_family(live.store.family, live.size, console.step)
             phases = _chosen(resolved, only, override, reuse)
             if hosts or cluster:
                 require_sound(phases, live.store.driver)

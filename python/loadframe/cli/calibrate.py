@@ -7,8 +7,8 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from loadframe import folders
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cluster import folders
 from loadframe.report.labels import seconds_text
 from loadframe.units import format_count, format_duration
 

@@ -7,8 +7,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from loadframe import folders
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cluster import checks, folders
+from loadframe.cluster import checks
 from loadframe.units import format_count, format_duration
 
 _EXAMPLES = """\b

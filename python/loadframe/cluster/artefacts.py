@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from loadframe.cluster import folders
-from loadframe.cluster.progress import Download
+from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.progress import Download
 from loadframe.store.distribution import Distribution, Jar
 
 _THREADS = 6

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 
 import loadframe.store as stores
-from loadframe.cluster import artefacts, folders, java
+from loadframe import folders
+from loadframe.cluster import artefacts, java
 from loadframe.errors import LoadframeError
 from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost

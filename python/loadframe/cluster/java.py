@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadframe.cluster import folders
+from loadframe import folders
 from loadframe.errors import BadInput
 
 

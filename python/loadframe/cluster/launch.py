@@ -11,7 +11,8 @@ from typing import Any
 
 import psutil
 
-from loadframe.cluster import artefacts, folders, java
+from loadframe import folders
+from loadframe.cluster import artefacts, java
 from loadframe.cluster.node import Node, log_of
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError

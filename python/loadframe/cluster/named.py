@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from loadframe.cluster import folders
+from loadframe import folders
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput

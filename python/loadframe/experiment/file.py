@@ -3,7 +3,7 @@
 It starts nothing. The order of the runs is the business of `design`, carrying them out that of `loop`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -161,9 +161,14 @@ class Experiment:
             where=lambda name: self.document.where(("factors", WITH + name)),
         )
 
-    def resolve(self, treatment: Mapping[str, Level], family: str) -> ResolvedWorkload:
-        """Return the workload of a treatment for a family of stores; its parameters may differ from run to run."""
-        return self.workload_at(treatment).for_family(family, self.nodes(treatment))
+    def resolve(
+        self, treatment: Mapping[str, Level], family: str, report: Callable[[str], None] = lambda _: None
+    ) -> ResolvedWorkload:
+        """Return the workload of a treatment for a family of stores; its parameters may differ from run to run.
+
+        `report` takes lines on how far corpora are that are fetched for it.
+        """
+        return self.workload_at(treatment).for_family(family, self.nodes(treatment), report)
 
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
         """Return what a treatment changes of the measured phases: `clients`, `rate` (1/s), `warmup`, `duration` (s).

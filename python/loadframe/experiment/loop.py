@@ -30,7 +30,7 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
         listener.remark(f"all {done} runs are recorded already")
         return
     store = Cluster.require(_spec(experiment, {}), listener.step)
-    _require_sound_load(experiment, design, store.family, store.driver)
+    _require_sound_load(experiment, design, store.family, store.driver, listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     for group in design.groups():
@@ -45,13 +45,13 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
                     _record_failure(experiment, folder, run, error)
 
 
-def _require_sound_load(experiment: Experiment, design: Design, family: str, driver: str) -> None:
+def _require_sound_load(experiment: Experiment, design: Design, family: str, driver: str, listener: Listener) -> None:
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
     refusals = []
     for first, *_ in design.groups():
         levels = experiment.overrides(first.treatment)
         try:
-            workload = experiment.resolve(first.treatment, family)
+            workload = experiment.resolve(first.treatment, family, listener.step)
             phases = [workload.phase(name) for name in experiment.prepared]
             phases += [workload.phase(name).override(**levels) for name in experiment.measured]
             return require_sound(phases, driver)
@@ -101,7 +101,7 @@ class _Group:
     def _session(self, cluster: Cluster, run: PlannedRun) -> Session:
         return Session(
             cluster,
-            self._experiment.resolve(run.treatment, cluster.store.family),
+            self._experiment.resolve(run.treatment, cluster.store.family, self._listener.step),
             seed=_seed(self._experiment, run),
             threads=self._experiment.threads,
             listener=self._listener,

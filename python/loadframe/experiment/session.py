@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loadframe import folders
 from loadframe.analyze.summary import summarize
-from loadframe.cluster import Cluster, folders
+from loadframe.cluster import Cluster
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Outcome, run_phase, validate_plan

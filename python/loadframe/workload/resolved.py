@@ -142,7 +142,9 @@ class ResolvedWorkload:
         raise KeyError(name)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a manifest needs to repeat the load, ready for JSON; reads corpus files to hash them."""
+        """Return what a manifest needs to repeat the load, ready for JSON; reads its files to hash them."""
+        forms = [form for phase in self.phases for form in phase.variables.values()]
+        lines = sorted({form["lines"]["file"] for form in forms if "lines" in form})
         return {
             "name": self.name,
             "file": dict(self.file),
@@ -150,6 +152,7 @@ class ResolvedWorkload:
             "nodes": self.nodes,
             "parameters": dict(self.parameters),
             "corpora": {name: corpora.describe(source) for name, source in self.corpora.items()},
+            "lines": corpora.describe_files(lines),
         }
 
 

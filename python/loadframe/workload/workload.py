@@ -93,16 +93,18 @@ class Workload:
         file = validate(self.document, WorkloadFile, data, given)
         return Filled(file, values, filler.filled, parameters.made_of)
 
-    def for_family(self, family: str, nodes: int) -> ResolvedWorkload:
+    def for_family(self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None) -> ResolvedWorkload:
         """Return the workload as a family of stores takes it, on so many nodes.
 
-        BadInput for an operation in use that has no form for the family, and for corpus files that cannot be read.
+        Corpora are fetched if they have a web address and are not in the cache; `report` takes lines on how far that
+        is. BadInput for an operation in use that has no form for the family, and for corpora that cannot be read.
         """
         filled = self.fill(nodes)
         file = filled.file
-        sources = {name: self._source(filled, name, corpus) for name, corpus in file.corpora.items()}
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
+        # The last thing to be done, since it may take hours.
+        sources = {name: self._source(filled, name, corpus, report) for name, corpus in file.corpora.items()}
         variables = {
             name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
             for name, variable in file.variables.items()
@@ -141,9 +143,10 @@ class Workload:
         return frozenset(origins(direct, filled.made_of))
 
     def documents(self, corpus: str) -> int:
-        """Return how many documents a corpus has; a guess from the size of files."""
+        """Return how many documents a corpus has; a guess from the size of files that are here already."""
         filled = self.fill(1)
-        return corpora.documents(self._source(filled, corpus, filled.file.corpora[corpus]))
+        known = filled.file.corpora[corpus]
+        return corpora.documents(known, self._folder(filled, ("corpora", corpus, known.key))[0])
 
     def _setting(self, used: Iterable[str], made_of: Mapping[str, Collection[str]]) -> Setting | None:
         """Return the setting that a value made of some parameters goes back to, None if all have their defaults."""
@@ -154,16 +157,16 @@ class Workload:
         setting = self._setting(used, made_of)
         return self.document.where(("parameters", used[0])) if setting is None else setting.where
 
-    def _source(self, filled: Filled, name: str, corpus: Corpus) -> dict[str, Any]:
+    def _source(self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None]) -> dict[str, Any]:
         """Return a corpus as plans have it, its files found."""
-        place: Place = ("corpora", name, "file" if corpus.file else "files")
+        place: Place = ("corpora", name, corpus.key)
         folder, setting = self._folder(filled, place)
 
         def error(what: str, remedy: str) -> BadInput:
             where = self.document.where(place) if setting is None else setting.where
             return BadInput(what, where=where, remedy=remedy)
 
-        return corpora.resolve(corpus, folder, error)
+        return corpora.resolve(corpus, folder, error, report)
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
         """Return where relative paths at a place begin, and the setting that they came from if there is one."""

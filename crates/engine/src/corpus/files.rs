@@ -10,7 +10,7 @@ use memchr::memchr;
 use memmap2::{Advice, Mmap};
 
 use super::cache::Stamp;
-use super::index::{EVERY, Index};
+use super::index::{EVERY, Index, aside};
 use super::unpacked::unpacked;
 use crate::plan::PlanError;
 
@@ -21,6 +21,8 @@ pub struct Reading {
     pub actions: bool,
     /// Lines that are no documents are counted and kept aside; otherwise the first one is an error.
     pub set_aside: bool,
+    /// The files are dumps of MediaWiki, whose revisions are the documents.
+    pub mediawiki: bool,
 }
 
 /// Files, in their order.
@@ -33,6 +35,8 @@ pub struct Files {
 
 #[derive(Debug)]
 struct Part {
+    /// Where its lines that are no documents are kept.
+    aside: Option<PathBuf>,
     map: Mmap,
     /// The number of its first document.
     first: u64,
@@ -45,15 +49,15 @@ impl Files {
     pub fn open(paths: &[PathBuf], documents: Option<u64>, reading: Reading) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
-            let plain = unpacked(path)?;
-            let (map, stamp) = map(&plain)?;
             let most = documents.map_or(u64::MAX, |documents| documents - files.documents);
+            let plain = unpacked(path, reading.mediawiki.then_some(most))?;
+            let (map, stamp) = map(&plain)?;
             let _ = map.advise(Advice::Sequential);
             let index = Index::open(&plain, path, &map, stamp, most, reading)?;
             let _ = map.advise(Advice::Normal);
             let first = files.documents;
             files.documents += index.documents.min(most);
-            files.parts.push(Part { map, first, index });
+            files.parts.push(Part { aside: aside(path, map.len()), map, first, index });
         }
         match documents {
             Some(asked) if asked > files.documents => {
@@ -70,9 +74,10 @@ impl Files {
         self.documents
     }
 
-    /// How many lines were no documents and were kept aside.
-    pub fn set_aside(&self) -> u64 {
-        self.parts.iter().map(|part| part.index.broken).sum()
+    /// How many lines were no documents and were kept aside, and the files where they were.
+    pub fn set_aside(&self) -> (u64, Vec<&Path>) {
+        let parts = || self.parts.iter().filter(|part| part.index.broken > 0);
+        (parts().map(|part| part.index.broken).sum(), parts().filter_map(|part| part.aside.as_deref()).collect())
     }
 
     /// The documents from number `first` on, without their line ends.
@@ -229,7 +234,7 @@ mod tests {
         let folder = Folder::new("actions");
         let lines: String = (0..300).map(|n| format!("{{\"index\": {{}}}}\n\n{{\"n\": {n}}}\n")).collect();
         let path = [folder.file("bulk", &lines)];
-        let reading = Reading { actions: true, set_aside: false };
+        let reading = Reading { actions: true, ..Reading::default() };
         let files = Files::open(&path, None, reading).unwrap();
         assert_eq!(files.documents(), 300);
         for first in [0, 1, 63, 64, 65, 200, 299, 300] {
@@ -253,13 +258,13 @@ mod tests {
             text.extend_from_slice(if n % 100 == 7 { b"{\"n\": \"\xff\"}\n{\"n\"\n" } else { b"\n" });
         }
         let path = [folder.file("mixed", &text)];
-        let files = Files::open(&path, None, Reading { actions: false, set_aside: true }).unwrap();
-        assert_eq!((files.documents(), files.set_aside()), (500, 10));
+        let files = Files::open(&path, None, Reading { set_aside: true, ..Reading::default() }).unwrap();
+        let stamp = Stamp { bytes: text.len() as u64, changed: 0 };
+        let aside = cache::folder().unwrap().join(cache::name(&path[0], stamp, ".broken"));
+        assert_eq!((files.documents(), files.set_aside()), (500, (10, vec![aside.as_path()])));
         for first in [0, 7, 8, 64, 107, 108, 499] {
             assert_eq!(numbers(&files, first, 70), (first..500.min(first + 70)).collect::<Vec<_>>(), "from {first}");
         }
-        let stamp = Stamp { bytes: text.len() as u64, changed: 0 };
-        let aside = cache::folder().unwrap().join(cache::name(&path[0], stamp, ".broken"));
         let kept = std::fs::read(&aside).unwrap();
         std::fs::remove_file(&aside).unwrap();
         assert!(

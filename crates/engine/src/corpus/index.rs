@@ -145,6 +145,12 @@ fn is_action(text: &[u8]) -> bool {
     key.starts_with(b"\"index\"") || key.starts_with(b"\"create\"")
 }
 
+/// Where the lines of a file of so many bytes are kept that are no documents.
+pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
+    let stamp = Stamp { bytes: bytes as u64, changed: 0 };
+    cache::folder().map(|folder| folder.join(cache::name(named, stamp, ".broken")))
+}
+
 /// Writes a line that is no document into a file of the cache, with its number and what is wrong with it.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
@@ -157,10 +163,9 @@ fn keep_aside(
     let file = match aside {
         Some(file) => file,
         None => {
-            let folder = cache::folder().ok_or_else(|| io::Error::other("set LOADFRAME_CACHE"))?;
-            fs::create_dir_all(&folder)?;
-            let stamp = Stamp { bytes: bytes as u64, changed: 0 };
-            aside.insert(BufWriter::new(File::create(folder.join(cache::name(named, stamp, ".broken")))?))
+            let place = self::aside(named, bytes).ok_or_else(|| io::Error::other("set LOADFRAME_CACHE"))?;
+            fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
+            aside.insert(BufWriter::new(File::create(place)?))
         }
     };
     write!(file, "{number}: {flaw}: ")?;

@@ -1,7 +1,7 @@
-//! Compressed files: unpacked once, into the cache, where they are mapped like any other.
+//! Compressed files and dumps: unpacked once, into the cache, as lines that are mapped like any other file's.
 //!
-//! A stream of gzip, bzip2 or Zstandard can only be read from its beginning, while a corpus wants any document at any
-//! time. Memory stays bounded; what is cut short or does not match its checksums is refused.
+//! A stream of gzip, bzip2, Zstandard or XML can only be read from its beginning, while a corpus wants any document at
+//! any time. Memory stays bounded; what is cut short or does not match its checksums is refused.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -9,30 +9,38 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
 use super::cache::{self, Stamp};
+use super::mediawiki::{self, NoDump};
 use crate::plan::PlanError;
 
 const BUFFER: usize = 1 << 20;
 
-/// The file itself, or what was unpacked of it.
-pub fn unpacked(path: &Path) -> Result<PathBuf, PlanError> {
+/// The file itself, or what was unpacked of it. `revisions`: it is a dump of MediaWiki, of which so many are wanted.
+pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     match cache::folder() {
-        Some(folder) => unpacked_in(path, &folder),
-        None if Format::of(path).is_none() => Ok(path.to_owned()),
+        Some(folder) => unpacked_in(path, &folder, revisions),
+        None if Format::of(path).is_none() && revisions.is_none() => Ok(path.to_owned()),
         None => Err(PlanError(format!("{}: there is no place to unpack it; set LOADFRAME_CACHE", path.display()))),
     }
 }
 
 /// The same with a folder for what was unpacked.
-pub fn unpacked_in(path: &Path, folder: &Path) -> Result<PathBuf, PlanError> {
-    let Some(format) = Format::of(path) else { return Ok(path.to_owned()) };
+pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
+    let format = Format::of(path);
+    if format.is_none() && revisions.is_none() {
+        return Ok(path.to_owned());
+    }
     let wrong = |error: io::Error| {
-        let cause = match error.kind() {
-            io::ErrorKind::UnexpectedEof => "the file ends too early; it was cut short".to_owned(),
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+        let no_dump = error.get_ref().is_some_and(|inner| inner.is::<NoDump>());
+        let cause = match (error.kind(), format) {
+            (io::ErrorKind::UnexpectedEof, _) => "the file ends too early; it was cut short".to_owned(),
+            (io::ErrorKind::InvalidData, _) if no_dump => format!("the file is no sound dump of MediaWiki: {error}"),
+            (io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other, Some(format)) => {
                 format!("the file is no sound {}: {error}", format.name())
             }
-            io::ErrorKind::StorageFull => format!("no room is left to unpack it in {}", folder.display()),
+            (io::ErrorKind::StorageFull, _) => format!("no room is left to unpack it in {}", folder.display()),
             _ => error.to_string(),
         };
         PlanError(format!("{}: {cause}", path.display()))
@@ -42,7 +50,12 @@ pub fn unpacked_in(path: &Path, folder: &Path) -> Result<PathBuf, PlanError> {
     if stamp.bytes == 0 {
         return Err(PlanError(format!("{}: the file is empty", path.display())));
     }
-    let target = folder.join(cache::name(path, stamp, ".ndjson"));
+    let ending = match revisions {
+        None => ".ndjson".to_owned(),
+        Some(u64::MAX) => ".revisions.ndjson".to_owned(),
+        Some(most) => format!(".{most}-revisions.ndjson"),
+    };
+    let target = folder.join(cache::name(path, stamp, &ending));
     let away = |error: io::Error| PlanError(format!("{}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(away)?;
     // Other generators on this machine wait for the one that unpacks.
@@ -53,7 +66,8 @@ pub fn unpacked_in(path: &Path, folder: &Path) -> Result<PathBuf, PlanError> {
     }
     if !target.exists() {
         let partial = target.with_extension("partial");
-        let written = format.unpack(source, stamp.bytes, path, &partial).and_then(|()| fs::rename(&partial, &target));
+        let source = BufReader::with_capacity(BUFFER, Progress::new(source, stamp.bytes, path));
+        let written = unpack(source, format, revisions, &partial).and_then(|()| fs::rename(&partial, &target));
         if let Err(error) = written {
             let _ = fs::remove_file(&partial);
             return Err(wrong(error));
@@ -86,45 +100,77 @@ impl Format {
             Self::Zstandard => "Zstandard",
         }
     }
+}
 
-    fn unpack(self, source: File, bytes: u64, path: &Path, target: &Path) -> io::Result<()> {
-        let mut source = BufReader::with_capacity(BUFFER, Progress::new(source, bytes, path));
-        let mut target = BufWriter::with_capacity(BUFFER, File::create(target)?);
-        // Each may be several streams, one after the other.
-        match self {
-            Self::Gzip => io::copy(&mut flate2::bufread::MultiGzDecoder::new(source), &mut target).map(drop)?,
-            Self::Bzip2 => io::copy(&mut bzip2::bufread::MultiBzDecoder::new(source), &mut target).map(drop)?,
-            Self::Zstandard => {
-                while !source.fill_buf()?.is_empty() {
-                    let mut frame = ruzstd::decoding::StreamingDecoder::new(&mut source)
-                        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-                    io::copy(&mut frame, &mut target)?;
-                }
+/// Writes what is in `source` into a new file.
+fn unpack(
+    source: impl BufRead + 'static,
+    format: Option<Format>,
+    revisions: Option<u64>,
+    target: &Path,
+) -> io::Result<()> {
+    let mut plain = BufReader::with_capacity(BUFFER, plain(source, format)?);
+    let mut target = BufWriter::with_capacity(BUFFER, File::create(target)?);
+    match revisions {
+        None => io::copy(&mut plain, &mut target).map(drop)?,
+        Some(most) => mediawiki::to_lines(plain, &mut target, most)?,
+    }
+    target.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+/// A stream without its compression. Each may be several, one after the other.
+fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<Box<dyn Read>> {
+    Ok(match format {
+        None => Box::new(source),
+        Some(Format::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
+        Some(Format::Bzip2) => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
+        Some(Format::Zstandard) => Box::new(Frames(Some(frame(source)?))),
+    })
+}
+
+/// Frames of Zstandard, one after the other; none when all are read.
+struct Frames<R: BufRead>(Option<StreamingDecoder<R, FrameDecoder>>);
+
+fn frame<R: BufRead>(source: R) -> io::Result<StreamingDecoder<R, FrameDecoder>> {
+    StreamingDecoder::new(source).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(decoder) = &mut self.0 {
+            let count = decoder.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            if let Some(ended) = self.0.take() {
+                let mut source = ended.into_inner();
+                self.0 = if source.fill_buf()?.is_empty() { None } else { Some(frame(source)?) };
             }
         }
-        target.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        Ok(0)
     }
 }
 
 /// Tells a person who waits how far a file has been read.
-struct Progress<'a> {
+struct Progress {
     file: File,
-    path: &'a Path,
+    path: PathBuf,
     bytes: u64,
     read: u64,
     next: Instant,
     shown: bool,
 }
 
-impl<'a> Progress<'a> {
+impl Progress {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    fn new(file: File, bytes: u64, path: &'a Path) -> Self {
-        Self { file, path, bytes, read: 0, next: Instant::now() + Self::PAUSE, shown: io::stderr().is_terminal() }
+    fn new(file: File, bytes: u64, path: &Path) -> Self {
+        let (path, next) = (path.to_owned(), Instant::now() + Self::PAUSE);
+        Self { file, path, bytes, read: 0, next, shown: io::stderr().is_terminal() }
     }
 }
 
-impl Read for Progress<'_> {
+impl Read for Progress {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.read += count as u64;
@@ -137,7 +183,7 @@ impl Read for Progress<'_> {
     }
 }
 
-impl Drop for Progress<'_> {
+impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -173,15 +219,15 @@ mod tests {
         let texts = [b"{\"n\": 1}\n".repeat(100_000), b"{\"n\": 2}\n".repeat(3)];
         for (name, bytes) in packed([&texts[0], &texts[1]]) {
             let path = folder.file(name, &bytes);
-            let target = unpacked_in(&path, &folder.0.join("cache")).unwrap();
+            let target = unpacked_in(&path, &folder.0.join("cache"), None).unwrap();
             assert_eq!(fs::read(&target).unwrap(), texts.concat(), "{name}");
             // What is there is not made again, what has changed is.
             fs::write(&target, "as it was").unwrap();
-            assert_eq!(unpacked_in(&path, &folder.0.join("cache")).unwrap(), target);
+            assert_eq!(unpacked_in(&path, &folder.0.join("cache"), None).unwrap(), target);
             assert_eq!(fs::read(&target).unwrap(), b"as it was");
         }
         let plain = folder.file("d.json", b"{}");
-        assert_eq!(unpacked_in(&plain, &folder.0).unwrap(), plain);
+        assert_eq!(unpacked_in(&plain, &folder.0, None).unwrap(), plain);
     }
 
     #[test]
@@ -191,15 +237,15 @@ mod tests {
         let text = (0..20_000).map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>();
         for (name, bytes) in packed([text.as_bytes(), b"{}"]) {
             let cut = folder.file(name, &bytes[..bytes.len() / 2]);
-            let error = unpacked_in(&cut, &cache).unwrap_err().0;
+            let error = unpacked_in(&cut, &cache, None).unwrap_err().0;
             assert!(error.starts_with(&format!("{}: the file ", cut.display())), "{error}");
             let foreign = folder.file(name, b"{\"n\": 1}\n{\"n\": 2}\n");
-            let error = unpacked_in(&foreign, &cache).unwrap_err().0;
+            let error = unpacked_in(&foreign, &cache, None).unwrap_err().0;
             assert!(error.contains("is no sound") || error.contains("cut short"), "{error}");
         }
         let left: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(left.iter().all(|path| path.extension().unwrap() == "lock"), "{left:?}");
-        assert!(unpacked_in(&folder.file("empty.gz", b""), &cache).unwrap_err().0.ends_with("the file is empty"));
-        assert!(unpacked_in(&folder.0.join("gone.gz"), &cache).is_err());
+        assert!(unpacked_in(&folder.file("empty.gz", b""), &cache, None).unwrap_err().0.ends_with("the file is empty"));
+        assert!(unpacked_in(&folder.0.join("gone.gz"), &cache, None).is_err());
     }
 }

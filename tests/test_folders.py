@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.cluster import folders
+from loadframe import folders
 from loadframe.errors import BadInput
 
 

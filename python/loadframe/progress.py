@@ -18,8 +18,8 @@ _EVERY = 5.0
 class Download:
     """Counts bytes that arrive, from several threads."""
 
-    def __init__(self, what: str, total: int, report: Callable[[str], None]) -> None:
-        """`report` takes the lines when standard error is no terminal."""
+    def __init__(self, what: str, total: int | None, report: Callable[[str], None]) -> None:
+        """`total` is None where nobody knows; `report` takes the lines when standard error is no terminal."""
         self._what = what
         self._total = total
         self._report = report
@@ -43,7 +43,8 @@ class Download:
         if self._bar:
             self._bar.start()
         else:
-            self._report(f"{self._what}: {format_size(self._total)} to fetch")
+            size = "an unknown number of bytes" if self._total is None else format_size(self._total)
+            self._report(f"{self._what}: {size} to fetch")
         return self
 
     def __exit__(
@@ -61,4 +62,5 @@ class Download:
             elif time.monotonic() - self._told > _EVERY:
                 self._told = time.monotonic()
                 rate = format_size(self._done / (self._told - self._began))
-                self._report(f"{self._what}: {format_size(self._done)} of {format_size(self._total)}, {rate}/s")
+                whole = "" if self._total is None else f" of {format_size(self._total)}"
+                self._report(f"{self._what}: {format_size(self._done)}{whole}, {rate}/s")
