@@ -60,18 +60,17 @@ def latency() -> dict[str, float]:
 
 def summary(**parts: Any) -> dict[str, Any]:
     """Return a summary with every key; `parts` replace some."""
-    operation = {
+    figures = {
         "requests": 10,
         "successes": 9,
         "documents": 90,
         "errors": {"rejected": 1},
-        "dropped": 0,
-        "in_flight_at_end": 1,
         "throughput": 9.0,
         "documents_per_second": 90.0,
         "response": latency(),
         "service": latency(),
     }
+    operation = figures | {"dropped": 0, "in_flight_at_end": 1, "parts": {"page": figures}}
     phase = {
         "name": "range",
         "prepares": False,

@@ -3,7 +3,7 @@
 //! It has a thread of its own, so that no worker waits for a disk, and keeps only seconds that are not complete yet,
 //! so that memory does not grow with the length of a run. The files:
 //!
-//! - `series.csv`: a row for each stream, operation, segment and second,
+//! - `series.csv`: a row for each stream, operation, segment and second; parts of operations are `OPERATION.PART`,
 //! - `nodes.csv`: which host served how many of an operation's requests in each second,
 //! - `generator.csv`: what each worker saw of itself in each second,
 //! - `histograms.hlog`: the HdrHistogram log (version 1.3), values in microseconds, tags `PHASE/OPERATION/response`
@@ -29,13 +29,23 @@ use crate::recorder::{Cell, Counts, Interval, Message, histogram};
 /// Messages kept of a phase, per operation and error class.
 const MESSAGES: usize = 5;
 
-/// A stream's operation, as the records name it.
+/// A stream's operation, or a part of one, as the records name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The stream's name.
     pub stream: String,
     /// The operation's name.
     pub operation: String,
+    /// Which of the operation's parts; `None` for the operation itself.
+    pub part: Option<&'static str>,
+}
+
+impl Slot {
+    /// `OPERATION` or `OPERATION.PART`.
+    pub fn name(&self) -> String {
+        let Self { operation, part, .. } = self;
+        part.map_or_else(|| operation.clone(), |part| format!("{operation}.{part}"))
+    }
 }
 
 /// What a person who waits wants to see.
@@ -218,13 +228,17 @@ impl Collector {
             let (Some(cell), true) = (cell, sum.used[index]) else { continue };
             let (slot, measured) = (index / 2, index % 2 == 1);
             self.row(slot, measured, second, cell)?;
-            let Slot { operation, .. } = &self.slots[slot];
+            let operation = self.slots[slot].name();
             let suffix = if measured { "" } else { "/warmup" };
             if !cell.response.is_empty() {
                 log(&format!("{}/{operation}/response{suffix}", self.phase), second, self.offset, &cell.response)?;
                 log(&format!("{}/{operation}/service{suffix}", self.phase), second, self.offset, &cell.service)?;
             }
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
+            if self.slots[slot].part.is_some() {
+                // What is said of the phase counts operations.
+                continue;
+            }
             shown.requests += cell.counts.requests;
             shown.errors += cell.counts.requests - cell.counts.successes;
             shown.documents += cell.counts.documents;
@@ -267,7 +281,7 @@ impl Collector {
     }
 
     fn row(&mut self, slot: usize, measured: bool, second: u64, cell: &Cell) -> Result<()> {
-        let Slot { stream, operation } = &self.slots[slot];
+        let (stream, operation) = (&self.slots[slot].stream, self.slots[slot].name());
         let segment = if measured { "measure" } else { "warmup" };
         let c = &cell.counts;
         write!(

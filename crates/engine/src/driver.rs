@@ -120,6 +120,9 @@ pub struct Reply {
 
 /// One exchange with the store out of several that an operation consists of: a page of a scan, the read of a
 /// read-modify-write. The operation's own `sent` is that of its first part, its `done` that of its last.
+///
+/// A part has no schedule of its own, so its response time is its service time: `done - sent`. It is written down when
+/// its operation is, in that second.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Its place in [`Driver::parts`].

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::driver::{ErrorClass, Reply};
+use crate::driver::{ErrorClass, Part, Reply};
 
 /// How many messages of each second, operation and error class are passed on.
 const MESSAGES: usize = 5;
@@ -203,7 +203,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for `slots` operations (over all streams) of a phase that began at `start`.
+    /// A recorder for `slots` operations (over all streams) of a phase that began at `start`; each operation's parts
+    /// have the slots behind it.
     pub fn new(
         worker: usize,
         slots: usize,
@@ -260,6 +261,30 @@ impl Recorder {
                     messages.push(Message { slot, class: failure.class, text: failure.message });
                 }
             }
+        }
+        for part in &reply.parts {
+            self.part(slot + 1 + part.name, times, part);
+        }
+    }
+
+    /// Writes down a part of the request that was just written down, in the same second and segment. Its slot is behind
+    /// that of its operation.
+    fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &Part) {
+        let in_window = part.done >= self.measured_from && ends.is_none_or(|ends| part.done < ends);
+        let cell = self.cell(slot, scheduled);
+        let counts = &mut cell.counts;
+        counts.requests += 1;
+        counts.documents += part.documents;
+        counts.completed += u64::from(in_window && part.failed.is_none());
+        counts.completed_documents += if in_window { part.documents } else { 0 };
+        match part.failed {
+            None => {
+                counts.successes += 1;
+                let service = part.done.saturating_duration_since(part.sent);
+                record(&mut cell.response, service);
+                record(&mut cell.service, service);
+            }
+            Some(class) => counts.errors[class as usize] += 1,
         }
     }
 
@@ -379,6 +404,35 @@ mod tests {
         assert_eq!(measured.counts.errors[ErrorClass::Rejected as usize], 1);
         assert_eq!(measured.response.len(), 1, "a failed request has no response time");
         assert_eq!(seconds[1].messages[0].text, "busy");
+    }
+
+    #[test]
+    fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_instants() {
+        let (finished, intervals) = channel();
+        let (_, empty) = channel();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, finished, empty);
+        let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), retries: 0 };
+        let part = |name, sent, done, failed| Part { name, sent: at(sent), done: at(done), documents: 4, failed };
+        let failure = Failure { class: ErrorClass::Server, message: "lost".into(), items: 1 };
+        let parts = vec![
+            part(0, 100, 300, None),
+            part(1, 300, 800, None),
+            part(1, 800, 900, None),
+            part(1, 900, 950, Some(ErrorClass::Server)),
+        ];
+        recorder.request(0, times, Reply { parts, ..reply(at(100), at(950), Err(failure)) }, 0);
+        recorder.finish(at(990), 0);
+        let second = intervals.recv().unwrap();
+        let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
+        assert_eq!((cell(0).counts.requests, cell(0).counts.successes), (1, 0));
+        assert_eq!((cell(1).counts.requests, cell(1).service.max() / 100), (1, 2000));
+        assert_eq!(cell(1).response, cell(1).service, "a part has no schedule of its own");
+        let pages = &cell(2).counts;
+        assert_eq!((pages.requests, pages.successes, pages.documents, pages.completed), (3, 2, 12, 1));
+        assert_eq!(pages.errors[ErrorClass::Server as usize], 1);
+        assert_eq!(cell(2).service.len(), 2, "a failed part has no service time");
     }
 
     #[test]

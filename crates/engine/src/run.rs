@@ -108,12 +108,14 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
             }
             exhausted = exhausted.or(requests);
             sum += share;
-            let slot = Slot { stream: stream.name.clone(), operation: name.clone() };
+            let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None };
             // A journey may come by the same operation twice.
             let known = slots.iter().position(|other| *other == slot);
             let slot = known.unwrap_or_else(|| {
-                slots.push(slot);
-                slots.len() - 1
+                let parts = driver.parts(&operation).iter().map(|part| Slot { part: Some(part), ..slot.clone() });
+                let place = slots.len();
+                slots.extend([slot.clone()].into_iter().chain(parts));
+                place
             });
             choices.push(Choice { operation, below: sum, slot });
         }
@@ -133,6 +135,10 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
         let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &stream.pacing;
         profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
         courses.push(course);
+    }
+    if let Some(slot) = slots.iter().find(|slot| slot.part.is_some() && plan.operations.contains_key(&slot.name())) {
+        let cause = format!("the parts of {:?} are recorded under this name; give it another", slot.operation);
+        return Err(PlanError(cause).within(format!("operation {:?}", slot.name())));
     }
     descriptors::provide(&plan, &profiles)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
@@ -311,6 +317,7 @@ fn describe<D: Driver>(
     let operations: Vec<Value> = slots
         .iter()
         .enumerate()
+        .filter(|(_, slot)| slot.part.is_none())
         .map(|(index, slot)| {
             let [warmup, counts] = &totals.counts[index];
             let ages: Vec<f64> =
@@ -333,6 +340,19 @@ fn describe<D: Driver>(
             })
         })
         .collect();
+    let parts = slots.iter().zip(&totals.counts).filter_map(|(slot, [warmup, counts])| {
+        let part = slot.part?;
+        Some(json!({
+            "stream": slot.stream,
+            "operation": slot.operation,
+            "part": part,
+            "requests": counts.requests,
+            "successes": counts.successes,
+            "documents": counts.documents,
+            "completed": warmup.completed + counts.completed,
+            "completed_documents": warmup.completed_documents + counts.completed_documents,
+        }))
+    });
     let durations = plan.streams.iter().map(|stream| match stream.stop {
         Stop::Duration(seconds) => Some(seconds),
         _ => None,
@@ -370,6 +390,7 @@ fn describe<D: Driver>(
             "pacing": stream.pacing,
         })).collect::<Vec<_>>(),
         "operations": operations,
+        "parts": parts.collect::<Vec<_>>(),
         "set_aside": set_aside(&phase.context.corpora),
         "error_classes": ErrorClass::ALL.map(ErrorClass::name),
     })

@@ -36,9 +36,11 @@ def summarize(
     judged: list[JudgedPhase] = []
     prepares: list[JudgedPhase] = []
     for outcome in outcomes:
-        rows = series.filter(pc.equal(series["phase"], outcome["phase"]))
-        summary = _phase(outcome, rows, histograms)
+        of_phase = series.filter(pc.equal(series["phase"], outcome["phase"]))
+        summary = _phase(outcome, of_phase, histograms)
         phases.append(summary)
+        # What is said of a phase counts operations, and not the parts that some of them have.
+        rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(summary["operations"]), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
         (prepares if summary["prepares"] else judged).append(
             JudgedPhase(summary, figures, throughput_by_second(outcome, rows))
@@ -81,10 +83,32 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
 
 
 def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histograms: "HistogramLog") -> dict[str, Any]:
+    entries = [entry for entry in outcome["operations"] if entry["operation"] == name]
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for entry in outcome.get("parts", ()):
+        if entry["operation"] == name:
+            parts.setdefault(entry["part"], []).append(entry)
+    return {
+        **_figures(name, entries, outcome, measured, histograms),
+        "dropped": sum(entry["dropped"] for entry in entries),
+        "in_flight_at_end": sum(entry["in_flight_at_end"] for entry in entries),
+        "parts": {
+            part: _figures(f"{name}.{part}", of_part, outcome, measured, histograms) for part, of_part in parts.items()
+        },
+    }
+
+
+def _figures(
+    name: str,
+    entries: Sequence[dict[str, Any]],
+    outcome: dict[str, Any],
+    measured: pa.Table,
+    histograms: "HistogramLog",
+) -> dict[str, Any]:
+    """Return what an operation and a part of one have in common; `entries` are the outcome's, one for each stream."""
     rows = measured.filter(pc.equal(measured["operation"], name))
     total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
     window = outcome["measured"]
-    entries = [entry for entry in outcome["operations"] if entry["operation"] == name]
 
     def per_second(count: str) -> float:
         return sum(entry[count] for entry in entries) / window if window else 0.0
@@ -94,8 +118,6 @@ def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histogram
         "successes": total["successes"],
         "documents": total["documents"],
         "errors": {column.removeprefix(_ERROR): n for column, n in total.items() if column.startswith(_ERROR) and n},
-        "dropped": total["dropped"],
-        "in_flight_at_end": sum(entry["in_flight_at_end"] for entry in entries),
         # By the instant of the answer: a success that came after the window does not speed it up.
         "throughput": per_second("completed"),
         "documents_per_second": per_second("completed_documents"),
@@ -105,7 +127,7 @@ def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histogram
 
 
 def _counts(rows: pa.Table) -> list[str]:
-    counts = ("requests", "successes", "documents", "dropped")
+    counts = ("requests", "successes", "documents")
     return [name for name in rows.column_names if name in counts or name.startswith(_ERROR)]
 
 

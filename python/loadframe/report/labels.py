@@ -1,6 +1,6 @@
 """Short words for what manifests and summaries hold: pacing, clusters, verdicts, durations that may be missing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loadframe.units import format_count, format_duration, format_size
@@ -50,12 +50,20 @@ def seconds_text(seconds: float | None) -> str:
     return "–" if seconds is None else format_duration(seconds)
 
 
+def with_parts(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each operation by its name, and under it the parts that it consists of, such as the pages of a scroll."""
+    for name, operation in operations.items():
+        yield name, operation
+        for part, figures in operation.get("parts", {}).items():
+            yield f"· {part}", figures
+
+
 def errors_text(operation: Mapping[str, Any]) -> str:
-    """Write the failures of an operation by class: `3 timeout, 1 rejected`; empty without any."""
+    """Write the failures of an operation or a part by class: `3 timeout, 1 rejected`; empty without any."""
     words = [f"{format_count(count)} {kind}" for kind, count in operation["errors"].items()]
-    if operation["dropped"]:
+    if operation.get("dropped"):
         words.append(f"{format_count(operation['dropped'])} dropped")
-    if operation["in_flight_at_end"]:
+    if operation.get("in_flight_at_end"):
         words.append(f"{format_count(operation['in_flight_at_end'])} unanswered")
     return ", ".join(words)
 

@@ -10,7 +10,7 @@ from loadframe.analyze.sweep import PhaseCurves, SweepRun
 from loadframe.record import Run
 from loadframe.report import answer
 from loadframe.report.fit_words import NAMES
-from loadframe.report.labels import errors_text, load_text, seconds_text
+from loadframe.report.labels import errors_text, load_text, seconds_text, with_parts
 from loadframe.report.numbers import change_text, estimate_text, measured_text, percent_text
 from loadframe.units import format_count
 
@@ -109,7 +109,7 @@ def operations_table(run: Run) -> Table:
     """Return the figures of each operation of each phase."""
     rows = []
     for phase in run.summary.get("phases", []):
-        for index, (name, operation) in enumerate(phase["operations"].items()):
+        for index, (name, operation) in enumerate(with_parts(phase["operations"])):
             failures = errors_text(operation)
             rows.append(
                 [
@@ -123,7 +123,10 @@ def operations_table(run: Run) -> Table:
                 ]
             )
     columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
-    note = "Requests answered well, and response times (done less scheduled) of these, in the measured window."
+    note = (
+        "Requests answered well, and response times (done less scheduled) of these, in the measured window. Below an"
+        " operation of several exchanges stand these: their times are their own, done less sent."
+    )
     return Table(columns, rows, names=3, note=note)
 
 

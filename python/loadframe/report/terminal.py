@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.record import Run
-from loadframe.report.labels import cluster_text, errors_text, load_text, seconds_text
+from loadframe.report.labels import cluster_text, errors_text, load_text, seconds_text, with_parts
 from loadframe.units import format_count, format_duration
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
@@ -55,11 +55,11 @@ def print_verdict(console: Console, verdict: Mapping[str, Any]) -> None:
 def _operations(operations: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("operation")
-    failing = any(errors_text(operation) for operation in operations.values())
+    failing = any(errors_text(operation) for _, operation in with_parts(operations))
     headers: Sequence[str] = ("requests/s", "documents/s", *_PERCENTILES.values(), *(["failures"] if failing else []))
     for header in headers:
         table.add_column(header, justify="right")
-    for name, operation in operations.items():
+    for name, operation in with_parts(operations):
         percentiles = [seconds_text(operation["response"][key]) for key in _PERCENTILES]
         figures = [format_count(operation["throughput"]), format_count(operation["documents_per_second"])]
         row = [name, *figures, *percentiles, *([errors_text(operation)] if failing else [])]

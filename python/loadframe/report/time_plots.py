@@ -114,10 +114,14 @@ def _values(traces: list[dict[str, Any]], axis_name: str) -> list[float | None]:
 
 
 def _phase_rows(run: Run, phase: Mapping[str, Any]) -> pa.Table:
-    """Return a phase's rows up to its end; what is answered later only empties the pipe."""
+    """Return the rows of a phase's operations up to its end; what is answered later only empties the pipe.
+
+    The parts of operations are left out.
+    """
     series = run.series
     end = phase["warmup"] + phase["duration"]
-    return series.filter(pc.and_(pc.equal(series["phase"], phase["name"]), pc.less(series["second"], end)))
+    of_phase = pc.and_(pc.equal(series["phase"], phase["name"]), pc.less(series["second"], end))
+    return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase["operations"])))))
 
 
 def _per_second(rows: pa.Table) -> tuple[Any, Any]:

@@ -41,9 +41,17 @@ the header's base time. Equal layouts add exactly: a percentile over a window is
 |---|---|
 | `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
 | `PHASE/OPERATION/service` | done - sent of the same requests |
+| `PHASE/OPERATION.PART/response`, `PHASE/OPERATION.PART/service` | done - sent of a part of the operation, both |
 | `PHASE/OPERATION/response/warmup`, `PHASE/OPERATION/service/warmup` | the same of the warm-up |
 | `generator/lateness` | how late clients turned to requests that were due |
 | `generator/lag` | how late the event loops' timers fired |
+"""
+
+_SERIES = """\
+An operation that consists of several exchanges with the store, such as a scroll, has rows for itself and for each of
+its parts, such as `OPERATION.page`. Add up one or the other, not both: throughput counts operations. A part has no
+schedule of its own, so its response time is its service time, and it is written down in the second in which its
+operation was done. Its bytes are counted with the operation.
 """
 
 _TELEMETRY = """\
@@ -61,7 +69,7 @@ def page() -> str:
         _HEAD,
         _section("manifest.json", schema.MANIFEST, "key", _MANIFEST),
         _section("summary.json", schema.SUMMARY, "key"),
-        _section("series.parquet", schema.SERIES, "column"),
+        _section("series.parquet", schema.SERIES, "column", _SERIES),
         f"## {schema.HISTOGRAMS_FILE}\n\n{_HISTOGRAMS}",
         _section("telemetry.parquet", schema.TELEMETRY, "column", _TELEMETRY),
         *(f"### Metrics of `{source}`\n\n{_table(metrics, 'metric')}" for source, metrics in schema.METRICS.items()),

@@ -66,6 +66,15 @@ _LATENCY = (
     ("max", "number or null", "s", "greatest"),
 )
 
+_FIGURES = (
+    ("requests", "int", "requests", "scheduled in the measured window and done"),
+    ("successes", "int", "requests", "of these, judged good"),
+    ("documents", "int", "documents", "that the store took or returned"),
+    ("errors.CLASS", "int", "requests", "failed, by error class"),
+    ("throughput", "number", "1/s", "successes that were answered in the measured window, per second of it"),
+    ("documents_per_second", "number", "1/s", "documents that were answered in the measured window, per second of it"),
+)
+
 SUMMARY = (
     Field("status", "string", "", "`done`, `failed` or `interrupted`"),
     Field("failure", "string", "", "what failed, when the status is `failed`"),
@@ -84,21 +93,22 @@ SUMMARY = (
     *(
         Field(f"phases[].operations.OPERATION.{name}", kind, unit, says)
         for name, kind, unit, says in (
-            ("requests", "int", "requests", "scheduled in the measured window and done"),
-            ("successes", "int", "requests", "of these, judged good"),
-            ("documents", "int", "documents", "that the store took or returned"),
-            ("errors.CLASS", "int", "requests", "failed, by error class"),
+            *_FIGURES,
             ("dropped", "int", "requests", "never sent, since too many were in flight"),
             ("in_flight_at_end", "int", "requests", "sent and not answered when the phase was over"),
-            ("throughput", "number", "1/s", "successes that were answered in the measured window, per second of it"),
-            (
-                "documents_per_second",
-                "number",
-                "1/s",
-                "documents that were answered in the measured window, per second of it",
-            ),
             *((f"response.{name}", kind, unit, f"done - scheduled: {says}") for name, kind, unit, says in _LATENCY),
             *((f"service.{name}", kind, unit, f"done - sent: {says}") for name, kind, unit, says in _LATENCY),
+        )
+    ),
+    *(
+        Field(f"phases[].operations.OPERATION.parts.PART.{name}", kind, unit, says)
+        for name, kind, unit, says in (
+            *((name, kind, unit, f"of this part of the operation: {says}") for name, kind, unit, says in _FIGURES),
+            *(
+                (f"{time}.{name}", kind, unit, f"done - sent of this part: {says}")
+                for time in ("response", "service")
+                for name, kind, unit, says in _LATENCY
+            ),
         )
     ),
     Field("generator.threads", "int", "threads", "workers"),

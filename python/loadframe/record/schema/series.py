@@ -18,7 +18,12 @@ _TIME = Field("time", "double", "s", "start of the second, since the run began")
 #: The columns of the engine's `series.csv`, in its order.
 SERIES_RECORDED = (
     Field("stream", "string", "", "the stream's name"),
-    Field("operation", "string", "", "the operation's name"),
+    Field(
+        "operation",
+        "string",
+        "",
+        "the operation's name; `OPERATION.PART` for a part of one, such as a page of a scroll",
+    ),
     Field("segment", "string", "", "`warmup` or `measure`, by the instant for which the request was scheduled"),
     Field("second", "int64", "s", "since the phase began; a request belongs to the second in which it was done"),
     Field("requests", "int64", "requests", "done in this second, with any outcome"),
