@@ -9,7 +9,8 @@ import pytest
 
 from commands import open_folder
 from loadframe.host import Command, Limits
-from loadframe.host.local import LocalHost, LocalProcess
+from loadframe.host.local import LocalHost
+from loadframe.host.local_process import LocalProcess
 
 NO_LIMITS = Limits()
 

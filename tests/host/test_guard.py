@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from loadframe.errors import LoadframeError
-from loadframe.host.local import Identity, LocalHost
+from loadframe.host.local import LocalHost
+from loadframe.host.local_process import Identity
 
 SLEEPER = "import time; time.sleep(300)"
 STUBBORN = (
@@ -122,7 +123,7 @@ def test_stop_lets_a_node_say_goodbye(start, folder):
 
 
 def test_stop_kills_a_node_that_does_not_listen_and_all_it_started(start, folder, monkeypatch):
-    monkeypatch.setattr("loadframe.host.local._GRACE", 1.0)
+    monkeypatch.setattr("loadframe.host.local.GRACE", 1.0)
     child = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '{SLEEPER}']).pid, flush=True); "
     process = start(child + STUBBORN)
     assert within(10, lambda: "up" in (folder / "node.log").read_text())

@@ -1,19 +1,29 @@
 """A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or somebody else's."""
 
 import contextlib
+import difflib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import launch, named
-from loadframe.cluster.node import Node
+from loadframe.cluster import events, launch, mending, named, state
+from loadframe.cluster.change import Change
+from loadframe.cluster.events import ClusterEvent, Listener
+from loadframe.cluster.founding import found
+from loadframe.cluster.growth import grow
+from loadframe.cluster.mending import mend
+from loadframe.cluster.node import Node, State
+from loadframe.cluster.patience import WITHIN, Tell
+from loadframe.cluster.roster import Roster
+from loadframe.cluster.shrinking import shrink
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host.base import Host
-from loadframe.host.limits import PERIOD, Limits
+from loadframe.host.base import Host, Process
 from loadframe.host.local import LocalHost
 from loadframe.store import OPEN, Access, Health, Store
 from loadframe.store.access import require_known
@@ -29,19 +39,23 @@ class Cluster:
     """Nodes that serve one data set. As a context it stops what it started, and nothing that it found."""
 
     def __init__(
-        self, store: Store, nodes: Sequence[Node], *, expected: int, spec: ClusterSpec | None, facts: Mapping[str, Any]
+        self, store: Store, roster: Roster, folder: Path | None = None, *, attached: int | None = None
     ) -> None:
         """Use `start`, `attach` or `load` instead."""
         self.store = store
-        self.spec = spec
-        self._nodes = list(nodes)
-        self._expected = expected
-        self._facts = dict(facts)
+        self._roster = roster
+        #: Where its nodes' folders are, if loadframe started them.
+        self._folder = folder
+        #: How many nodes somebody else's cluster had when it was attached to.
+        self._attached = attached
         self._throttled = True
         #: How its nodes let us in.
         self.access = OPEN
         #: What is left to clean up when the nodes are stopped: nothing, unless this object started them.
         self._ours = False
+        self._listeners: list[Listener] = []
+        #: Held while it changes: one change at a time.
+        self._changing = threading.Lock()
 
     @staticmethod
     def require(spec: ClusterSpec, report: Report = _silent) -> Store:
@@ -63,7 +77,7 @@ class Cluster:
         """
         store, host = stores.find(spec.store), LocalHost()
         if spec.name is None:
-            return cls._start(store, spec, host, named.passing_folder(), report)
+            return cls._start(store, spec, host, named.passing_folder(), None, report)
         with named.locked(spec.name, report) as folder:
             saved = named.load(spec.name)
             if saved and saved.running:
@@ -71,33 +85,48 @@ class Cluster:
                     f"cluster {spec.name} is running already",
                     remedy=f"use it, or stop it with `loadframe cluster down {spec.name}`",
                 )
-            return cls._start(store, spec, host, folder, report)
+            if saved and not saved.formed:
+                report(f"removing what a start of {spec.name} that was cut off has left")
+                named.delete(spec.name)
+                saved = None
+            if saved is None and folder.exists() and any(folder.iterdir()):
+                raise BadInput(
+                    "this folder is no cluster's, and not empty", where=str(folder), remedy="move it away, or delete it"
+                )
+            return cls._start(store, spec, host, folder, saved, report)
 
     @classmethod
-    def _start(cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, report: Report) -> Self:
-        cluster = cls(store, [], expected=spec.nodes, spec=spec, facts={})
+    def _start(
+        cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, saved: named.Saved | None, report: Report
+    ) -> Self:
+        before = replace(spec, nodes=saved.spec.nodes) if saved else spec
+        roster = Roster(before, {}, saved.nodes if saved else (), formed=saved is not None)
+        cluster = cls(store, roster, folder)
         cluster._ours = True
-        new = not folder.exists() or not any(folder.iterdir())
         try:
             software = launch.prepare(store, spec, host, report)
             how, reason = launch.limits_in_force(host, spec.limits, report)
-            report(f"starting {spec.nodes} {'node' if spec.nodes == 1 else 'nodes'} of {store.kind} {software.version}")
-            decided = launch.start(spec, software, host, folder, cluster._nodes)
-            cluster._facts = {
+            report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
+            roster.facts |= {
                 "version": software.version,
                 "java": software.java_version,
                 "limited_by": how,
                 "limits_missing": reason,
-                **decided,
             }
-            launch.wait_until_ready(store, cluster.nodes)
+            change = cluster._change(report)
+            if saved:
+                mend(change, software)
+            else:
+                found(change, software)
             cluster.throttle(True)
-            if spec.name:
-                named.save(spec, cluster._facts, cluster.nodes)
+            if spec.nodes > before.nodes:
+                grow(change, spec.nodes - before.nodes)
+            if spec.nodes < before.nodes:
+                shrink(change, roster.numbers[spec.nodes - before.nodes :])
         except BaseException:
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()
-            if new:
+            if not roster.formed:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         return cluster
@@ -112,8 +141,8 @@ class Cluster:
         require_known(hosts)
         access.verify(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
-        facts = {"version": found.version(hosts)}
-        cluster = cls(found, nodes, expected=found.health(hosts).nodes, spec=None, facts=facts)
+        roster = Roster(None, {"version": found.version(hosts)}, nodes)
+        cluster = cls(found, roster, attached=found.health(hosts).nodes)
         cluster.access = access
         return cluster
 
@@ -123,8 +152,8 @@ class Cluster:
         saved = named.existing(name)
         if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
-        store = stores.find(saved.spec.store)
-        return cls(store, saved.nodes, expected=saved.spec.nodes, spec=saved.spec, facts=saved.facts)
+        roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed)
+        return cls(stores.find(saved.spec.store), roster, named.folder_of(name))
 
     def __enter__(self) -> Self:
         return self
@@ -136,23 +165,150 @@ class Cluster:
             self.stop()
 
     @property
+    def spec(self) -> ClusterSpec | None:
+        """What it is to be like by now; None of somebody else's."""
+        return self._roster.spec
+
+    @property
     def nodes(self) -> list[Node]:
-        """The nodes, in the order of their numbers."""
-        return list(self._nodes)
+        """Its processes, in the order in which they came."""
+        self._roster.follow()
+        return list(self._roster.nodes)
 
     @property
     def size(self) -> int:
-        """How many nodes the cluster is to have; of one that was attached to, how many it had."""
-        return self._expected
+        """How many data-bearing nodes the cluster is to have; of one that was attached to, how many it had."""
+        return self._attached if self._attached is not None else self._of_ours().nodes
 
     @property
     def addresses(self) -> list[str]:
-        """Each node's `host:port` for clients."""
-        return [node.address for node in self._nodes]
+        """The `host:port` of each member that clients can ask and that runs; it changes as nodes come and go."""
+        self._roster.follow()
+        return [node.address for node in self._roster.asked]
+
+    @property
+    def _answering(self) -> list[str]:
+        """The same, with those last that stand still and would let us wait."""
+        return [node.address for node in sorted(self._roster.asked, key=lambda node: node.paused)]
+
+    @contextlib.contextmanager
+    def telling(self, listener: Listener) -> Iterator[None]:
+        """Have each event told while this is entered, from the thread that makes the change."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    def grow(
+        self, nodes: int = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
+    ) -> list[str]:
+        """Add nodes like those that it has, and return their names when the data is balanced; see growth.grow.
+
+        Each step may take `within` s. Load may run meanwhile, and follows.
+        """
+        if nodes < 1:
+            raise BadInput(f"{nodes} nodes to add", remedy="add 1 or more")
+        with self._held(report):
+            return grow(self._change(report, within, tell), nodes)
+
+    def shrink(
+        self, nodes: int | str = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
+    ) -> list[str]:
+        """Take the node of that name out, or as many of those that came last; see shrinking.shrink."""
+        with self._held(report):
+            if isinstance(nodes, str):
+                numbers = [self._numbered(nodes)]
+            elif nodes < 1:
+                raise BadInput(f"{nodes} nodes to remove", remedy="remove 1 or more")
+            else:
+                numbers = self._roster.numbers[::-1][:nodes]
+            return shrink(self._change(report, within, tell), numbers)
+
+    def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
+        """Start nodes that are gone, and finish what was cut off; return whether there was anything to do."""
+        with self._held(report):
+            change = self._change(report, within, tell)
+            if not mending.needed(change):
+                return False
+            mend(change, launch.prepare(self.store, change.spec, change.host, report))
+            return True
+
+    def kill(self, name: str) -> None:
+        """End a node's process at once (SIGKILL). Its data stays where it is."""
+        with self._held():
+            node = self._named(name)
+            self._process(node).kill()
+            self._roster.update(put=[replace(node, state=State.KILLED)])
+            self._emit(ClusterEvent(events.KILLED, (name,)))
+
+    def pause(self, name: str) -> None:
+        """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing."""
+        self._process(self._named(name)).pause()
+        self._emit(ClusterEvent(events.PAUSED, (name,)))
+
+    def resume(self, name: str) -> None:
+        """Let a paused node go on (SIGCONT)."""
+        self._process(self._named(name)).resume()
+        self._emit(ClusterEvent(events.RESUMED, (name,)))
+
+    def _named(self, name: str) -> Node:
+        names = [node.name for node in self.nodes]
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise BadInput(
+                f"the cluster has no node {name!r}",
+                remedy=f"did you mean {near[0]}?" if near else f"its nodes are {', '.join(names)}",
+            )
+        return next(node for node in self.nodes if node.name == name)
+
+    def _numbered(self, name: str) -> int:
+        node = self._named(name)
+        if node.number is None:
+            raise BadInput(f"{name} is a {node.role}, which stays as nodes come and go", remedy="name another node")
+        return node.number
+
+    def _process(self, node: Node) -> Process:
+        self._of_ours()
+        if node.process is None or not node.process.alive():
+            raise BadInput(f"{node.name} does not run", remedy="see `loadframe cluster status`")
+        return node.process
+
+    def _of_ours(self) -> ClusterSpec:
+        if self.spec is None:
+            raise BadInput("loadframe did not start this cluster, and does not change it", remedy="change it yourself")
+        return self.spec
+
+    @contextlib.contextmanager
+    def _held(self, report: Report = _silent) -> Iterator[None]:
+        """Keep others, here and in other commands, from changing the cluster meanwhile."""
+        spec = self._of_ours()
+        with self._changing, named.locked(spec.name, report) if spec.name else contextlib.nullcontext():
+            self._roster.follow()
+            yield
+
+    def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> Change:
+        assert self._folder
+        return Change(
+            store=self.store,
+            host=LocalHost(),
+            roster=self._roster,
+            folder=self._folder,
+            report=report,
+            emit=self._emit,
+            within=within,
+            tell=tell,
+            throttled=self._throttled,
+            kept=not self._ours,
+        )
+
+    def _emit(self, event: ClusterEvent) -> None:
+        for listener in list(self._listeners):
+            listener(event)
 
     def throttle(self, on: bool) -> None:
         """Apply the CPU quota that was asked for, or lift it, as a phase that only prepares may want."""
-        for node in self._nodes:
+        for node in self._roster.nodes:
             if node.process:
                 node.process.throttle(on)
         self._throttled = on
@@ -161,7 +317,7 @@ class Cluster:
         """Let a named cluster outlive this command; `load` finds it again."""
         if self.spec is None or self.spec.name is None:
             raise BadInput("only a cluster with a name can be kept", remedy="give it one")
-        for node in self._nodes:
+        for node in self._roster.nodes:
             if node.process:
                 node.process.keep()
         self._ours = False
@@ -169,91 +325,65 @@ class Cluster:
     def stop(self) -> None:
         """Stop all nodes of a cluster that loadframe started. Data stays if it has a name."""
         self._stop_nodes()
-        if self.spec and self.spec.name:
-            named.save(self.spec, self._facts, [])
+        self._roster.write()
 
     def _stop_nodes(self) -> None:
         self._ours = False
-        processes = [node.process for node in self._nodes if node.process]
+        processes = [node.process for node in self._roster.nodes if node.process]
         for process in processes:
             # On a fraction of a CPU a server takes long to say goodbye. One that stays throttled stops all the same.
             with contextlib.suppress(LoadframeError):
                 process.throttle(False)
             process.request_stop()
+            process.resume()
         for process in processes:
             process.stop()
 
     def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
         """Create a collection from the definition that the workload has for this store's family."""
-        self.store.create_collection(self.addresses, name, definition, nodes=self._expected)
+        self.store.create_collection(self._answering, name, definition, nodes=self.size)
 
     def has_collection(self, name: str) -> bool:
         """Return whether a collection is there."""
-        return self.store.has_collection(self.addresses, name)
+        return self.store.has_collection(self._answering, name)
 
     def drop_collection(self, name: str) -> None:
         """Drop a collection, if it is there."""
-        self.store.drop_collection(self.addresses, name)
+        self.store.drop_collection(self._answering, name)
 
     def count(self, name: str) -> int:
         """Return the number of documents in a collection."""
-        return self.store.count(self.addresses, name)
+        return self.store.count(self._answering, name)
 
     def health(self) -> Health:
         """Return the cluster's state."""
-        return self.store.health(self.addresses)
+        return self.store.health(self._answering)
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return each node's figures, by node name."""
-        return self.store.statistics(self.addresses)
+        return self.store.statistics(self._answering)
 
     def describe(self) -> dict[str, Any]:
         """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""
-        limits = self.spec.limits if self.spec else Limits()
         return {
             "kind": self.store.kind,
             "family": self.store.family,
-            "version": self._facts.get("version"),
-            "origin": "embedded" if self.spec else "attached",
-            "name": self.spec.name if self.spec else None,
-            "host": LocalHost.name if self.spec else None,
-            "nodes": self._expected,
+            **state.describe(self._roster),
+            "nodes": self.size,
             "addresses": self.addresses,
-            "limits": {
-                "cpus": limits.cpus,
-                "memory": limits.memory,
-                "enforced_by": self._facts.get("limited_by", "none"),
-                "obstacle": self._facts.get("limits_missing"),
-                "period": PERIOD if limits.cpus is not None else None,
-            },
-            "java": self._facts.get("java"),
-            "heap": self._facts.get("heap"),
-            "jvm_options": self._facts.get("jvm_options"),
-            "settings": dict(self.spec.settings) if self.spec else {},
             "access": self.access.describe(),
         }
 
     def deviations(self) -> list[str]:
         """Return how the live cluster differs from what was asked for, one sentence each; empty when it does not."""
-        found = []
-        for node in self._nodes:
-            if self.spec and not (node.process and node.process.alive()):
-                status = node.process.exit_status() if node.process else None
-                # 137 is 128 + SIGKILL, which is what the kernel sends to a process over its memory limit.
-                cause = {None: "", 137: ", killed, as for too little memory"}.get(status, f", with status {status}")
-                found.append(f"{node.name} is gone{cause}")
-        if self._facts.get("limits_missing"):
-            found.append(f"the limits asked for are not in force ({self._facts['limits_missing']})")
-        elif self.spec and self.spec.limits.cpus is not None and not self._throttled:
-            found.append("the CPU quota is lifted")
+        self._roster.follow()
+        found = state.deviations(self._roster, self._throttled)
         try:
             health = self.health()
         except LoadframeError as error:
             return [*found, f"the cluster does not answer ({error.what})"]
-        if health.nodes != self._expected:
-            found.append(f"the cluster has {health.nodes} nodes, not {self._expected}")
-        if not health.ready:
-            found.append(f"the cluster is {health.status}, with {health.missing} copies of data not in service")
-        if health.moving:
-            found.append(f"{health.moving} pieces of data are on the move between nodes")
-        return found
+        return found + state.unready(health, self.size)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,9 +1,9 @@
-"""Starting nodes: software, folders, ports, processes, and the wait until the cluster is complete. Stops nothing."""
+"""Starting nodes: software, folders, processes, and the wait until the cluster is complete. Stops nothing."""
 
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -13,12 +13,15 @@ import psutil
 
 from loadframe import folders
 from loadframe.cluster import artefacts, java
-from loadframe.cluster.node import Node, log_of
+from loadframe.cluster.node import Node, State, log_of
+from loadframe.cluster.patience import gone, not_up
+from loadframe.cluster.roster import Roster
+from loadframe.cluster.seats import seats
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
-from loadframe.store import Installation, NodePlan, NodeSpec, Store
+from loadframe.store import Installation, NodePlan, NodeSpec, Place, Store
 from loadframe.units import format_size
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
@@ -53,39 +56,72 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     return Software(store, distribution.version, Installation(home, runtime.home), runtime.version, user)
 
 
-def start(spec: ClusterSpec, software: Software, host: Host, folder: Path, started: list[Node]) -> dict[str, Any]:
-    """Start all nodes at once, below `folder`, and return the plan's facts for the manifest.
+@dataclass(frozen=True)
+class Planned:
+    """A process to start. Where the folder of its name holds data, it goes on with that."""
 
-    Each goes into `started` at once, so that whoever catches an error here can stop those that run.
+    place: Place
+    number: int | None  #: of the data-bearing node that it belongs to
+
+
+def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
+    """Return the processes of the data-bearing node of that number."""
+    return [Planned(place, number) for place in store.node_processes(number, settings)]
+
+
+def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
+    """Return the processes of a new cluster."""
+    nodes = [each for number in range(spec.nodes) for each in layout_of(store, number, spec.settings)]
+    return nodes + [Planned(place, None) for place in store.companions(spec.settings)]
+
+
+def start(
+    spec: ClusterSpec,
+    software: Software,
+    host: Host,
+    folder: Path,
+    planned: Sequence[Planned],
+    roster: Roster,
+    *,
+    founding: bool,
+    state: State = State.SETTLED,
+) -> None:
+    """Start processes at once, below `folder`, beside those of the roster, into which each goes as soon as it runs.
+
+    Whoever catches an error here finds there what to stop. The plan's facts go to the roster's.
     """
     folders.make(folder)
     folders.require_reachable(folder, software.user)
-    nodes = "1 node" if spec.nodes == 1 else f"{spec.nodes} nodes"
-    folders.require_room(folder, spec.nodes * _ROOM_PER_NODE, f"starting {nodes}")
-    ports = host.free_ports(spec.nodes, spec.port)
-    peer_ports = [port for port in host.free_ports(2 * spec.nodes) if port not in ports][: spec.nodes]
-    names = tuple(f"node-{index}" for index in range(spec.nodes))
+    nodes = "1 node" if len(planned) == 1 else f"{len(planned)} nodes"
+    folders.require_room(folder, len(planned) * _ROOM_PER_NODE, f"starting {nodes}")
+    present = [node for node in roster.nodes if node.alive]
+    places = seats(software.store, spec, host, [each.number for each in planned], present)
+    founders = tuple(each.place.name for each in planned)
+    peers = tuple(node.peer_address for node in present if node.peer_address)
+    peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
     token = token_hex(4)
-    facts: dict[str, Any] = {}
-    for name, port, peer_port in zip(names, ports, peer_ports, strict=True):
+    name = roster.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
+    for each, seat in zip(planned, places, strict=True):
         node = NodeSpec(
-            cluster=f"loadframe-{spec.name or token}",
-            name=name,
-            address=host.address,
-            port=port,
-            peer_port=peer_port,
-            folder=folder / name,
-            peers=tuple(f"{host.address}:{each}" for each in peer_ports),
-            founders=names,
+            cluster=name,
+            name=each.place.name,
+            address=seat.address,
+            port=seat.port,
+            peer_port=seat.peer_port,
+            folder=folder / each.place.name,
+            peers=peers,
+            founders=founders if founding else (),
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
             settings=spec.settings,
+            role=each.place.role,
+            extra_ports=seat.extra_ports,
         )
         plan = software.store.plan(node, software.installation)
-        facts = dict(plan.facts)
+        roster.facts |= plan.facts
         _write(plan, node.folder, software.user)
         command = Command(
-            name=f"loadframe-{token}-{name}",
+            name=f"loadframe-{token}-{node.name}",
             argv=plan.argv,
             environment=plan.environment,
             folder=node.folder,
@@ -94,25 +130,39 @@ def start(spec: ClusterSpec, software: Software, host: Host, folder: Path, start
             scratch=() if spec.name else (node.folder,),
         )
         process = host.start(command, spec.limits)
-        started.append(Node(name, f"{node.address}:{port}", f"{node.address}:{peer_port}", node.folder, process))
-    return facts
+        started = Node(
+            name=node.name,
+            address=f"{node.address}:{node.port}",
+            peer_address=f"{node.address}:{node.peer_port}",
+            folder=node.folder,
+            process=process,
+            number=each.number,
+            role=node.role,
+            serves=each.place.serves,
+            state=state,
+        )
+        roster.update(put=[started])
 
 
-def wait_until_ready(store: Store, nodes: Sequence[Node]) -> None:
-    """Return when every node sees the whole cluster ready; LoadframeError with the log's end when one never does."""
+def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:
+    """Return when each of the nodes that clients ask sees the cluster ready, with `size` data-bearing nodes.
+
+    There may be as many `more` of which it is not known whether they are members. LoadframeError with the log's end
+    when one never does, or when one ends.
+    """
     deadline = time.monotonic() + _READY_WITHIN
-    waiting = list(nodes)
+    waiting = [node for node in nodes if node.serves]
     while waiting:
         for node in nodes:
-            if node.process and not node.process.alive():
-                raise _not_up(node, f"ended with status {node.process.exit_status()} while it started")
+            if not node.alive:
+                raise gone(node, "while it started")
         with contextlib.suppress(LoadframeError):
             health = store.health([waiting[0].address])
-            if health.ready and health.nodes == len(nodes):
+            if health.ready and size <= health.nodes <= size + more:
                 del waiting[0]
                 continue
         if time.monotonic() > deadline:
-            raise _not_up(waiting[0], f"was not ready within {_READY_WITHIN:.0f} s")
+            raise not_up(waiting[0], f"was not ready within {_READY_WITHIN:.0f} s")
         time.sleep(_POLL)
 
 
@@ -133,15 +183,6 @@ def _require_memory(spec: ClusterSpec) -> None:
             f" and this machine has {format_size(there)}",
             remedy="give the nodes less memory, or take fewer",
         )
-
-
-def _not_up(node: Node, how: str) -> LoadframeError:
-    indented = "\n".join(f"    {line}" for line in node.log_end().splitlines())
-    return LoadframeError(
-        f"{node.name} {how}; the end of its log:\n{indented}",
-        remedy="correct the setting that it names, or give the node more memory; `loadframe doctor` tells what the "
-        "machine lacks",
-    )
 
 
 def _write(plan: NodePlan, folder: Path, user: int | None) -> None:

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from loadframe import folders
-from loadframe.cluster.node import Node
+from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput
 from loadframe.host.local import LocalHost
@@ -26,6 +26,7 @@ class Saved:
     spec: ClusterSpec
     facts: Mapping[str, Any]
     nodes: Sequence[Node]
+    formed: bool  #: it was ready once; what is there of one that never was holds nobody's data
 
     @property
     def running(self) -> bool:
@@ -52,10 +53,16 @@ def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
         yield folder
 
 
-def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node]) -> None:
-    """Write a cluster down, whole or not at all; without nodes when it is stopped."""
+def record_of(name: str) -> Path:
+    """Return the file in which a named cluster is written down."""
+    return folder_of(name) / _RECORD
+
+
+def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], formed: bool) -> None:
+    """Write a cluster down, whole or not at all."""
     assert spec.name
     record = {
+        "formed": formed,
         "spec": spec.to_record(),
         "facts": dict(facts),
         "nodes": [
@@ -64,12 +71,16 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node]) -> 
                 "address": node.address,
                 "peer_address": node.peer_address,
                 "folder": str(node.folder),
+                "number": node.number,
+                "role": node.role,
+                "serves": node.serves,
+                "state": node.state,
                 "process": node.process.record() if node.process else None,
             }
             for node in nodes
         ],
     }
-    target = folder_of(spec.name) / _RECORD
+    target = record_of(spec.name)
     draft = target.with_name(f"{_RECORD}.part")
     draft.write_text(json.dumps(record, indent=2) + "\n")
     draft.replace(target)
@@ -77,7 +88,7 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node]) -> 
 
 def load(name: str) -> Saved | None:
     """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read."""
-    path = folder_of(name) / _RECORD
+    path = record_of(name)
     try:
         record = json.loads(path.read_text())
         host = LocalHost()
@@ -88,13 +99,17 @@ def load(name: str) -> Saved | None:
                 each["peer_address"],
                 Path(each["folder"]),
                 host.find(each["process"]) if each["process"] else None,
+                each["number"],
+                each["role"],
+                each["serves"],
+                State(each["state"]),
             )
             for each in record["nodes"]
         ]
-        return Saved(ClusterSpec.from_record(record["spec"]), record["facts"], nodes)
+        return Saved(ClusterSpec.from_record(record["spec"]), record["facts"], nodes, record["formed"])
     except FileNotFoundError:
         return None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise BadInput(
             f"the record of cluster {name} is damaged ({type(error).__name__}: {error})",
             where=str(path),

@@ -1,21 +1,54 @@
 """One node of a cluster: its addresses and, if loadframe started it, its folder, log and process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from loadframe.host.base import Process
+from loadframe.store import Member
+
+
+class State(StrEnum):
+    """What a node is in the middle of. It is written down before each step, so that one that was cut off is seen."""
+
+    SETTLED = ""
+    JOINING = "joining"  #: not a member yet
+    BALANCING = "balancing"  #: a member, perhaps without its share of the data
+    LEAVING = "leaving"  #: its data is on the way to the others
+    LEFT = "left"  #: no member any more, to be stopped
+    KILLED = "killed"  #: ended on purpose
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node. One of a cluster that was only attached to has an address and a name, and nothing else."""
+    """A process of a cluster. One of a cluster that was only attached to has an address and a name, nothing else."""
 
     name: str
     address: str  #: host:port for clients
     peer_address: str | None = None  #: host:port for the other nodes
     folder: Path | None = None
     process: Process | None = None
+    number: int | None = None  #: of the data-bearing node that it belongs to; None for a companion, such as a router
+    role: str = ""  #: what it is for, where processes differ
+    serves: bool = True  #: clients may ask it
+    state: State = State.SETTLED
+
+    @property
+    def alive(self) -> bool:
+        """Whether loadframe's own process of it runs; unknown, and so not False, for one that it did not start."""
+        return self.folder is None or (self.process is not None and self.process.alive())
+
+    @property
+    def paused(self) -> bool:
+        """Whether it was made to stand still."""
+        return self.process is not None and self.process.paused()
+
+    def member(self, others: Sequence["Node"] = ()) -> Member:
+        """Return what a store is told of it; `others` are the other processes of the same node."""
+        return Member(
+            self.name, self.address, self.peer_address, self.folder, self.role, tuple(each.member() for each in others)
+        )
 
     @property
     def pid(self) -> int | None:

@@ -1,7 +1,8 @@
 """One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from loadframe import folders
 from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
+from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Outcome, run_phase, validate_plan
@@ -114,7 +116,7 @@ class Session:
             manifest = self._manifest(run_id, writer, phases, labels)
             deviations = self.cluster.deviations()
             outcomes: list[Outcome] = []
-            with Observer(self._samplers(), writer):
+            with self.cluster.telling(_into(writer)), Observer(self._samplers(), writer):
                 for phase in phases:
                     start = writer.elapsed()
                     folder = writer.phase(phase.name, start, self.cluster.addresses)
@@ -140,10 +142,12 @@ class Session:
         return path
 
     def _samplers(self) -> list[Sampler]:
-        nodes = self.cluster.nodes
         return [
-            ProcessSampler(lambda: {node.name: node.pid for node in nodes if node.pid}),
-            CgroupSampler(lambda: {node.name: node.control_groups for node in nodes if node.control_groups}),
+            # Asked at each look: nodes come and go.
+            ProcessSampler(lambda: {node.name: node.pid for node in self.cluster.nodes if node.pid}),
+            CgroupSampler(
+                lambda: {node.name: node.control_groups for node in self.cluster.nodes if node.control_groups}
+            ),
             HostSampler(),
             OwnGroupSampler(),
             StoreSampler(self.cluster.statistics),
@@ -192,6 +196,15 @@ class Session:
                 sent = self._sent[collection]
                 found.append(f"{collection} holds {counted:,} documents, but {sent:,} were acknowledged")
         return found
+
+
+def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:
+    """Return a listener that writes what is done to the cluster into the run."""
+
+    def tell(event: ClusterEvent) -> None:
+        writer.event(event.kind, writer.elapsed() - (time.monotonic() - event.monotonic), nodes=event.nodes)
+
+    return tell
 
 
 def _incomplete(what: str, phase: ResolvedPhase) -> LoadframeError:

@@ -1,6 +1,6 @@
 """The face of a host: it finds addresses, and runs a command under limits until it is told to stop."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +41,18 @@ class Process(Protocol):
     def throttle(self, on: bool) -> None:
         """Apply the CPU quota that was asked for, or lift it."""
 
+    def kill(self) -> None:
+        """End it at once, as a loss of power would."""
+
+    def pause(self) -> None:
+        """Have it stand still, with its connections open and its memory kept, until `resume`."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+    def paused(self) -> bool:
+        """Whether it stands still."""
+
     def record(self) -> dict[str, Any]:
         """Return what `Host.find` needs to get hold of it again."""
 
@@ -60,8 +72,14 @@ class Host(Protocol):
     name: str
     address: str  #: the IP address that processes are to bind
 
-    def free_ports(self, count: int, first: int | None = None) -> list[int]:
-        """Return ports that nobody listens on: `first` and those after it, or any; BadInput if one is in use."""
+    def address_of(self, number: int) -> str:
+        """Return the address of the node of that number, where each node has one of its own."""
+
+    def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
+        """Return ports that nobody listens on at any of the addresses, or at the host's one.
+
+        They are `first` and those after it, BadInput if one is in use; or any.
+        """
 
     def limited_by(self, limits: Limits) -> tuple[str, str | None]:
         """Return how limits are enforced here (`cgroup v1`, ..., `none`), and why not if they cannot be."""

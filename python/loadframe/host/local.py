@@ -3,13 +3,11 @@
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -18,7 +16,8 @@ from typing import Any
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import guard, limits
 from loadframe.host.base import Command
-from loadframe.host.limits import Group, Limiter, Limits, NoGroup
+from loadframe.host.limits import Limiter, Limits, NoGroup
+from loadframe.host.local_process import GRACE, Identity, LocalProcess
 
 #: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
 #: range that distributions and systemd leave unassigned, so no other service can interfere.
@@ -26,9 +25,6 @@ SERVER_USER = 60960
 
 #: Below the range that Linux takes for outgoing connections, so that none of those can take a port before its node.
 _PORTS = range(20000, 32000)
-
-#: Seconds between asking a node to stop and killing it. A guard that needs this long and more is killed itself.
-_GRACE = 10.0
 
 
 class LocalHost:
@@ -48,25 +44,35 @@ class LocalHost:
         limiter, reason = self._limiter
         return (limiter.name if limiter else "none"), reason
 
-    def free_ports(self, count: int, first: int | None = None) -> list[int]:
-        """Return ports that can be bound now."""
+    def address_of(self, number: int) -> str:
+        """Return 127.0.0.1 for node 0 and count on: Linux has all of 127.0.0.0/8 on its loopback interface."""
+        return f"127.0.{(number + 1) // 256}.{(number + 1) % 256}"
+
+    def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
+        """Return ports that can be bound now at all of these addresses."""
+        addresses = addresses or (self.address,)
         if first is None:
             # Not the workload's seed: two loadframes at once must not try the same ports.
             candidates = Random().sample(_PORTS, len(_PORTS))
-            free = _take(candidates, count, self.address)
+            free = _take(candidates, count, addresses)
             if len(free) < count:
-                raise LoadframeError(f"there are no {count} free ports on this machine")
+                raise BadInput(
+                    f"there are no {count} free ports from {_PORTS.start} to {_PORTS.stop - 1}",
+                    where=", ".join(addresses),
+                    remedy="stop what listens there (`ss -ltn` shows it), or give --port outside of that range",
+                )
             return free
         wanted = list(range(first, first + count))
         for port in wanted:
             if not 1024 <= port <= 65535:
                 raise BadInput(f"port {port} is no port for a node", remedy="take one from 1024 to 65535")
-            if not _bindable(self.address, port):
-                raise BadInput(
-                    f"port {port} is in use",
-                    where=self.address,
-                    remedy=f"stop what listens there (`ss -ltnp sport = :{port}` names it), or take another --port",
-                )
+            for address in addresses:
+                if not _bindable(address, port):
+                    raise BadInput(
+                        f"port {port} is in use",
+                        where=address,
+                        remedy=f"stop what listens there (`ss -ltnp sport = :{port}` names it), or take another --port",
+                    )
         return wanted
 
     def server_user(self) -> int | None:
@@ -103,7 +109,7 @@ class LocalHost:
             "user": command.user,
             "groups": sorted({str(folder) for folder in group.folders.values()}),
             "scratch": [str(folder) for folder in command.scratch],
-            "grace": _GRACE,
+            "grace": GRACE,
         }
         assert watcher.stdin and watcher.stdout
         watcher.stdin.write(json.dumps(order).encode() + b"\n")
@@ -127,137 +133,6 @@ class LocalHost:
         return LocalProcess(record["name"], record["pid"], group, asked, kept=watcher)
 
 
-@dataclass(frozen=True)
-class Identity:
-    """A process as the kernel tells it from a later one with the same number: by the time it started."""
-
-    pid: int
-    started: int  #: clock ticks since boot
-
-    @classmethod
-    def of(cls, pid: int) -> "Identity":
-        """Return the identity of a process that runs now; ProcessLookupError when there is none."""
-        started = _started(pid)
-        if started is None:
-            raise ProcessLookupError(pid)
-        return cls(pid, started)
-
-    def alive(self) -> bool:
-        """Whether that very process runs; one that only waits to be collected does not."""
-        return _started(self.pid) == self.started
-
-
-class LocalProcess:
-    """A node's process, reached through its guard: as our child, or by its identity when it was kept."""
-
-    def __init__(
-        self,
-        name: str,
-        pid: int,
-        group: Group,
-        asked: Limits,
-        *,
-        watcher: subprocess.Popen[bytes] | None = None,
-        kept: Identity | None = None,
-    ) -> None:
-        """Give either our own child as `watcher`, or the guard of a process that another loadframe started."""
-        self.name = name
-        self.pid = pid
-        self._group = group
-        self._asked = asked
-        self._watcher = watcher
-        self._guard = kept or Identity.of(watcher.pid if watcher else pid)
-        self._identity = Identity(pid, _started(pid) or -1)
-        self._status: int | None = None
-
-    @property
-    def control_groups(self) -> Mapping[str, Path]:
-        """Return controller -> folder."""
-        return self._group.located(self.pid)
-
-    def alive(self) -> bool:
-        """Whether the node's process runs."""
-        return self._identity.alive()
-
-    def exit_status(self) -> int | None:
-        """Return the status that the guard has told us."""
-        if self._status is None and self._watcher and not self.alive():
-            assert self._watcher.stdout
-            line = b"" if self._watcher.stdout.closed else self._watcher.stdout.readline()
-            self._status = json.loads(line)["exit"] if line else None
-        return self._status
-
-    def throttle(self, on: bool) -> None:
-        """Apply or lift the CPU quota."""
-        if self._asked.cpus is None:
-            return
-        try:
-            self._group.throttle(self._asked.cpus if on else None)
-        except (OSError, subprocess.SubprocessError) as error:
-            # A node that has died took its control group along; that is the cluster's to notice.
-            if self.alive():
-                raise LoadframeError(f"the CPU quota of process {self.pid} cannot be changed: {error}") from error
-
-    def keep(self) -> None:
-        """Tell the guard to go on when the lifeline ends, and let go."""
-        if self._watcher:
-            assert self._watcher.stdin and self._watcher.stdout
-            self._watcher.stdin.write(b"keep\n")
-            self._watcher.stdin.close()
-            self._watcher.stdout.close()
-            self._watcher = None
-
-    def record(self) -> dict[str, Any]:
-        """Return the identity of the guard and what it needs to be told apart and undone."""
-        return {
-            "name": self.name,
-            "pid": self.pid,
-            "guard": self._guard.pid,
-            "guard_started": self._guard.started,
-            "control_groups": {name: str(folder) for name, folder in self.control_groups.items()},
-            "cpus": self._asked.cpus,
-            "memory": self._asked.memory,
-            "limited_by": self._group.limiter,
-        }
-
-    def stop(self) -> None:
-        """Let the guard stop the node and clean up; the guard itself is killed if it takes too long."""
-        self.request_stop()
-        if self._watcher:
-            try:
-                self._watcher.wait(2 * _GRACE)
-            except subprocess.TimeoutExpired:
-                self._watcher.kill()
-                self._watcher.wait()
-            self.exit_status()
-            assert self._watcher.stdout
-            self._watcher.stdout.close()
-            return
-        end = time.monotonic() + 2 * _GRACE
-        while self._guard.alive() and time.monotonic() < end:
-            time.sleep(0.02)
-        if self._guard.alive():
-            os.kill(self._guard.pid, signal.SIGKILL)
-
-    def request_stop(self) -> None:
-        """Ask for the stop without waiting, so that several nodes stop at the same time."""
-        if self._watcher:
-            assert self._watcher.stdin
-            self._watcher.stdin.close()
-        elif self._guard.alive():
-            os.kill(self._guard.pid, signal.SIGTERM)
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (proc(5)); None if there is none or it is a zombie."""
-    try:
-        # The command's name may hold spaces and parentheses; the fields count from behind its last one.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])
-
-
 def _bindable(address: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -268,12 +143,12 @@ def _bindable(address: str, port: int) -> bool:
     return True
 
 
-def _take(candidates: list[int], count: int, address: str) -> list[int]:
+def _take(candidates: list[int], count: int, addresses: Sequence[str]) -> list[int]:
     free: list[int] = []
     for port in candidates:
         if len(free) == count:
             break
-        if _bindable(address, port):
+        if all(_bindable(address, port) for address in addresses):
             free.append(port)
     return free
 

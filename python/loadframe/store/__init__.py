@@ -6,7 +6,7 @@ import pkgutil
 
 from loadframe.errors import BadInput
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Balancing, Health, Installation, Member, NodePlan, NodeSpec, Store, Watch
+from loadframe.store.base import Balancing, Health, Installation, Member, NodePlan, NodeSpec, Place, Store, Watch
 
 __all__ = [
     "OPEN",
@@ -17,6 +17,7 @@ __all__ = [
     "Member",
     "NodePlan",
     "NodeSpec",
+    "Place",
     "Store",
     "Watch",
     "find",

@@ -25,10 +25,21 @@ class NodeSpec:
     peer_port: int  #: for the other nodes
     folder: Path  #: the node's own folder; everything it writes is in there
     peers: tuple[str, ...]  #: `address:peer_port` of the nodes to look for, itself among them
-    founders: tuple[str, ...]  #: names of the nodes that form a new cluster; ignored by one that was formed before
+    founders: tuple[str, ...]  #: names of the nodes that form a new cluster; empty for one that joins or starts again
     memory: int | None = None  #: bytes that the node may use in all, if limited
     cpus: float | None = None  #: cores that the node may use, if limited
     settings: Mapping[str, Any] = field(default_factory=dict)  #: the user's, over the store's own
+    role: str = ""  #: what the process is for, in stores whose processes differ; see Store.node_processes
+    extra_ports: tuple[int, ...] = ()  #: as many more of its own as the store says, free on 127.0.0.1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process that a cluster needs: its name, and what it is for."""
+
+    name: str
+    role: str = ""
+    serves: bool = True  #: clients may ask it; the others are for the cluster's own use
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,8 @@ class Member:
     address: str  #: host:port for clients
     peer_address: str | None = None  #: host:port for the other nodes
     folder: Path | None = None  #: where loadframe started it, None elsewhere
+    role: str = ""
+    others: tuple["Member", ...] = ()  #: the other processes of the same node, where a node is several
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,7 @@ class Balancing:
     left: float
     unit: str  #: `shards`, `slots`, `bytes`, ...
     state: str = ""  #: in the store's own words
+    warning: str = ""  #: what the user should know of the way in which the data lies now
 
 
 #: Told how far a change of the cluster has come, every second or so. It raises LoadframeError when the change has taken
@@ -102,6 +116,10 @@ class Store(ABC):
     driver: str  #: the engine's driver that speaks its protocol
     refuses_root: bool = False  #: the server will not run as root
     versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first
+    own_address: bool = (
+        False  #: all nodes use the same ports, each at an address of its own (127.0.0.1, 127.0.0.2, ...)
+    )
+    extra_ports: int = 0  #: ports that a node needs beside the one for clients and the one for its peers
 
     def with_access(self, access: Access) -> "Store":
         """Return the store as it is talked to under that access; BadInput where its protocol has no such thing."""
@@ -117,6 +135,17 @@ class Store(ABC):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that loadframe itself must decide, such as a port or a data folder."""
 
+    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+        """Return the processes that make up the data-bearing node of that number; the first stands for all of them.
+
+        Sizes of clusters and `Health.nodes` count such nodes.
+        """
+        return (Place(f"node-{number}"),)
+
+    def companions(self, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+        """Return the processes beside the data-bearing nodes, such as routers, which stay as nodes come and go."""
+        return ()
+
     @abstractmethod
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the node's files, command line and environment."""
@@ -129,8 +158,13 @@ class Store(ABC):
     def health(self, addresses: Sequence[str]) -> Health:
         """Return the cluster's state; Unreachable when no address answers."""
 
-    def form(self, members: Sequence[Member], settings: Mapping[str, Any]) -> None:  # noqa: B027 - most need nothing
-        """Make a cluster of nodes that have just started with empty folders; some stores' nodes do so by themselves."""
+    def form(  # noqa: B027 - most need nothing
+        self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch
+    ) -> None:
+        """Make a cluster of processes that were just started with empty folders, and may not answer yet.
+
+        Some stores' nodes do so by themselves. `members` are all processes, companions last.
+        """
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Take a node that has started into the cluster; return when it is a member, with or without data.
@@ -151,7 +185,10 @@ class Store(ABC):
         raise BadInput(f"clusters of {self.kind} cannot shrink here", remedy="start one with fewer nodes")
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - some need nothing
-        """Undo what `leave` has told the cluster of a node that is stopped by now."""
+        """Undo what `leave` has told the cluster of a node that is stopped by now, or that never got to be a member."""
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - some cannot
+        """Undo what a `leave` that was broken off has told the cluster of a node, which goes on as a member."""
 
     @abstractmethod
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:

@@ -156,7 +156,7 @@ def _configuration(node: NodeSpec) -> str:
         "http.port": node.port,
         "transport.port": node.peer_port,
         "discovery.seed_hosts": list(node.peers),
-        "cluster.initial_cluster_manager_nodes": list(node.founders),
+        **({"cluster.initial_cluster_manager_nodes": list(node.founders)} if node.founders else {}),
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
         **{key: value for key, value in node.settings.items() if key != "heap"},

@@ -8,8 +8,9 @@ from typing import Any, Self
 import httpx
 
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.store import search_nodes
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Health, Store, Unreachable
+from loadframe.store.base import Health, Member, Store, Unreachable, Watch
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
@@ -67,6 +68,9 @@ class SearchStore(Store):
                     where=address,
                     remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
                 )
+            if not answer.content:
+                # Some requests that change the cluster are answered by their status alone.
+                return {}
             try:
                 return answer.json()
             except ValueError as error:
@@ -103,6 +107,26 @@ class SearchStore(Store):
             moving=answer["relocating_shards"],
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
         )
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Nodes join by themselves: wait until the others and the node itself see it as a member."""
+        search_nodes.join(self.request, addresses, member, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Wait until the store, which spreads shards by itself, moves none any more."""
+        search_nodes.balance(self.request, addresses, watch)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Keep shards off the node and wait until it holds none; then take its vote."""
+        search_nodes.leave(self.request, addresses, member, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Allow shards and votes to nodes of that name again."""
+        search_nodes.allow(self.request, addresses, member.name, gone=True)
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Allow shards and votes to the node again."""
+        search_nodes.allow(self.request, addresses, member.name, gone=False)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.

@@ -1,0 +1,54 @@
+"""What every change of a running cluster needs: its parts, its patience, and how its end is told."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loadframe.cluster.events import ClusterEvent, Listener
+from loadframe.cluster.node import Node, State
+from loadframe.cluster.patience import Patience, Tell
+from loadframe.cluster.roster import Roster
+from loadframe.cluster.spec import ClusterSpec
+from loadframe.host.base import Host
+from loadframe.store import Store
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of one cluster, from its beginning to its end."""
+
+    store: Store
+    host: Host
+    roster: Roster
+    folder: Path
+    report: Report  #: told in words what begins, and in which state an interrupted change leaves the cluster
+    emit: Listener
+    within: float  #: s that each step may take
+    tell: Tell | None  #: told about once a second how far the data has come
+    throttled: bool  #: whether the CPU quota is in force, for those that come
+    kept: bool  #: whether the cluster outlives this process, and so those that come do
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """What the cluster is to be like, by now."""
+        assert self.roster.spec
+        return self.roster.spec
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where to ask the members."""
+        return [node.address for node in self.roster.asked]
+
+    def patience(self, what: str, more: Sequence[Node] = ()) -> Patience:
+        """Wait for something of the whole cluster, or for some nodes of it."""
+        return Patience(what, [*self.roster.nodes, *more], self.within, self.tell)
+
+    def happened(self, kind: str, numbers: Sequence[int]) -> None:
+        """Tell of nodes by the names of their first processes."""
+        self.emit(ClusterEvent(kind, tuple(self.roster.of(number)[0].name for number in numbers)))
+
+    def mark(self, number: int, state: State) -> None:
+        """Write down what a node is in the middle of."""
+        self.roster.update(put=[replace(node, state=state) for node in self.roster.of(number)])

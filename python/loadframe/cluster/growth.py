@@ -1,0 +1,126 @@
+"""Adds nodes to a running cluster: started, taken in, and given their share of the data."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loadframe.cluster import launch
+from loadframe.cluster.change import Change
+from loadframe.cluster.events import BALANCED, JOINED, REQUESTED, ClusterEvent
+from loadframe.cluster.node import Node, State
+from loadframe.errors import LoadframeError
+
+
+def grow(change: Change, count: int) -> list[str]:
+    """Add that many data-bearing nodes, and return their names when the data is balanced.
+
+    Whatever breaks it off, each node is then either a member, or stopped and no part of the cluster. The folder of one
+    that never became a member stays until the cluster is deleted: its log tells why.
+    """
+    software = launch.prepare(
+        change.store, replace(change.spec, nodes=change.spec.nodes + count), change.host, change.report
+    )
+    first = _next_number(change)
+    numbers = list(range(first, first + count))
+    planned = {number: launch.layout_of(change.store, number, change.spec.settings) for number in numbers}
+    names = [planned[number][0].place.name for number in numbers]
+    change.emit(ClusterEvent(REQUESTED, tuple(names)))
+    for number in numbers:
+        change.report(f"starting {planned[number][0].place.name}")
+        try:
+            launch.start(
+                change.spec,
+                software,
+                change.host,
+                change.folder,
+                planned[number],
+                change.roster,
+                founding=False,
+                state=State.JOINING,
+            )
+            join(change, number)
+        except BaseException:
+            _settle(change, number)
+            raise
+    balance(change)
+    return names
+
+
+def join(change: Change, number: int) -> None:
+    """Take a node that runs into the cluster."""
+    nodes = change.roster.of(number)
+    change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"taking {nodes[0].name} in"))
+    _admit(change, number)
+
+
+def balance(change: Change) -> None:
+    """Have the data spread over all members; return when it is."""
+    moving = [node for node in change.roster.nodes if node.state == State.BALANCING]
+    patience = change.patience("balancing the data")
+    change.report("balancing the data")
+    try:
+        change.store.balance(change.addresses, patience)
+    except BaseException:
+        change.report(
+            f"broken off while balancing the data: {', '.join(node.name for node in moving) or 'all nodes'} "
+            f"stay members; {patience.last}"
+        )
+        raise
+    if patience.warning:
+        change.report(f"warning: {patience.warning}")
+    change.roster.update(put=[replace(node, state=State.SETTLED) for node in moving])
+    change.happened(BALANCED, sorted({node.number for node in moving if node.number is not None}))
+
+
+def _admit(change: Change, number: int) -> None:
+    """Count a node as a member: under its quota, for as long as the cluster, and written down."""
+    nodes = change.roster.of(number)
+    for node in nodes:
+        assert node.process
+        if change.throttled:
+            node.process.throttle(True)
+        if change.kept:
+            node.process.keep()
+    size = change.spec.nodes + 1
+    change.roster.update(put=[replace(node, state=State.BALANCING) for node in nodes], size=size)
+    change.happened(JOINED, [number])
+
+
+def _settle(change: Change, number: int) -> None:
+    """After joining was broken off: let a node that is a member by now be one, and end any other."""
+    nodes = change.roster.of(number)
+    if not nodes or nodes[0].state != State.JOINING:
+        return
+    if all(node.alive for node in nodes) and _is_member(change):
+        _admit(change, number)
+        change.report(f"broken off when {nodes[0].name} had joined: it stays a member, its data is not balanced")
+        return
+    _stop(nodes)
+    with contextlib.suppress(LoadframeError):
+        change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
+    change.roster.update(drop=[node.name for node in nodes])
+    change.report(f"{nodes[0].name} is no member of the cluster, which goes on with {change.spec.nodes}")
+
+
+def _is_member(change: Change) -> bool:
+    try:
+        return change.store.health(change.addresses).nodes > change.spec.nodes
+    except LoadframeError:
+        return False
+
+
+def _stop(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        if node.process:
+            node.process.stop()
+
+
+def _next_number(change: Change) -> int:
+    """Return the first number behind all that are or were in use, as far as their folders tell."""
+    number = max(change.roster.numbers, default=-1) + 1
+    while any(
+        (change.folder / each.place.name).exists()
+        for each in launch.layout_of(change.store, number, change.spec.settings)
+    ):
+        number += 1
+    return number

@@ -1,0 +1,76 @@
+"""Brings back nodes that are gone, and finishes changes that were cut off: what the record says was begun."""
+
+from dataclasses import replace
+
+from loadframe.cluster import launch
+from loadframe.cluster.change import Change
+from loadframe.cluster.events import RESTARTED, ClusterEvent
+from loadframe.cluster.growth import balance, join
+from loadframe.cluster.launch import Planned, Software
+from loadframe.cluster.node import Node, State
+from loadframe.cluster.shrinking import depart
+from loadframe.store import Place
+
+
+def needed(change: Change) -> bool:
+    """Whether a node is gone, or in the middle of something."""
+    return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.roster.nodes)
+
+
+def mend(change: Change, software: Software) -> None:
+    """Start each node that does not run, with its data; return when the cluster is complete, settled and balanced."""
+    gone = [node for node in change.roster.nodes if not node.alive and node.state != State.LEFT]
+    for state in sorted({node.state for node in gone}):
+        planned = [_again(node) for node in gone if node.state == state]
+        launch.start(
+            change.spec,
+            software,
+            change.host,
+            change.folder,
+            planned,
+            change.roster,
+            founding=False,
+            state=State.SETTLED if state == State.KILLED else state,
+        )
+    unsure = [number for number in change.roster.numbers if _state(change, number) in (State.JOINING, State.LEFT)]
+    there = [node for node in change.roster.nodes if node.number not in unsure]
+    size = len(change.roster.numbers) - len(unsure)
+    launch.wait_until_ready(change.store, there, size, more=len(unsure))
+    for node in gone:
+        _equip(change, node.name)
+    if gone:
+        change.emit(ClusterEvent(RESTARTED, tuple(node.name for node in gone)))
+    for number in change.roster.numbers:
+        _finish(change, number)
+    if any(node.state == State.BALANCING for node in change.roster.nodes):
+        balance(change)
+
+
+def _again(node: Node) -> Planned:
+    return Planned(Place(node.name, node.role, node.serves), node.number)
+
+
+def _state(change: Change, number: int) -> State:
+    return change.roster.of(number)[0].state
+
+
+def _equip(change: Change, name: str) -> None:
+    """Give a node that was started again its quota, and the cluster's length of life."""
+    process = next(node.process for node in change.roster.nodes if node.name == name)
+    assert process
+    if change.throttled:
+        process.throttle(True)
+    if change.kept:
+        process.keep()
+
+
+def _finish(change: Change, number: int) -> None:
+    nodes = change.roster.of(number)
+    match nodes[0].state:
+        case State.JOINING:
+            join(change, number)
+        case State.LEFT:
+            depart(change, number)
+        case State.LEAVING:
+            change.store.stay(change.addresses, nodes[0].member(nodes[1:]))
+            change.roster.update(put=[replace(node, state=State.SETTLED) for node in nodes])

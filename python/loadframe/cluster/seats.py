@@ -1,0 +1,76 @@
+"""Which address and ports each process of a cluster gets, beside those that it has already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+from loadframe.cluster.node import Node
+from loadframe.cluster.spec import ClusterSpec
+from loadframe.host.base import Host
+from loadframe.store import Store
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a process listens."""
+
+    address: str
+    port: int
+    peer_port: int
+    extra_ports: tuple[int, ...]
+
+
+def seats(
+    store: Store, spec: ClusterSpec, host: Host, numbers: Sequence[int | None], present: Sequence[Node]
+) -> list[Seat]:
+    """Return a seat for a process of each number; BadInput when there are not so many.
+
+    With one address for all nodes the ports differ, from the spec's on if it says one. With an address for each, all
+    have the same ports: those of the nodes that are present.
+    """
+    wanted = len(numbers)
+    if store.own_address:
+        addresses = _addresses(host, numbers, {_host(node.address) for node in present})
+        if present:
+            port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
+            host.free_ports(1, port, addresses)
+            host.free_ports(1, peer_port, addresses)
+        else:
+            [port] = host.free_ports(1, spec.port, addresses)
+            peer_port = next(each for each in host.free_ports(2, None, addresses) if each != port)
+        ports, peer_ports = [port] * wanted, [peer_port] * wanted
+    else:
+        addresses = [host.address] * wanted
+        first = spec.port
+        if first is not None and present:
+            first = 1 + max(_port(node.address) for node in present)
+        ports = host.free_ports(wanted, first)
+        peer_ports = _distinct(host, wanted, set(ports))
+    extra = iter(_distinct(host, wanted * store.extra_ports, {*ports, *peer_ports}))
+    return [
+        Seat(address, port, peer_port, tuple(islice(extra, store.extra_ports)))
+        for address, port, peer_port in zip(addresses, ports, peer_ports, strict=True)
+    ]
+
+
+def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
+    """Return for each process the address of its number, or the next one that is not taken."""
+    found = []
+    for number in numbers:
+        address = next(each for each in map(host.address_of, count(number or 0)) if each not in taken)
+        taken.add(address)
+        found.append(address)
+    return found
+
+
+def _distinct(host: Host, wanted: int, taken: set[int]) -> list[int]:
+    """Return free ports beside those that are taken, though nobody listens there yet."""
+    return [port for port in host.free_ports(wanted + len(taken)) if port not in taken][:wanted]
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])

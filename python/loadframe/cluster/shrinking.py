@@ -1,0 +1,73 @@
+"""Takes nodes out of a running cluster, once their data is with the others."""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Sequence
+
+from loadframe.cluster.change import Change
+from loadframe.cluster.events import LEAVING, LEFT, ClusterEvent
+from loadframe.cluster.growth import balance
+from loadframe.cluster.node import State
+from loadframe.errors import BadInput, LoadframeError
+
+#: Seconds between telling clients that a node has left and stopping it: the load looks for changes five times a second,
+#: and what it has sent by then is answered.
+_FAREWELL = 1.0
+
+
+def shrink(change: Change, numbers: Sequence[int]) -> list[str]:
+    """Take these data-bearing nodes out, one after the other, and return their names.
+
+    BadInput, with nothing changed, when the store cannot do without one of them. Broken off, a node whose data is not
+    with the others yet goes on as a member.
+    """
+    if len(numbers) >= len(change.roster.numbers):
+        raise BadInput(
+            f"a cluster of {change.spec.nodes} nodes cannot lose {len(numbers)}",
+            remedy="to stop it, use `loadframe cluster down`",
+        )
+    names = [change.roster.of(number)[0].name for number in numbers]
+    for number in numbers:
+        _drain(change, number)
+        depart(change, number)
+    balance(change)
+    return names
+
+
+def _drain(change: Change, number: int) -> None:
+    nodes = change.roster.of(number)
+    member, before = nodes[0].member(nodes[1:]), nodes[0].state
+    others = [node.address for node in change.roster.asked if node.number != number]
+    patience = change.patience(f"moving the data of {member.name}")
+    change.happened(LEAVING, [number])
+    change.report(f"moving the data of {member.name} to the others")
+    change.mark(number, State.LEAVING)
+    try:
+        change.store.leave(others, member, patience)
+    except BadInput:
+        change.mark(number, before)
+        raise
+    except BaseException:
+        with contextlib.suppress(LoadframeError):
+            change.store.stay(others, member)
+        change.mark(number, State.SETTLED)
+        change.report(f"broken off: {member.name} stays a member; {patience.last}")
+        raise
+    change.mark(number, State.LEFT)
+
+
+def depart(change: Change, number: int) -> None:
+    """Stop a node that holds no data any more, and remove its folder, which is loadframe's own and empty of data."""
+    nodes = change.roster.of(number)
+    time.sleep(_FAREWELL)
+    for node in nodes:
+        if node.process:
+            node.process.throttle(False)
+            node.process.stop()
+    change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
+    change.roster.update(drop=[node.name for node in nodes], size=change.spec.nodes - 1)
+    for node in nodes:
+        if node.folder:
+            shutil.rmtree(node.folder, ignore_errors=True)
+    change.emit(ClusterEvent(LEFT, tuple(node.name for node in nodes[:1])))

@@ -1,0 +1,70 @@
+"""What a cluster was asked to be, for manifests, and in which ways it is not that."""
+
+from typing import Any
+
+from loadframe.cluster.node import Node, State
+from loadframe.cluster.roster import Roster
+from loadframe.host.limits import PERIOD, Limits
+from loadframe.host.local import LocalHost
+from loadframe.store import Health
+
+
+def describe(roster: Roster) -> dict[str, Any]:
+    """Return what is known of the way in which it was started. Sizes in bytes, the period in seconds."""
+    spec, facts = roster.spec, roster.facts
+    limits = spec.limits if spec else Limits()
+    return {
+        "version": facts.get("version"),
+        "origin": "embedded" if spec else "attached",
+        "name": spec.name if spec else None,
+        "host": LocalHost.name if spec else None,
+        "limits": {
+            "cpus": limits.cpus,
+            "memory": limits.memory,
+            "enforced_by": facts.get("limited_by", "none"),
+            "obstacle": facts.get("limits_missing"),
+            "period": PERIOD if limits.cpus is not None else None,
+        },
+        "java": facts.get("java"),
+        "heap": facts.get("heap"),
+        "jvm_options": facts.get("jvm_options"),
+        "settings": dict(spec.settings) if spec else {},
+    }
+
+
+def deviations(roster: Roster, throttled: bool) -> list[str]:
+    """Return how the processes differ from what was asked for, one sentence each."""
+    found = []
+    for node in roster.nodes:
+        if not node.alive:
+            found.append(f"{node.name} is gone{_cause(node)}")
+        elif node.paused:
+            found.append(f"{node.name} is paused")
+        elif node.state not in (State.SETTLED, State.KILLED):
+            found.append(f"{node.name} is {node.state}")
+    if roster.facts.get("limits_missing"):
+        found.append(f"the limits asked for are not in force ({roster.facts['limits_missing']})")
+    elif roster.spec and roster.spec.limits.cpus is not None and not throttled:
+        found.append("the CPU quota is lifted")
+    return found
+
+
+def unready(health: Health, size: int) -> list[str]:
+    """Return how the store's own view differs from a complete cluster of that size at rest."""
+    found = []
+    if health.nodes != size:
+        found.append(f"the cluster has {health.nodes} nodes, not {size}")
+    if not health.ready:
+        found.append(f"the cluster is {health.status}, with {health.missing} copies of data not in service")
+    if health.moving:
+        found.append(f"{health.moving} pieces of data are on the move between nodes")
+    return found
+
+
+def _cause(node: Node) -> str:
+    """Return what is known of a node's end, to follow `is gone`."""
+    if node.state == State.KILLED:
+        return ", killed on purpose"
+    status = node.process.exit_status() if node.process else None
+    # 137 is 128 + SIGKILL, which is what the kernel sends to a process over its memory limit.
+    return {None: "", 137: ", killed, as for too little memory"}.get(status, f", with status {status}")

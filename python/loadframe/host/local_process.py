@@ -1,0 +1,187 @@
+"""A node's process on this machine: signalled and stopped through its guard, and told apart from later ones."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import LoadframeError
+from loadframe.host.limits import Group, Limits
+
+#: Seconds between asking a node to stop and killing it. A guard that needs this long and more is killed itself.
+GRACE = 10.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process as the kernel tells it from a later one with the same number: by the time it started."""
+
+    pid: int
+    started: int  #: clock ticks since boot
+
+    @classmethod
+    def of(cls, pid: int) -> "Identity":
+        """Return the identity of a process that runs now; ProcessLookupError when there is none."""
+        started = _started(pid)
+        if started is None:
+            raise ProcessLookupError(pid)
+        return cls(pid, started)
+
+    def alive(self) -> bool:
+        """Whether that very process runs; one that only waits to be collected does not."""
+        return _started(self.pid) == self.started
+
+
+class LocalProcess:
+    """A node's process, reached through its guard: as our child, or by its identity when it was kept."""
+
+    def __init__(
+        self,
+        name: str,
+        pid: int,
+        group: Group,
+        asked: Limits,
+        *,
+        watcher: subprocess.Popen[bytes] | None = None,
+        kept: Identity | None = None,
+    ) -> None:
+        """Give either our own child as `watcher`, or the guard of a process that another loadframe started."""
+        self.name = name
+        self.pid = pid
+        self._group = group
+        self._asked = asked
+        self._watcher = watcher
+        self._guard = kept or Identity.of(watcher.pid if watcher else pid)
+        self._identity = Identity(pid, _started(pid) or -1)
+        self._status: int | None = None
+
+    @property
+    def control_groups(self) -> Mapping[str, Path]:
+        """Return controller -> folder."""
+        return self._group.located(self.pid)
+
+    def alive(self) -> bool:
+        """Whether the node's process runs."""
+        return self._identity.alive()
+
+    def exit_status(self) -> int | None:
+        """Return the status that the guard has told us."""
+        if self._status is None and self._watcher and not self.alive():
+            assert self._watcher.stdout
+            line = b"" if self._watcher.stdout.closed else self._watcher.stdout.readline()
+            self._status = json.loads(line)["exit"] if line else None
+        return self._status
+
+    def throttle(self, on: bool) -> None:
+        """Apply or lift the CPU quota."""
+        if self._asked.cpus is None:
+            return
+        try:
+            self._group.throttle(self._asked.cpus if on else None)
+        except (OSError, subprocess.SubprocessError) as error:
+            # A node that has died took its control group along; that is the cluster's to notice.
+            if self.alive():
+                raise LoadframeError(f"the CPU quota of process {self.pid} cannot be changed: {error}") from error
+
+    def kill(self) -> None:
+        """SIGKILL, which the guard sees like any other end."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP; return when it has come to a stop."""
+        self._signal(signal.SIGSTOP)
+        end = time.monotonic() + GRACE
+        while self.alive() and not self.paused() and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def paused(self) -> bool:
+        """Whether a signal has stopped it (state T of proc(5))."""
+        fields = _stat(self.pid)
+        return fields is not None and fields[0] == "T" and self.alive()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the process, and none that got its number later; nothing is done to one that is gone."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.alive():
+                signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(handle)
+
+    def keep(self) -> None:
+        """Tell the guard to go on when the lifeline ends, and let go."""
+        if self._watcher:
+            assert self._watcher.stdin and self._watcher.stdout
+            self._watcher.stdin.write(b"keep\n")
+            self._watcher.stdin.close()
+            self._watcher.stdout.close()
+            self._watcher = None
+
+    def record(self) -> dict[str, Any]:
+        """Return the identity of the guard and what it needs to be told apart and undone."""
+        return {
+            "name": self.name,
+            "pid": self.pid,
+            "guard": self._guard.pid,
+            "guard_started": self._guard.started,
+            "control_groups": {name: str(folder) for name, folder in self.control_groups.items()},
+            "cpus": self._asked.cpus,
+            "memory": self._asked.memory,
+            "limited_by": self._group.limiter,
+        }
+
+    def stop(self) -> None:
+        """Let the guard stop the node and clean up; the guard itself is killed if it takes too long."""
+        self.request_stop()
+        if self._watcher:
+            try:
+                self._watcher.wait(2 * GRACE)
+            except subprocess.TimeoutExpired:
+                self._watcher.kill()
+                self._watcher.wait()
+            self.exit_status()
+            assert self._watcher.stdout
+            self._watcher.stdout.close()
+            return
+        end = time.monotonic() + 2 * GRACE
+        while self._guard.alive() and time.monotonic() < end:
+            time.sleep(0.02)
+        if self._guard.alive():
+            os.kill(self._guard.pid, signal.SIGKILL)
+
+    def request_stop(self) -> None:
+        """Ask for the stop without waiting, so that several nodes stop at the same time."""
+        if self._watcher:
+            assert self._watcher.stdin
+            self._watcher.stdin.close()
+        elif self._guard.alive():
+            os.kill(self._guard.pid, signal.SIGTERM)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the state on (proc(5)); None if there is no such process."""
+    try:
+        # The command's name may hold spaces and parentheses; the fields count from behind its last one.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if there is none or it is a zombie."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
