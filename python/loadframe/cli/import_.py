@@ -33,6 +33,7 @@ _RALLY = """\b
 Examples:
   loadframe import rally ./my-track --output my-track.yaml
   loadframe import rally ./my-track --challenge append-only --set bulk_size=1000
+  loadframe import rally ./my-track --allow-code --output my-track.yaml
 """
 
 
@@ -68,12 +69,17 @@ def rally(
         str | None, typer.Option(help="The challenge, or test procedure; the track's default if not given.")
     ] = None,
     set_: Annotated[list[str], typer.Option("--set", help="A track parameter, name=value; may be repeated.")] = [],
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="Run the track's Python code, to see what parameters it makes.")
+    ] = False,
     output: Output = None,
 ) -> None:
-    """Import a track of Rally or a workload of OpenSearch Benchmark. Its Python code is not run."""
+    """Import a track of Rally or a workload of OpenSearch Benchmark; its Python code runs only with --allow-code."""
     from loadframe.workload.importers import import_rally
 
-    _write(import_rally(path, challenge, assignments(set_)), output)
+    if allow_code:
+        err.print(f"runs the Python code of {path}: import only tracks that you trust", markup=False, highlight=False)
+    _write(import_rally(path, challenge, assignments(set_), allow_code=allow_code), output)
 
 
 def _write(imported: "Imported", output: Path | None) -> None:

@@ -79,13 +79,16 @@ Weight = Annotated[float, Field(gt=0)]
 
 
 class Choice(Model):
-    """One of some values, with equal or given weights."""
+    """One of some values, with equal or given weights, or one after the other; a value may be a list or a mapping."""
 
     values: Annotated[list[Any], NOT_EMPTY]
     weights: list[Weight] | None = None
+    order: Order = "random"
 
     @model_validator(mode="after")
     def _one_weight_each(self) -> "Choice":
+        if self.weights is not None and self.order == "sequential":
+            raise wrong("weights go with a random order", "remove one of them", key="weights")
         if self.weights is not None and len(self.weights) != len(self.values):
             raise wrong(f"{len(self.values)} values have {len(self.weights)} weights", key="weights")
         return self
@@ -265,7 +268,7 @@ class Variable(Model):
 
     def dump(self, folder: Path = Path()) -> dict[str, Any]:
         """Return the variable as the engine takes it; relative paths begin at `folder`."""
-        if self.choice is not None and self.choice.weights is None:
+        if self.choice is not None and self.choice.weights is None and self.choice.order == "random":
             dumped: dict[str, Any] = {"choice": self.choice.values}
         elif self.sequential is not None:
             dumped = {"sequential": {"from": self.sequential.from_}}

@@ -132,7 +132,7 @@ def test_whatever_could_not_be_imported_is_named_in_the_file(track, written):
     imported = import_rally(track.parent, None, {})
     text = imported.text()
     for words in (
-        "track.py: what its code registers; it was not run",
+        "track.py: what its code registers; it was not run, which --allow-code allows",
         "operation by-plugin: its parameters are made by the code of its parameter source random-prices",
         "operation learn: operations of the type start-ml-job",
         "operation delete-index: delete-index, because",

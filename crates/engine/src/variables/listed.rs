@@ -9,7 +9,6 @@ use super::form::Form;
 use super::whole::below;
 use crate::corpus::{Corpora, Corpus};
 use crate::draw::Draw;
-use crate::nearest::unknown;
 use crate::plan::PlanError;
 
 /// A file's lines are held in memory; a longer file is a corpus.
@@ -46,17 +45,16 @@ impl Listed {
         &self.values[index]
     }
 
-    /// `[...]` or `{values: [...], weights: [...]}`.
+    /// `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError(format!("choice {what}: {argument}"));
-        let (values, weights) = match argument {
-            Value::Array(values) => (values, None),
+        let (values, weights, order) = match argument {
+            Value::Array(values) => (values, None, Order::Uniform),
             Value::Object(mapping) => {
-                if let Some(key) = mapping.keys().find(|key| !["values", "weights"].contains(&key.as_str())) {
-                    return Err(PlanError(unknown("key of choice", key, ["values", "weights"])));
-                }
+                let form = Form::new("choice", argument, &["values", "weights", "order"])?;
+                let order = order(&form)?;
                 let values = mapping.get("values").and_then(Value::as_array);
-                (values.ok_or_else(|| wrong("wants a list of values"))?, mapping.get("weights"))
+                (values.ok_or_else(|| wrong("wants a list of values"))?, mapping.get("weights"), order)
             }
             _ => return Err(wrong("wants a list of values, or {values: [...], weights: [...]}")),
         };
@@ -64,7 +62,10 @@ impl Listed {
             return Err(wrong("has nothing to choose from"));
         }
         let values: Vec<Encoded> = values.iter().map(Encoded::new).collect();
-        let Some(weights) = weights else { return Ok(Self { values, order: Order::Uniform }) };
+        let Some(weights) = weights else { return Ok(Self { values, order }) };
+        if matches!(order, Order::Sequential) {
+            return Err(wrong("has weights, which need a random order"));
+        }
         let weights = weights.as_array().ok_or_else(|| wrong("wants a list of weights"))?;
         if weights.len() != values.len() {
             return Err(wrong("has not as many weights as values"));

@@ -84,6 +84,13 @@ fn choices_without_weights_are_uniform() {
 }
 
 #[test]
+fn choices_come_in_their_order_and_may_be_of_any_kind() {
+    let variables = variables(json!({"choice": {"values": [{"a": [1]}, "x", 2], "order": "sequential"}}));
+    let drawn: Vec<_> = (0..4).map(|k| written(&variables, k, Encoding::Json)).collect();
+    assert_eq!(drawn, [r#"{"a":[1]}"#, r#""x""#, "2", r#"{"a":[1]}"#]);
+}
+
+#[test]
 fn a_sequence_counts_requests() {
     let variables = variables(json!({"sequential": {"from": 100}}));
     assert_eq!(written(&variables, 0, Encoding::Json), "100");
@@ -140,6 +147,8 @@ fn what_cannot_be_drawn_is_refused_with_the_variable_and_the_reason() {
         json!({"choice": {"values": [1], "weights": [-1]}}),
         json!({"choice": {"values": [1], "weights": [0]}}),
         json!({"choice": {"values": [1], "weight": [1]}}),
+        json!({"choice": {"values": [1], "order": "backwards"}}),
+        json!({"choice": {"values": [1], "weights": [1], "order": "sequential"}}),
         json!({"sequential": {"form": 1}}),
         json!({"sequential": 4}),
         json!(7),

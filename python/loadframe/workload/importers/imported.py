@@ -57,8 +57,14 @@ class Imported:
         return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
+class Hole(str):
+    """A text that is one `${variable}`, put there by an importer."""
+
+
 def literal(data: Any) -> Any:
-    """Return data in which a `${` means itself and no hole."""
+    """Return data in which a `${` means itself and no hole, but for what an importer put there."""
+    if isinstance(data, Hole):
+        return data
     if isinstance(data, str):
         return data.replace("${", "$${")
     if isinstance(data, dict):
@@ -106,6 +112,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 _represent: Callable[..., None] = _Dumper.add_representer
 _represent(str, _text)
+_represent(Hole, _text)
 for _kind, _flow in ((_Block, False), (_Flow, True)):
     _represent(_kind, lambda dumper, data, flow=_flow: dumper.represent_mapping(_MAPPING, data, flow_style=flow))
 

@@ -2,7 +2,7 @@
 
 A track is rendered (`template`, within the bounds of `isolated`), its indices and corpora are read (`track`), its
 operations become forms (`operations`) and the schedule of one of its challenges becomes phases (`schedule`). The code
-of a track, track.py, is never run: what it would make is left out by name.
+of a track, track.py, is run only if that is allowed (`sources`, `code`): what it would make is left out by name.
 """
 
 from collections.abc import Mapping
@@ -12,21 +12,23 @@ from loadframe.errors import BadInput
 from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.rally import isolated
 from loadframe.workload.importers.rally.schedule import Schedule, choose
+from loadframe.workload.importers.rally.sources import Sources, wanted
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 from loadframe.yamlfile import scalar
 
 #: A track's keys that this package reads, and those that say nothing of the load.
-_SECTIONS = ("indices", "data-streams", "corpora", "operations", "challenges", "challenge", "schedule")
+_SECTIONS = ("indices", "data-streams", "corpora", "operations", "challenges", "challenge", "schedule", "parameters")
 _NO_MATTER = ("version", "short-description", "meta", "test_procedures", "test_procedure", "$schema", "dependencies")
 
-_CODE = ("track.py", "workload.py")
 
-
-def import_rally(path: Path, challenge: str | None, parameters: Mapping[str, str]) -> Imported:
+def import_rally(
+    path: Path, challenge: str | None, parameters: Mapping[str, str], *, allow_code: bool = False
+) -> Imported:
     """Make a workload of a track's file or folder, with one of its challenges and some of its parameters set.
 
-    BadInput, with the place, for a track that is none, and for parameters and challenges that it does not have.
+    `allow_code` lets its Python code run, in a process of its own. BadInput, with the place, for a track that is none,
+    for code that fails, and for parameters and challenges that it does not have.
     """
     values = {}
     for name, text in parameters.items():
@@ -39,12 +41,11 @@ def import_rally(path: Path, challenge: str | None, parameters: Mapping[str, str
     part = Part(isolated.expand(path, values), str(path))
     track = Track(part)
     folder = path if path.is_dir() else path.parent
-    for code in _CODE:
-        if (folder / code).is_file():
-            track.leave_out(f"{code}: what its code registers; it was not run")
     track.read()
     chosen = choose(part, challenge)
-    schedule = Schedule(track)
+    sources = Sources(track)
+    schedule = Schedule(track, sources)
+    sources.read(folder, wanted(chosen, schedule.declared), allowed=allow_code)
     schedule.read(chosen)
     for key in part.rest((*_SECTIONS, *_NO_MATTER)):
         track.leave_out(f"{key} of the track")
@@ -59,15 +60,18 @@ def import_rally(path: Path, challenge: str | None, parameters: Mapping[str, str
         "parameters": {"data": "."} if used else {},
         "collections": track.collections,
         "corpora": {key: corpus for key, corpus in track.corpora.items() if key in used},
+        "variables": track.variables,
         "operations": schedule.operations,
         "phases": schedule.phases,
     }
-    remarks = (f"The challenge is {chosen.text('name', 'default')}.", *_about_data(track, used))
-    return Imported(data, remarks, tuple(track.left_out), str(path))
+    remarks = [f"The challenge is {chosen.text('name', 'default')}.", *_about_data(track, used), *track.remarks]
+    if sources.ran:
+        remarks.append(f"Code of the track was run: {' and '.join(sources.ran)}. What it made stands here as data.")
+    return Imported(data, tuple(remarks), tuple(track.left_out), str(path))
 
 
 def _about_data(track: Track, used: set[str]) -> list[str]:
     if not used:
         return []
     where = "The parameter `data` is the folder that holds the documents; without --set it is this file's folder."
-    return [where, *dict.fromkeys(track.remarks)]
+    return [where, *dict.fromkeys(track.downloads)]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from loadframe.workload.importers.imported import literal
-from loadframe.workload.importers.rally.track import Track
+from loadframe.workload.importers.imported import Hole, literal
+from loadframe.workload.importers.rally.track import TEMPLATES, Track
 from loadframe.workload.importers.source import Part
 
 Form = dict[str, Any]
@@ -37,10 +37,6 @@ class Operations:
         """Return an operation's forms: none if it was left out, several if it stands for several requests."""
         kind = part.text("operation-type", name)
         part.asked.update(_NO_MATTER)
-        source = part.get("param-source")
-        if source is not None:
-            self._leave_out(name, f"its parameters are made by the code of its parameter source {source}")
-            return []
         if kind in _DONE_ANYWAY:
             self._leave_out(name, f"{kind}, because {_DONE_ANYWAY[kind]}")
             return []
@@ -63,6 +59,8 @@ class Operations:
         target = part.get("index", part.get("data-stream", part.get("indices")))
         if isinstance(target, list) and all(isinstance(entry, str) for entry in target):
             target = ",".join(target)
+        if isinstance(target, Hole):
+            return target
         if target is not None and (not isinstance(target, str) or "/" in target):
             raise part.error("index", "expected the name of an index")
         return target or self.track.only_collection() or "_all"
@@ -110,7 +108,7 @@ class Operations:
             search["parameters"] = parameters
         target = self._target(part)
         least = self._least_hits(part, name)
-        if target in self.track.collections:
+        if target in self.track.collections or isinstance(target, Hole):
             wanted = {"assert": {"min_hits": least}} if least else {}
             return [{"search": {"collection": target, **search}, **wanted}]
         more = {key: value for key, value in search.items() if key in ("size", "request_cache")}
@@ -133,6 +131,9 @@ class Operations:
         return least or None
 
     def _bulk(self, part: Part, name: str) -> list[Form]:
+        if part.get("body") is not None:
+            self._leave_out(name, "its documents are made by code")
+            return []
         size = part.whole("bulk-size", 0)
         if not size:
             raise part.error("bulk-size", "a bulk operation has documents", "give their number per request")
@@ -198,10 +199,19 @@ class Operations:
         )
 
     def _templates(self, part: Part, kind: str) -> list[Form]:
+        if made := part.get("templates"):
+            return [self._made_template(part, kind, entry) for entry in made]
         wanted = part.get("template")
         part.get("settings"), part.get("body")
         forms = self.track.templates.get(kind, [])
         return [form for form in forms if wanted is None or form["request"]["path"].endswith(f"/{wanted}")]
+
+    def _made_template(self, part: Part, kind: str, entry: Any) -> Form:
+        """Return the request for a template that code made: a pair of its name and its body."""
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise part.error("templates", "expected pairs of a name and a body")
+        (form,) = self._request(part, "PUT", TEMPLATES[kind] + entry[0], entry[1])
+        return form
 
     def _field_caps(self, part: Part, _: str) -> list[Form]:
         fields = part.get("fields", "*")

@@ -8,6 +8,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload.importers.imported import name_of
 from loadframe.workload.importers.rally.operations import Form, Operations
+from loadframe.workload.importers.rally.sources import Sources
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 from loadframe.yamlfile import did_you_mean
@@ -15,6 +16,8 @@ from loadframe.yamlfile import did_you_mean
 #: Operations that prepare: a track measures what comes with the first other one, or else its bulk operations.
 _PREPARE = ("bulk", "refresh", "force_merge", "request")
 _MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
+#: What a task may say and no workload needs.
+_NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level", "type")
 #: What tasks in parallel take from what is around them.
 _INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")
 
@@ -49,9 +52,10 @@ class Task:
 class Schedule:
     """Turns the tasks of a challenge into operations and phases of a workload."""
 
-    def __init__(self, track: Track) -> None:
+    def __init__(self, track: Track, sources: Sources) -> None:
         self.track = track
         self.make = Operations(track)
+        self.sources = sources
         self.declared: dict[str, Part] = {}
         for operation in track.part.parts("operations"):
             self.declared[operation.text("name")] = operation
@@ -77,7 +81,7 @@ class Schedule:
 
     def _read(self, entry: Part, around: dict[str, Any]) -> list[Task]:
         part = Part(around | entry.data, entry.where)
-        part.asked.update(("name", "operation", "tags", "meta", "schedule", *_INHERITED))
+        part.asked.update(("name", "operation", "schedule", *_NO_MATTER, *_INHERITED))
         given = part.get("operation")
         if isinstance(given, str):
             operation = self.declared.get(given) or Part({"operation-type": given}, part.where)
@@ -85,15 +89,25 @@ class Schedule:
         else:
             operation = Part(given, f"{part.where}, operation")
             name = operation.text("name", operation.text("operation-type"))
+        drawn = 0
+        if "param-source" in operation.data:
+            made = self.sources.operation(operation, name)
+            if isinstance(made, str):
+                self.track.leave_out(f"operation {name}: {made}")
+                return []
+            operation, drawn = made
         forms = self.make.forms(operation, name)
         task = part.text("name", name)
-        tasks = [self._task(part, task, name, form) for form in forms]
+        tasks = [self._task(part, task, name, form, drawn) for form in forms]
         for key in part.rest() if forms else ():
             self.track.leave_out(f"task {task}: {key}")
         return tasks
 
-    def _task(self, part: Part, name: str, operation: str, form: Form) -> Task:
+    def _task(self, part: Part, name: str, operation: str, form: Form, drawn: int) -> Task:
+        """Return a task; `drawn` is how many requests its parameter source has before it ends, 0 without an end."""
         clients = max(1, part.whole("clients", 1))
+        # Without a number of iterations a task ends with its parameter source. Iterations are those of each client.
+        requests = drawn if drawn and part.get("iterations") is None else max(1, part.whole("iterations", 1)) * clients
         return Task(
             name=name,
             operation=self._operation(operation, form),
@@ -103,7 +117,7 @@ class Schedule:
             warmup=part.number("warmup-time-period", 0) or 0,
             duration=part.number("time-period", 0) or 0,
             warmup_requests=part.whole("warmup-iterations", 0) * clients,
-            requests=max(1, part.whole("iterations", 1)) * clients,
+            requests=requests,
         )
 
     def _operation(self, name: str, form: Form) -> str:
@@ -123,12 +137,14 @@ class Schedule:
             if ramp and clients > 1:
                 return {"clients": {"from": 1, "stages": [{"to": clients, "over": f"{ramp:.15g}s"}]}}
             return {"clients": clients}
-        if ramp:
-            self.track.leave_out(f"task {name}: ramp-up-time-period")
         kind = part.get("schedule", "deterministic")
         if kind not in ("deterministic", "poisson"):
             self.track.leave_out(f"task {name}: its schedule {kind}; arrivals are even")
-        return {"rate": f"{rate:.12g}/s"} | ({"arrivals": "poisson"} if kind == "poisson" else {})
+        level: Any = f"{rate:.12g}/s"
+        if ramp and clients > 1:
+            # The clients begin one after the other, each with its share of the throughput.
+            level = {"from": f"{rate / clients:.12g}/s", "stages": [{"to": level, "over": f"{ramp:.15g}s"}]}
+        return {"rate": level} | ({"arrivals": "poisson"} if kind == "poisson" else {})
 
     def _rate(self, part: Part, name: str, form: Form) -> float | None:
         """Return the requests per second of all clients together; None for as many as they can."""
@@ -156,7 +172,8 @@ class Schedule:
         part.asked.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
         tasks = [task for entry in part.parts("tasks") for task in self._read(entry, around)]
-        for key in part.rest():
+        ending = self._ending(part, tasks)
+        for key in part.rest(("tags", "meta")):
             self.track.leave_out(f"parallel tasks: {key}")
         if not tasks:
             return
@@ -177,10 +194,19 @@ class Schedule:
         streams = [
             {"name": name, "operation": task.operation, **task.pacing} for name, task in zip(names, tasks, strict=True)
         ]
-        self._add("-".join(names)[:60], tasks, {"streams": streams, **self._end(tasks)})
+        self._add("-".join(names)[:60], tasks, {"streams": streams, **self._end(ending or tasks)})
         for task in self._later:
             self._single(task)
         self._later.clear()
+
+    def _ending(self, part: Part, tasks: list[Task]) -> list[Task]:
+        """Return the task whose end is that of all, as far as one is named that has an end of the phase's kind."""
+        told = part.get("completed-by")
+        timed = sorted((task for task in tasks if task.duration), key=lambda task: task.duration)
+        named = timed[:1] if told == "any" else [task for task in timed if task.name == told]
+        if told is not None and not named and len({(task.duration, task.requests) for task in tasks}) > 1:
+            self.track.leave_out(f"parallel tasks: that they end with {told}")
+        return named
 
     def _end(self, tasks: list[Task]) -> dict[str, Any]:
         """Return the one end of some tasks that run together, with their warm-up."""

@@ -7,7 +7,8 @@ from typing import Any
 from loadframe.workload.importers.imported import literal, name_of
 from loadframe.workload.importers.source import Part
 
-_TEMPLATES = {
+#: The paths of templates, by the section that declares them.
+TEMPLATES = {
     "templates": "/_template/",
     "component-templates": "/_component_template/",
     "composable-templates": "/_index_template/",
@@ -40,9 +41,12 @@ class Track:
     part: Part
     collections: dict[str, Any] = field(default_factory=dict)
     corpora: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, Any] = field(default_factory=dict)
     sets: list[DocumentSet] = field(default_factory=list)
     #: Requests that make templates, by kind: `templates`, ...
     templates: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    #: Where the documents come from.
+    downloads: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -50,6 +54,11 @@ class Track:
         """Name what is not imported, once."""
         if entry not in self.left_out:
             self.left_out.append(entry)
+
+    def remark(self, words: str) -> None:
+        """Say something at the head of the file, once."""
+        if words not in self.remarks:
+            self.remarks.append(words)
 
     def read(self) -> None:
         """Read the sections; BadInput, with the place, for what is no track."""
@@ -59,7 +68,7 @@ class Track:
             name = stream.text("name")
             self.collections[name] = {}
             self.leave_out(f"data stream {name}: it became an index, without the rollover of a data stream")
-        for kind, path in _TEMPLATES.items():
+        for kind, path in TEMPLATES.items():
             self.templates[kind] = [self._template(template, path) for template in self.part.parts(kind)]
         for corpus in self.part.parts("corpora"):
             self._corpus(corpus)
@@ -116,7 +125,7 @@ class Track:
             url = documents.get("base-url") or whole["base-url"]
             if isinstance(url, str):
                 unpack = f" and unpack it to {source}" if packed else ""
-                self.remarks.append(f"Get {url.rstrip('/')}/{file}{unpack}.")
+                self.downloads.append(f"Get {url.rstrip('/')}/{file}{unpack}.")
             for key in documents.rest(_NO_MATTER):
                 self.leave_out(f"corpus {name}: {key}")
         for key in corpus.rest(_NO_MATTER):

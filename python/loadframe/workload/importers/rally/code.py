@@ -1,0 +1,280 @@
+"""A track's code, track.py: what it registers, and what its parameter sources give for the first requests.
+
+`registered` reads it without running it. `run` runs it, and is to be called only in the process of `isolated`, and
+only when that is allowed. Networks, other processes and changes of files are refused to it; that stops code that
+means well, not code that means harm.
+"""
+
+import ast
+import asyncio
+import importlib.util
+import inspect
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.workload.importers.rally import toolkit
+from loadframe.workload.importers.source import text_of
+
+#: The files that hold a track's code.
+FILES = ("track.py", "workload.py")
+#: What a track's code can register, by the end of the method's name.
+KINDS = ("param_source", "runner", "scheduler", "track_processor", "workload_processor")
+#: Characters of all draws of one source.
+_MOST = 4 * 2**20
+_WITHOUT = "import the track without --allow-code, which leaves out what its code makes"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A parameter source, by name, and the operation that asks it for the parameters of its first requests."""
+
+    source: str
+    operation: str
+    params: dict[str, Any]
+    clients: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a parameter source gave; `ended` if it has no more, `failed` with the reason if it gave nothing."""
+
+    values: list[dict[str, Any]]
+    ended: bool = False
+    failed: str | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The names that the code registered, by kind, and what was drawn, in the order of what was wanted."""
+
+    registered: dict[str, list[str]]
+    draws: tuple[Draws, ...]
+
+
+class RefusedError(PermissionError):
+    """What a track's code asked for and does not get."""
+
+
+def registered(file: Path) -> dict[str, list[str]]:
+    """Return the names that a track's code registers, by kind, as far as they are written in it."""
+    names: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    try:
+        tree = ast.parse(text_of(file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            kind = node.func.attr.removeprefix("register_")
+            if kind in names and node.args and isinstance(name := getattr(node.args[0], "value", None), str):
+                names[kind].append(name)
+    return names
+
+
+def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted]) -> Ran:
+    """Run a track's code, and its parameter sources for so many requests; BadInput, with the line, if it fails."""
+    folder = file.parent.resolve()
+    toolkit.install()
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [str(folder), str(folder.parent)]
+    sys.addaudithook(_refuse)
+    registry = _Registry()
+    told = _Told(file, folder)
+    with told:
+        random.seed(_SEED)
+        register = _module(file, folder)["register"]
+        register(registry)
+    facts = _facts(track, folder)
+    draws = tuple(_draws(registry.param_source.get(one.source), one, facts, told) for one in wanted)
+    return Ran({kind: [str(name) for name in getattr(registry, kind)] for kind in KINDS}, draws)
+
+
+#: Sources that draw at random draw the same at each import.
+_SEED = 0
+
+
+class _Registry:
+    """What `register(registry)` is given."""
+
+    def __init__(self) -> None:
+        self.meta_data = {"rally_version": None, "async_runner": True}
+        self.param_source: dict[str, Any] = {}
+        self.runner: dict[str, Any] = {}
+        self.scheduler: dict[str, Any] = {}
+        self.track_processor: list[str] = []
+        self.workload_processor: list[str] = []
+
+    def register_param_source(self, name: str, source: Any, **_: Any) -> None:
+        self.param_source[name] = source
+
+    def register_runner(self, name: str, runner: Any, **_: Any) -> None:
+        self.runner[name] = runner
+
+    def register_scheduler(self, name: str, scheduler: Any, **_: Any) -> None:
+        self.scheduler[name] = scheduler
+
+    def register_track_processor(self, processor: Any, **_: Any) -> None:
+        self.track_processor.append(type(processor).__name__)
+
+    def register_workload_processor(self, processor: Any, **_: Any) -> None:
+        self.workload_processor.append(type(processor).__name__)
+
+
+class _Told:
+    """Tells whatever a track's code raises as what is wrong with its line."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        self.file = file
+        self.folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+        if error is not None:
+            what = f"its code fails: {type(error).__name__}: {str(error)[:300]}"
+            raise BadInput(what, where=_place(error, self.file, self.folder), remedy=_WITHOUT) from None
+
+
+def _place(error: BaseException, file: Path, folder: Path) -> str:
+    """Return the last line of the track's own files that an error went through."""
+    place, trace = str(file), error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if Path(name).is_relative_to(folder):
+            place = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def _module(file: Path, folder: Path) -> dict[str, Any]:
+    """Run the code as the module `track` of a package named after the folder, from which it may import the rest."""
+    if folder.name not in sys.modules:
+        package = ModuleType(folder.name)
+        package.__path__ = [str(folder)]
+        sys.modules[folder.name] = package
+    spec = importlib.util.spec_from_file_location(f"{folder.name}.{file.stem}", file.resolve())
+    if spec is None or spec.loader is None:
+        raise ImportError(str(file))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+def _draws(source: Any, wanted: Wanted, track: Any, told: _Told) -> Draws:
+    if source is None:
+        return Draws([], failed="the track's code registers none of that name")
+    values: list[dict[str, Any]] = []
+    size = 0
+    try:
+        with told:
+            random.seed(_SEED)
+            drawn = _drawn(source, wanted, track)
+            for given in islice(drawn, wanted.most):
+                text = json.dumps(given, allow_nan=False)
+                size += len(text)
+                if size > _MOST and values:
+                    return Draws(values)
+                values.append(json.loads(text))
+            return Draws(values, ended=next(drawn, None) is None)
+    except BadInput as error:
+        return Draws([], failed=f"{error.what} ({error.where})")
+
+
+def _drawn(source: Any, wanted: Wanted, track: Any) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of one request after the other, those of each client in turn."""
+    if isinstance(source, FunctionType):
+        while True:
+            yield _awaited(source(track, dict(wanted.params), operation_name=wanted.operation))
+    made = source(track, dict(wanted.params), operation_name=wanted.operation)
+    clients = min(wanted.clients, wanted.most)
+    parts = [made.partition(index, wanted.clients) for index in range(clients)] if _has(made, "partition") else [made]
+    while parts:
+        for part in list(parts):
+            try:
+                given = _awaited(part.params())
+            except (StopIteration, StopAsyncIteration):
+                parts.remove(part)
+            else:
+                yield given
+
+
+def _has(made: Any, method: str) -> bool:
+    return callable(getattr(made, method, None))
+
+
+def _awaited(given: Any) -> dict[str, Any]:
+    if inspect.iscoroutine(given):
+        given = asyncio.run(given)
+    if not isinstance(given, dict):
+        raise TypeError(f"the parameters of a request are a dictionary, not {type(given).__name__}")
+    return given
+
+
+def _facts(track: Mapping[str, Any], folder: Path) -> Any:
+    """Return the track as its code expects it: an object with attributes, in the words of Rally."""
+
+    def named(key: str, **renamed: str) -> list[Any]:
+        entries = [entry for entry in track.get(key) or () if isinstance(entry, dict)]
+        return [_object(entry, renamed) for entry in entries]
+
+    challenges = [*named("challenges"), *named("test_procedures")]
+    for challenge in challenges:
+        challenge.parameters = {**(track.get("parameters") or {}), **(getattr(challenge, "parameters", None) or {})}
+    chosen = [challenge for challenge in challenges if getattr(challenge, "default", False)] or challenges
+    corpora = named("corpora")
+    for corpus in corpora:
+        lines = {"source_file": "document_file", "document_count": "number_of_documents"}
+        corpus.documents = [_object(entry, lines) for entry in getattr(corpus, "documents", None) or ()]
+    return SimpleNamespace(
+        name=folder.name,
+        description=track.get("description"),
+        root=str(folder),
+        meta_data=track.get("meta") or {},
+        indices=named("indices"),
+        data_streams=named("data-streams"),
+        templates=named("templates", template="content", index_pattern="pattern"),
+        component_templates=named("component-templates", template="content"),
+        composable_templates=named("composable-templates", template="content", index_pattern="pattern"),
+        corpora=corpora,
+        challenges=challenges,
+        test_procedures=challenges,
+        selected_challenge=chosen[0] if chosen else None,
+        selected_challenge_or_default=chosen[0]
+        if chosen
+        else SimpleNamespace(parameters=track.get("parameters") or {}),
+    )
+
+
+def _object(entry: Mapping[str, Any], renamed: Mapping[str, str]) -> SimpleNamespace:
+    words = {key.replace("-", "_"): value for key, value in entry.items()}
+    return SimpleNamespace(**{renamed.get(key, key): value for key, value in words.items()})
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what a parameter source has no business with."""
+    what = _REFUSED.get(event)
+    if what is None and event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
+        what = "to write a file"
+    if what is not None:
+        raise RefusedError(f"it asks {what} ({event}), and that is refused to the code of a track")
+
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_REFUSED: Mapping[str, str] = {
+    **{f"socket.{call}": "for a network" for call in ("connect", "bind", "sendto", "sendmsg", "getaddrinfo")},
+    **{f"socket.gethostby{what}": "for a network" for what in ("name", "addr")},
+    **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"), "for another process"),
+    **{f"os.{call}": "to change files" for call in ("remove", "rename", "mkdir", "rmdir", "link", "symlink", "chmod")},
+    "os.kill": "to end a process",
+}

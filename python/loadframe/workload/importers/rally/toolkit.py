@@ -1,0 +1,137 @@
+"""What a track's code finds when it imports from Rally or OpenSearch Benchmark, or from a store's client.
+
+None of them is needed to make parameters. There are the base classes of parameter sources, and for every other name
+a class or a module that does nothing, so that code which defines runners, too, can be loaded; only within the
+process of `isolated`.
+"""
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+#: The packages that are stood in for.
+PACKAGES = ("esrally", "osbenchmark", "elasticsearch", "opensearchpy")
+
+
+class ParamSource:
+    """The base of parameter sources: gives the operation's own parameters."""
+
+    infinite = True
+
+    def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        self.track = track
+        self.workload = track
+        self._params = params
+        self.kwargs = kwargs
+
+    def partition(self, _index: int, _total: int) -> "ParamSource":
+        """Return the source of one of the clients."""
+        return self
+
+    def params(self) -> dict[str, Any]:
+        """Return a request's parameters."""
+        return self._params
+
+    def _client_params(self) -> dict[str, Any]:
+        return {key: self._params[key] for key in ("request-timeout", "headers", "opaque-id") if key in self._params}
+
+
+class SearchParamSource(ParamSource):
+    """The base of those that make searches: their parameters are in `query_params`."""
+
+    def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(track, params, **kwargs)
+        self.query_params = dict(params)
+
+    def params(self) -> dict[str, Any]:
+        """Return a request's parameters."""
+        return self.query_params
+
+
+class _TemplateSource(ParamSource):
+    """The base of those that make templates: pairs of a name and a body are in `template_definitions`."""
+
+    kind = ""
+
+    def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(track, params, **kwargs)
+        wanted = params.get("template")
+        every = [(one.name, one.content) for one in getattr(track, self.kind)]
+        self.template_definitions = [one for one in every if wanted is None or one[0] == wanted]
+
+    def params(self) -> dict[str, Any]:
+        """Return the templates to make."""
+        return {"templates": self.template_definitions, "request-params": self._params.get("request-params", {})}
+
+
+class CreateIndexTemplateParamSource(_TemplateSource):
+    """Makes legacy templates."""
+
+    kind = "templates"
+
+
+class CreateComponentTemplateParamSource(_TemplateSource):
+    """Makes component templates."""
+
+    kind = "component_templates"
+
+
+class CreateComposableTemplateParamSource(_TemplateSource):
+    """Makes composable templates."""
+
+    kind = "composable_templates"
+
+
+_REAL = {
+    name: value for name, value in list(globals().items()) if name.endswith("ParamSource") and not name.startswith("_")
+}
+
+
+class _Hollow(ModuleType):
+    """A module that has every name: classes with a capital letter, modules without."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in _REAL:
+            return _REAL[name]
+        if name.endswith("ParamSource"):
+            made: Any = type(name, (ParamSource,), {})
+        elif name[0].isupper():
+            made = type(name, (Exception,) if self.__name__.endswith("exceptions") else (), {"__init__": _anything})
+        else:
+            made = _hollow(f"{self.__name__}.{name}")
+        setattr(self, name, made)
+        return made
+
+
+def _anything(self: Any, *_: Any, **__: Any) -> None:
+    """Take any arguments."""
+
+
+def _hollow(name: str) -> ModuleType:
+    if name not in sys.modules:
+        module = _Hollow(name)
+        module.__path__ = []
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds the packages that are stood in for, and whatever is within them."""
+
+    def find_spec(self, fullname: str, _path: Any, _target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in PACKAGES else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Hollow(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        return None
+
+
+def install() -> None:
+    """Stand in for the packages in this process."""
+    sys.meta_path.insert(0, _Finder())

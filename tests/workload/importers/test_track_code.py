@@ -1,0 +1,217 @@
+"""The code of a track runs only when that is allowed; what it makes stands in the workload as data."""
+
+from textwrap import dedent
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.workload.importers import import_rally
+from loadframe.workload.importers.rally import isolated
+
+CODE = """\
+import random
+from esrally import exceptions
+from esrally.driver import runner
+from esrally.track.params import ParamSource
+from shop.prices import PRICES
+
+
+class Prices(ParamSource):
+    def __init__(self, track, params, **kwargs):
+        super().__init__(track, params, **kwargs)
+        self.index = track.indices[0].name
+        print("read", kwargs["operation_name"])
+
+    def params(self):
+        low = random.choice(PRICES)
+        within = {"gte": low, "lt": low + self._params["width"]}
+        return {"index": self.index, "cache": None, "body": {"query": {"range": {"price": within}}}}
+
+
+class Pages:
+    def __init__(self, track, params, **kwargs):
+        self.numbers = iter(range(3))
+
+    def partition(self, index, total):
+        part = Pages(None, None)
+        part.numbers = iter([index * 10, index * 10 + 1])
+        return part
+
+    def params(self):
+        return {"body": {"from": next(self.numbers), "query": {"match_all": {}}}}
+
+
+async def same(track, params, **kwargs):
+    return {"body": {"query": {"term": {"kind": "${not_ours}"}}}, "request-params": {"routing": "a"}}
+
+
+class Restart(runner.Runner):
+    async def __call__(self, es, params):
+        raise exceptions.RallyAssertionError("never called")
+
+
+def register(registry):
+    registry.register_param_source("prices", Prices)
+    registry.register_param_source("pages", Pages)
+    registry.register_param_source("same", same)
+    registry.register_runner("restart-node", Restart(), async_runner=True)
+    registry.register_scheduler("like-people", object)
+"""
+
+
+def sourced(name, source, **more):
+    return {"operation": {"name": name, "operation-type": "search", "param-source": source, "width": 5}, **more}
+
+
+TRACK = {
+    "indices": [{"name": "orders"}],
+    "schedule": [
+        sourced("cheap", "prices", clients=2, iterations=10),
+        sourced("pages", "pages", clients=2),
+        sourced("same", "same"),
+        {"operation": {"operation-type": "restart-node"}},
+    ],
+}
+
+
+@pytest.fixture
+def folder(written):
+    written("shop/prices.py", "PRICES = [10, 20, 30]")
+    written("shop/track.py", CODE)
+    return written("shop/track.json", TRACK).parent
+
+
+@pytest.fixture
+def file(folder, loaded):
+    return loaded(import_rally(folder, None, {}, allow_code=True)).file
+
+
+def test_values_that_differ_from_request_to_request_are_listed_in_their_order(file):
+    within = file.operations["cheap"].search.body["query"]["range"]["price"]
+    low, high = (file.variables[within[key][2:-1]].choice for key in ("gte", "lt"))
+    assert low.order == high.order == "sequential"
+    assert set(low.values) == {10, 20, 30}
+    assert [number + 5 for number in low.values] == high.values
+    assert file.operations["cheap"].search.collection == "orders"
+
+
+def test_a_source_that_draws_draws_the_same_again(folder):
+    assert len({import_rally(folder, None, {}, allow_code=True).text() for _ in range(2)}) == 1
+
+
+def test_a_source_that_ends_ends_its_task_and_gives_each_client_its_part(file):
+    (pages,) = (phase for phase in file.phases if phase.name == "pages")
+    hole = file.operations["pages"].search.body["from"]
+    assert file.variables[hole[2:-1]].choice.values == [0, 10, 1, 11]
+    assert pages.requests == 4
+
+
+def test_what_is_always_the_same_stands_in_the_operation_and_is_no_hole(file):
+    assert file.operations["same"].search.body == {"query": {"term": {"kind": "$${not_ours}"}}}
+    assert file.operations["same"].search.parameters == {"routing": "a"}
+
+
+def test_what_the_code_registers_and_no_workload_has_is_named(folder):
+    allowed = import_rally(folder, None, {}, allow_code=True)
+    assert "Code of the track was run: track.py." in allowed.text()
+    refused = import_rally(folder, None, {}).left_out if _removes_sources(folder) else ()
+    for left_out in (allowed.left_out, refused):
+        assert "operations of the runner restart-node of track.py" in left_out
+        assert "the schedule like-people of track.py" in left_out
+
+
+def _removes_sources(folder):
+    """Leave a search that needs no code, so that there is something to import without it."""
+    plain = '{"indices": [{"name": "orders"}], "schedule": [{"operation": {"operation-type": "search", "body": {}}}]}'
+    return (folder / "track.json").write_text(plain)
+
+
+def test_without_permission_no_code_is_run_also_none_of_the_current_folder(folder, monkeypatch):
+    _removes_sources(folder)
+    (folder / "track.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    (folder / "jinja2.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    monkeypatch.chdir(folder)
+    left_out = import_rally(folder, None, {}).left_out
+    assert "track.py: what its code registers; it was not run, which --allow-code allows" in left_out
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "line"),
+    [
+        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "it asks for a network", 2),
+        ("import subprocess\nsubprocess.run(['true'])", "it asks for another process", 2),
+        ("open('left-behind', 'w')", "it asks to write a file", 1),
+        ("x = 1\nraise ValueError('no')", "its code fails: ValueError: no", 2),
+        ("import no_such_module_at_all", "ModuleNotFoundError", 1),
+        ("raise SystemExit(0)", "SystemExit", 1),
+        ("def register(registry):\n    registry.unknown()", "AttributeError", 2),
+        ("x = 1", "KeyError: 'register'", None),
+        ("def register(registry:\n", "SyntaxError", None),
+        ("x = 'a' * 10**11", "MemoryError", 1),
+    ],
+)
+def test_code_that_fails_or_asks_for_what_it_does_not_get_is_refused_with_its_line(folder, code, what, line):
+    (folder / "track.py").write_text(code)
+    with pytest.raises(BadInput) as caught:
+        import_rally(folder, None, {}, allow_code=True)
+    assert what in caught.value.what
+    assert str(caught.value.where).endswith(f"track.py:{line}" if line else "track.py")
+    assert "--allow-code" in str(caught.value.remedy)
+
+
+def test_code_without_end_is_ended(folder):
+    (folder / "track.py").write_text("while True: pass")
+    with pytest.raises(BadInput, match="does not come to an end within 1 s"):
+        isolated.run(folder / "track.py", {}, [], cpu=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise LookupError('no such term')", "its code fails: LookupError: no such term"),
+        ("return {'body': {1, 2}}", "its code fails: TypeError"),
+        ("return [1]", "the parameters of a request are a dictionary, not list"),
+        ("return {'body': {str(next(COUNT)): 1}}", "bodies of different keys"),
+        ("return {'body': {}, 'results-per-page': next(COUNT)}", "gives results-per-page anew for each request"),
+    ],
+)
+def test_an_operation_whose_source_gives_nothing_that_can_be_listed_is_left_out_by_name(folder, body, reason):
+    code = f"""\
+    from itertools import count
+    COUNT = count()
+    def bad(track, params, **kwargs):
+        {body}
+    def good(track, params, **kwargs):
+        return {{"body": {{"size": 1}}}}
+    def register(registry):
+        registry.register_param_source("prices", bad)
+        registry.register_param_source("same", good)
+    """
+    (folder / "track.py").write_text(dedent(code))
+    imported = import_rally(folder, None, {}, allow_code=True)
+    (entry,) = (entry for entry in imported.left_out if entry.startswith("operation cheap: "))
+    assert reason in entry
+    (other,) = (entry for entry in imported.left_out if entry.startswith("operation pages: "))
+    assert "registers none of that name" in other
+    assert list(imported.data["operations"]) == ["same"]
+
+
+def test_templates_that_code_makes_are_made_by_requests(written, loaded):
+    code = """\
+    from esrally.track.params import CreateComponentTemplateParamSource
+    class Ours(CreateComponentTemplateParamSource):
+        def __init__(self, track, params, **kwargs):
+            super().__init__(track, params, **kwargs)
+            self.template_definitions = [(name, {**body, "version": 3}) for name, body in self.template_definitions]
+    def register(registry):
+        registry.register_param_source("ours", Ours)
+    """
+    written("t/track.py", dedent(code))
+    written("t/c.json", {"template": {"settings": {}}})
+    operation = {"name": "make", "operation-type": "create-component-template", "param-source": "ours"}
+    track = {"component-templates": [{"name": "c", "template": "c.json"}], "schedule": [{"operation": operation}]}
+    path = written("t/track.json", track)
+    form = loaded(import_rally(path, None, {}, allow_code=True)).file.operations["make"].request
+    assert (form.method, form.path) == ("PUT", "/_component_template/c")
+    assert form.body == {"template": {"settings": {}}, "version": 3}
