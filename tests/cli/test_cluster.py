@@ -52,9 +52,9 @@ def test_a_cluster_stays_up_and_comes_back_with_its_data(cluster):
     assert cluster("down", "trial").returncode == 0
     assert not trial.nodes[0].process.alive()
     assert json.loads(cluster("status", "trial", "--json").stdout)["state"] == "stopped"
-    other = cluster("up", "trial", "--nodes", "2")
+    other = cluster("up", "trial", "--store", "toy")
     assert other.returncode == 2
-    assert "cluster trial exists with nodes 1, not 2" in other.stderr
+    assert "cluster trial exists with store opensearch, not toy" in other.stderr
 
     assert cluster("up", "trial").returncode == 0
     trial = Cluster.load("trial")
@@ -70,7 +70,7 @@ def test_a_cluster_stays_up_and_comes_back_with_its_data(cluster):
     assert cluster("status", "--json").stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("word", ["status", "down"])
+@pytest.mark.parametrize("word", ["status", "down", "grow", "shrink"])
 def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
     answer = cluster(word, "trial")
     assert answer.returncode == 2
@@ -99,6 +99,6 @@ def test_what_cannot_be_is_said_in_one_message_and_leaves_nothing(cluster, state
     assert not (state / "clusters" / "trial").exists()
 
 
-@pytest.mark.parametrize("word", ["up", "status", "down"])
+@pytest.mark.parametrize("word", ["up", "status", "down", "grow", "shrink", "kill", "pause", "resume"])
 def test_every_command_has_examples(cluster, word):
     assert f"loadframe cluster {word}" in cluster(word, "--help").stdout

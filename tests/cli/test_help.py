@@ -27,7 +27,8 @@ def every_command() -> list[str]:
 
 def test_the_commands_are_there():
     assert set(listed()) >= COMMANDS
-    assert listed("cluster") == ["up", "status", "down"]
+    changes = {"grow", "shrink", "kill", "pause", "resume"}
+    assert set(listed("cluster")) == {"up", "status", "down"} | changes
 
 
 def test_without_a_command_the_help_is_shown():

@@ -24,6 +24,7 @@ _UP_EXAMPLES = """\b
 Examples:
   loadframe cluster up trial --nodes 3
   loadframe cluster up small --cpus 0.5 --memory 1g
+  loadframe cluster up trial --nodes 4                # stopped before, with 3 nodes
   loadframe cluster up lean --set heap=256m --set node.processors=1
   loadframe bench nyc_taxis --cluster trial
 """
@@ -57,18 +58,28 @@ def up(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Start a cluster, or one that was stopped with its data, and leave it running."""
+    """Start a cluster, or one that was stopped with its data, and leave it running.
+
+    Of one that runs it starts the nodes that are gone, and finishes what was cut off. A stopped one comes back with as
+    many nodes as are asked for: it grows or shrinks once it is up.
+    """
     given = _without_none(
         store=store, version=version, nodes=nodes, port=port, settings=assignments(set_) if set_ else None
     )
     limits = _without_none(cpus=cpus, memory=None if memory is None else parse_size(memory))
     saved = named.load(name)
+    if saved and saved.running and not given and not limits and Cluster.load(name).mend(step):
+        show(name, as_json)
+        return
     spec = _again(saved.spec, given, limits) if saved else ClusterSpec(name=name, limits=Limits(**limits), **given)
-    with Cluster.start(
-        spec, lambda line: err.print(f"  {line}", style="dim", markup=False, highlight=False)
-    ) as started:
+    with Cluster.start(spec, step) as started:
         started.keep()
-    _show(name, as_json)
+    show(name, as_json)
+
+
+def step(line: str) -> None:
+    """Print what begins, or what became of it."""
+    err.print(f"  {line}", style="dim", markup=False, highlight=False)
 
 
 def _without_none(**values: Any) -> dict[str, Any]:
@@ -77,7 +88,7 @@ def _without_none(**values: Any) -> dict[str, Any]:
 
 def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
     """Return the spec of a stopped cluster with what may change between two starts; its data fixes the rest."""
-    for key in ("store", "version", "nodes"):
+    for key in ("store", "version"):
         if key in given and given[key] != getattr(before, key):
             raise BadInput(
                 f"cluster {before.name} exists with {key} {getattr(before, key)}, not {given[key]}",
@@ -113,7 +124,7 @@ def status(
         _show_attached(Cluster.attach(addresses, store, reached), as_json)
         return
     if name is not None:
-        _show(name, as_json)
+        show(name, as_json)
         return
     states = [_state(each) for each in named.names()]
     if as_json:
@@ -176,7 +187,8 @@ def _state(name: str) -> dict[str, Any]:
     }
 
 
-def _show(name: str, as_json: bool) -> None:
+def show(name: str, as_json: bool) -> None:
+    """Print a named cluster's state."""
     state = _state(name)
     if as_json:
         print_json(state)

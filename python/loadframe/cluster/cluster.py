@@ -83,7 +83,8 @@ class Cluster:
             if saved and saved.running:
                 raise BadInput(
                     f"cluster {spec.name} is running already",
-                    remedy=f"use it, or stop it with `loadframe cluster down {spec.name}`",
+                    remedy=f"use it, change it with `loadframe cluster grow|shrink {spec.name}`, or stop it with "
+                    f"`loadframe cluster down {spec.name}`",
                 )
             if saved and not saved.formed:
                 report(f"removing what a start of {spec.name} that was cut off has left")
@@ -122,7 +123,7 @@ class Cluster:
             if spec.nodes > before.nodes:
                 grow(change, spec.nodes - before.nodes)
             if spec.nodes < before.nodes:
-                shrink(change, roster.numbers[spec.nodes - before.nodes :])
+                shrink(change, roster.numbers[: spec.nodes - 1 : -1])
         except BaseException:
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()

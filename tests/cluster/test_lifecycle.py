@@ -1,0 +1,294 @@
+"""A cluster's own part in growing, shrinking, faults and mending, with nodes that are small real processes."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import loadframe.store
+from commands import servers
+from loadframe.cluster import Cluster, ClusterSpec, named
+from loadframe.errors import BadInput, LoadframeError
+
+
+@pytest.fixture
+def toy(monkeypatch, state, cache):
+    """The toy, which is a store because its module lies where stores lie."""
+    monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
+    store = loadframe.store.find("toy")
+    store.reset()
+    return store
+
+
+@pytest.fixture
+def cluster(toy, state) -> Iterator[Cluster]:
+    with Cluster.start(ClusterSpec(store="toy", nodes=2, name="trial")) as started:
+        toy.told.clear()
+        yield started
+    assert not servers(state)
+
+
+def saved() -> named.Saved:
+    return named.existing("trial")
+
+
+def test_a_new_cluster_is_formed_once_of_all_its_processes(toy):
+    toy.routers = 1
+    with Cluster.start(ClusterSpec(store="toy", nodes=2, name="trial")) as cluster:
+        assert toy.told == [("form", "node-0", "node-1", "router-0")]
+        assert cluster.size == 2
+        assert cluster.addresses == [cluster.nodes[2].address], "clients ask the router only"
+        assert [node.founders for node in toy.planned] == 3 * [("node-0", "node-1", "router-0")]
+    with Cluster.start(saved().spec):
+        assert len(toy.told) == 1, "it was formed again"
+        assert toy.planned[-1].founders == ()
+
+
+def test_a_node_that_joins_goes_through_requested_joined_and_balanced(cluster, toy):
+    events = []
+    with cluster.telling(events.append):
+        assert cluster.grow() == ["node-2"]
+    assert [(event.kind, event.nodes) for event in events] == [
+        ("node requested", ("node-2",)),
+        ("node joined", ("node-2",)),
+        ("cluster balanced", ("node-2",)),
+    ]
+    instants = [(event.monotonic, event.wall) for event in events]
+    assert instants == sorted(instants)
+    assert toy.told == [("join", "node-2"), ("balance",)]
+    assert cluster.size == len(cluster.addresses) == 3
+    assert cluster.deviations() == []
+    assert saved().spec.nodes == len(saved().nodes) == 3
+    assert toy.planned[-1].founders == ()
+    assert len(toy.planned[-1].peers) == 3
+
+
+def test_clients_are_not_sent_to_a_node_before_it_is_a_member(cluster, toy):
+    seen = []
+    toy.during["join"] = lambda: seen.append(len(cluster.addresses))
+    cluster.grow()
+    assert seen == [2]
+
+
+def test_a_node_that_leaves_hands_over_its_data_and_takes_its_folder_along(cluster, toy):
+    folder = cluster.nodes[0].folder
+    events = []
+    with cluster.telling(events.append):
+        assert cluster.shrink("node-0") == ["node-0"]
+    assert [event.kind for event in events] == ["node leaving", "node left", "cluster balanced"]
+    assert toy.told == [("leave", "node-0"), ("forget", "node-0"), ("balance",)]
+    assert [node.name for node in cluster.nodes] == ["node-1"]
+    assert not folder.exists()
+    assert cluster.deviations() == []
+    assert cluster.grow() == ["node-2"], "names count on"
+
+
+def test_shrinking_below_the_copies_is_refused_with_nothing_changed(cluster, toy):
+    toy.copies = 2
+    with pytest.raises(BadInput, match="too few for the copies"):
+        cluster.shrink()
+    assert toy.told == []
+    assert cluster.deviations() == []
+    with pytest.raises(BadInput, match="a cluster of 2 nodes cannot lose 2"):
+        cluster.shrink(2)
+
+
+def test_an_unknown_node_is_answered_with_the_nearest(cluster):
+    for change in (cluster.shrink, cluster.kill, cluster.pause, cluster.resume):
+        with pytest.raises(BadInput, match=r"no node 'nod-1'\n  did you mean node-1\?"):
+            change("nod-1")
+
+
+def test_a_node_that_dies_while_it_joins_is_shown_by_its_last_words_and_is_no_member(cluster, toy):
+    toy.dying.add("node-2")
+    toy.during["join"] = lambda: time.sleep(0.5)
+    with pytest.raises(LoadframeError) as caught:
+        cluster.grow()
+    assert "node-2 ended with status 1 while taking node-2 in; the end of its log:" in str(caught.value)
+    assert "I was built to die" in str(caught.value)
+    assert cluster.size == len(cluster.nodes) == 2
+    assert cluster.deviations() == []
+
+
+def test_a_node_that_dies_while_the_data_is_balanced_is_noticed_and_stays_a_member(cluster, toy):
+    toy.during["balance"] = lambda: (cluster.nodes[2].process.kill(), time.sleep(0.5))
+    with pytest.raises(LoadframeError, match=r"node-2 ended.* while balancing the data; the end of its log"):
+        cluster.grow()
+    assert cluster.size == 3
+    assert any(text.startswith("node-2 is gone") for text in cluster.deviations())
+
+
+def test_a_store_that_never_balances_ends_at_the_time_limit_with_its_state(cluster, toy):
+    lines = []
+    toy.during["balance"] = lambda: time.sleep(0.6)
+    with pytest.raises(LoadframeError, match=r"balancing the data took longer than 500 ms; 0 pieces left \(calm\)"):
+        cluster.grow(report=lines.append, within=0.5)
+    assert cluster.size == 3
+    assert cluster.deviations() == ["node-2 is balancing"]
+    assert any("node-2 stay" in line for line in lines)
+    toy.during.clear()
+    assert cluster.mend()
+    assert cluster.deviations() == []
+    assert not cluster.mend(), "there is nothing left to mend"
+
+
+@pytest.mark.parametrize(("step", "size"), [("join", 2), ("balance", 3)])
+def test_an_interrupt_leaves_a_cluster_that_knows_its_state(cluster, toy, step, size):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    lines = []
+    toy.during[step] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        cluster.grow(report=lines.append)
+    assert cluster.size == saved().spec.nodes == size
+    assert all(node.process.alive() for node in cluster.nodes)
+    assert "member" in lines[-1]
+
+
+def test_an_interrupt_while_a_node_leaves_keeps_it(cluster, toy):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    lines = []
+    toy.during["leave"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        cluster.shrink("node-1", lines.append)
+    assert toy.told[-1] == ("stay", "node-1")
+    assert "node-1 stays a member" in lines[-1]
+    assert cluster.deviations() == []
+
+
+def test_changes_of_one_cluster_wait_for_each_other(cluster, toy):
+    entered = []
+    toy.during["join"] = lambda: entered.append(len(cluster.nodes))
+    threads = [threading.Thread(target=cluster.grow) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert entered == [3, 4]
+    assert cluster.size == 4
+
+
+def test_a_killed_node_is_a_deviation_until_it_is_mended(cluster):
+    events = []
+    with cluster.telling(events.append):
+        cluster.kill("node-1")
+        _wait(lambda: not cluster.nodes[1].alive)
+        assert cluster.addresses == [cluster.nodes[0].address], "clients go on asking a node that is gone"
+        assert cluster.deviations() == ["node-1 is gone, killed on purpose"]
+        with pytest.raises(BadInput, match="node-1 does not run"):
+            cluster.pause("node-1")
+        assert cluster.mend()
+    assert [event.kind for event in events] == ["node killed", "node restarted"]
+    assert cluster.deviations() == []
+    assert (cluster.nodes[1].folder / "data").exists()
+
+
+def test_a_paused_node_stands_still_until_it_is_resumed(cluster):
+    cluster.pause("node-0")
+    assert cluster.deviations() == ["node-0 is paused"]
+    cluster.resume("node-0")
+    _wait(lambda: not cluster.nodes[0].paused)
+    assert cluster.deviations() == []
+
+
+def test_a_paused_node_can_be_stopped(toy, state):
+    with Cluster.start(ClusterSpec(store="toy")) as cluster:
+        cluster.pause("node-0")
+        began = time.monotonic()
+    assert time.monotonic() - began < 8, "it was killed after its grace"
+    assert not servers(state)
+
+
+def test_a_stopped_cluster_comes_back_with_more_nodes_and_with_fewer(cluster, toy):
+    cluster.stop()
+    spec = saved().spec
+    with Cluster.start(ClusterSpec(**spec.__dict__ | {"nodes": 3})) as more:
+        assert [node.name for node in more.nodes] == ["node-0", "node-1", "node-2"]
+    with Cluster.start(ClusterSpec(**spec.__dict__ | {"nodes": 1})) as fewer:
+        assert [node.name for node in fewer.nodes] == ["node-0"]
+        assert fewer.size == saved().spec.nodes == 1
+    left = [(step, name) for name in ("node-2", "node-1") for step in ("leave", "forget")]
+    assert toy.told == [("join", "node-2"), ("balance",), *left, ("balance",)]
+
+
+def test_another_command_follows_the_change(cluster):
+    cluster.keep()
+    other = Cluster.load("trial")
+    try:
+        Cluster.load("trial").grow()
+        assert len(other.addresses) == other.size == 3
+        assert cluster.addresses == other.addresses
+    finally:
+        other.stop()
+
+
+def test_a_change_that_was_cut_off_is_finished_by_mending(cluster, toy):
+    """As after kill -9 of the command in the middle of a join: the record says so, and the node is gone."""
+    record, seen = named.record_of("trial"), []
+    toy.during["join"] = lambda: seen.append(record.read_text())
+    cluster.grow()
+    cut_off = json.loads(seen[0])
+    assert [each["state"] for each in cut_off["nodes"]] == ["", "", "joining"]
+    cluster.stop()
+    toy.members.remove("node-2")
+    record.write_text(json.dumps(cut_off))
+    toy.during.clear()
+    with Cluster.start(saved().spec) as again:
+        assert again.size == 3
+        assert again.deviations() == []
+
+
+def test_what_a_first_start_that_was_cut_off_left_is_cleared_away(cluster, toy):
+    cluster.stop()
+    record = named.record_of("trial")
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"formed": False}))
+    lines = []
+    with Cluster.start(ClusterSpec(store="toy", nodes=1, name="trial"), lines.append) as again:
+        assert len(again.nodes) == 1
+    assert "removing what a start of trial that was cut off has left" in lines
+
+
+def test_nodes_with_addresses_of_their_own_share_their_ports(toy):
+    toy.own_address, toy.extra_ports = True, 2
+    with Cluster.start(ClusterSpec(store="toy", nodes=2)) as cluster:
+        cluster.grow()
+        hosts, ports = zip(*(node.address.split(":") for node in cluster.nodes), strict=True)
+        assert hosts == ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+        assert len(set(ports)) == len({node.peer_address.split(":")[1] for node in cluster.nodes}) == 1
+        own = [port for node in toy.planned for port in node.extra_ports]
+        assert len(set(own)) == len(own) == 6
+
+
+def test_nodes_of_a_cluster_with_a_port_count_on(toy):
+    port = 23100
+    with Cluster.start(ClusterSpec(store="toy", port=port)) as cluster:
+        cluster.grow()
+        assert cluster.addresses == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+
+
+def test_a_full_disk_is_noticed_before_a_node_starts(cluster, monkeypatch):
+    usage = type("usage", (), {"free": 10 * 2**20})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    with pytest.raises(BadInput, match=r"no room on the disk: starting 1 node needs 256 MiB, and 10.* MiB are free"):
+        cluster.grow()
+    assert len(cluster.nodes) == 2
+
+
+def test_somebody_elses_cluster_is_not_changed(cluster, toy):
+    with Cluster.attach(cluster.addresses, "toy") as attached:
+        for change in (attached.grow, attached.shrink, lambda: attached.kill("node-0")):
+            with pytest.raises(BadInput, match="loadframe did not start this cluster"):
+                change()
+
+
+def _wait(condition) -> None:
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
