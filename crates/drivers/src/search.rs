@@ -2,6 +2,7 @@
 //!
 //! An operation is a request, built as far as it can be beforehand, and a way to [`judge`] its answer.
 
+pub mod dialect;
 mod judge;
 mod operations;
 
@@ -12,6 +13,7 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::http1::{Connection, Http1};
+use crate::search::dialect::Dialect;
 use crate::search::judge::Verdict;
 pub use crate::search::operations::Operation;
 
@@ -19,6 +21,7 @@ pub use crate::search::operations::Operation;
 #[derive(Debug)]
 pub struct Search {
     http: Http1,
+    dialect: Dialect,
 }
 
 impl Driver for Search {
@@ -26,11 +29,11 @@ impl Driver for Search {
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
-        Http1::new(target).map(|http| Self { http })
+        Ok(Self { http: Http1::new(target)?, dialect: Dialect::new(target.store.as_ref())? })
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
-        Operation::map(form, context, self.http.timeout())
+        Operation::map(form, context, &self.dialect, self.http.timeout())
     }
 
     fn requests(&self, operation: &Operation) -> Option<u64> {

@@ -57,6 +57,9 @@ pub struct Plan {
 pub struct Target {
     /// The driver's name: `search`, `null`, ...
     pub driver: String,
+    /// What runs there, for protocols that differ between versions.
+    #[serde(default)]
+    pub store: Option<Store>,
     /// `host:port` of each node.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -75,6 +78,16 @@ pub struct Target {
     /// Which of several hosts a request goes to.
     #[serde(default)]
     pub spread: Spread,
+}
+
+/// A store's software.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// What it calls itself: `elasticsearch`, `opensearch`, ...
+    pub distribution: String,
+    /// Such as `6.8.23`.
+    pub version: String,
 }
 
 /// How requests are spread over the hosts of a target.

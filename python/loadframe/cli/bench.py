@@ -121,13 +121,13 @@ def bench(
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), only, override, reuse=False)
-            require_sound(chosen, kind.driver)
+            require_sound(chosen, kind.driver, Cluster.prospect(spec))
             started = Cluster.start(spec, console.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, live.size, console.step)
             phases = _chosen(resolved, only, override, reuse)
             if hosts or cluster:
-                require_sound(phases, live.store.driver)
+                require_sound(phases, live.store.driver, live.target())
             session = Session(
                 live,
                 resolved,

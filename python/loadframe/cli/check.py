@@ -85,7 +85,7 @@ def check(
             for phase in resolved.phases:
                 if phase.prepares:
                     continue
-                plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver, access=live.access.plan())
+                plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver, target=live.target())
                 shown += [
                     {"phase": phase.name, **answer, "empty": _is_empty(answer, phase.operations[answer["operation"]])}
                     for answer in check_operations(plan)

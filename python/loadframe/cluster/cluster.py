@@ -67,6 +67,12 @@ class Cluster:
         launch.prepare(store, spec, LocalHost(), report)
         return store
 
+    @staticmethod
+    def prospect(spec: ClusterSpec) -> dict[str, Any]:
+        """Return what a plan can know of such a cluster before it is started, as `target` has it afterwards."""
+        store = stores.find(spec.store)
+        return {"store": store.software(launch.version(store, spec))}
+
     @classmethod
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:
         """Start a cluster and return when every node sees it complete and ready, with the limits in force.
@@ -363,6 +369,10 @@ class Cluster:
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return each node's figures, by node name."""
         return self.store.statistics(self._answering)
+
+    def target(self) -> dict[str, Any]:
+        """Return what a plan must know of the cluster besides its addresses; it may hold secrets."""
+        return {"store": self.store.software(str(self._facts.get("version"))), **self.access.plan()}
 
     def describe(self) -> dict[str, Any]:
         """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""

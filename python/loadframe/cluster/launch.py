@@ -44,11 +44,16 @@ class Software:
     user: int | None
 
 
+def version(store: Store, spec: ClusterSpec) -> str:
+    """Return the version that the spec asks for."""
+    return spec.version or next(iter(store.versions), "")
+
+
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
     _require_memory(spec)
     store.check_settings(spec.settings)
-    distribution = store.distribution(spec.version or next(iter(store.versions), ""))
+    distribution = store.distribution(version(store, spec))
     user = host.server_user() if store.refuses_root else None
     runtime = java.find(distribution.java, user)
     home = artefacts.install(distribution, report)

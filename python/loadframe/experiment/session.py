@@ -36,11 +36,14 @@ class Labels:
     repetition: int | None = None
 
 
-def require_sound(phases: Iterable[ResolvedPhase], driver: str) -> None:
-    """BadInput if the engine would refuse the load: said before a node starts and before a store is changed."""
+def require_sound(phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any]) -> None:
+    """BadInput if the engine would refuse the load: said before a node starts and before a store is changed.
+
+    `target` is what is known of the cluster by then, as `Cluster.target` has it.
+    """
     for phase in phases:
         # Nothing is sent to this address; the cluster's own may not be known yet.
-        validate_plan(phase.plan(seed=0, hosts=["127.0.0.1:9"], driver=driver))
+        validate_plan(phase.plan(seed=0, hosts=["127.0.0.1:9"], driver=driver, target=target))
 
 
 class Session:
@@ -176,7 +179,7 @@ class Session:
             driver=self.cluster.store.driver,
             threads=self.threads,
             offset=offset,
-            access={"spread": self.spread, **self.cluster.access.plan()},
+            target={"spread": self.spread, **self.cluster.target()},
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
         return run_phase(plan, folder, self.listener.progress, hosts=lambda: self.cluster.addresses)

@@ -131,6 +131,11 @@ class Store(ABC):
     def distribution(self, version: str) -> Distribution:
         """Return what to fetch for a version; BadInput when that version cannot be had from the registries."""
 
+    def software(self, version: str) -> dict[str, str]:
+        """Return what runs at that version, as `version` tells it, for drivers whose protocol differs by version."""
+        distribution, _, number = version.rpartition(" ")
+        return {"distribution": distribution or self.kind, "version": number}
+
     @abstractmethod
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that loadframe itself must decide, such as a port or a data folder."""

@@ -70,12 +70,12 @@ class ResolvedPhase:
         ranks: int = 1,
         threads: int = 1,
         offset: float = 0.0,
-        access: Mapping[str, Any] | None = None,
+        target: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the engine's plan of this phase for one generator, ready for JSON.
 
-        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began; `access` is
-        what the target wants to know besides, and may hold secrets, which are then in the plan and nowhere else.
+        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began; `target` is
+        what the driver is to know besides, and may hold secrets, which are then in the plan and nowhere else.
         """
         return {
             "seed": seed,
@@ -85,7 +85,7 @@ class ResolvedPhase:
             "phase": self.name,
             "offset": offset,
             "warmup": self.warmup,
-            "target": {"driver": driver, "hosts": list(hosts), **(access or {})},
+            "target": {"driver": driver, "hosts": list(hosts), **(target or {})},
             "corpora": dict(self.corpora),
             "variables": dict(self.variables),
             "operations": dict(self.operations),

@@ -14,6 +14,7 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
+use super::dialect::{Dialect, Place};
 use super::judge::Judge;
 use crate::form::Form;
 use crate::http1::request::{Body, Line, Request};
@@ -39,18 +40,19 @@ const OPTIONS: [&str; 2] = ["timeout", "assert"];
 /// What a form may refer to while it is mapped.
 struct Mapping<'a> {
     context: &'a Context,
+    dialect: &'a Dialect,
 }
 
 impl Operation {
     /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
-    pub fn map(form: &Value, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
+    pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
         let (kind, argument) = kind(form)?;
-        let mapping = Mapping { context };
+        let mapping = Mapping { context, dialect };
         let (request, mut judge) = match kind {
             "search" => mapping.search(argument),
             "bulk" => mapping.bulk(argument),
-            "get" => mapping.document(argument, "GET", "_doc", Judge::Status { documents: 1 }),
-            "delete" => mapping.document(argument, "DELETE", "_doc", Judge::Shards { documents: 1 }),
+            "get" => mapping.document(argument, "GET", Judge::Status { documents: 1 }),
+            "delete" => mapping.document(argument, "DELETE", Judge::Shards { documents: 1 }),
             "index" => mapping.index(argument),
             "update" => mapping.update(argument),
             "refresh" => mapping.refresh(argument),
@@ -105,6 +107,15 @@ impl Mapping<'_> {
     /// `METHOD /collection`
     fn line(&self, method: &str, form: &Form) -> Result<Line<'_>, PlanError> {
         Line::new(method, self.variables()).segment(form.text("collection")?)
+    }
+
+    /// `METHOD /collection/place/id`
+    fn at(&self, method: &str, form: &Form, place: Place) -> Result<Line<'_>, PlanError> {
+        let line = self.line(method, form)?.segment(place.before)?.segment(&id(form.require("id")?)?)?;
+        match place.behind {
+            Some(verb) => line.segment(verb),
+            None => Ok(line),
+        }
     }
 }
 

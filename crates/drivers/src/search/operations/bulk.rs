@@ -19,6 +19,7 @@ impl Mapping<'_> {
         };
         let corpus = self.context.corpora.get(form.text("corpus")?)?;
         let body = Body::Bulk(Bulk { corpus, size: form.count("size")?, action });
-        Ok((self.line("POST", &form)?.segment("_bulk")?.finish(body), Judge::Bulk))
+        let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
+        Ok((line.finish(body), Judge::Bulk))
     }
 }

@@ -23,7 +23,7 @@ impl Mapping<'_> {
         }
         line = parameters(line, &form)?;
         let body = match form.get("body") {
-            Some(_) => self.json(form.mapping("body")?)?,
+            Some(_) => self.json(&self.dialect.search(form.mapping("body")?))?,
             None => Body::None,
         };
         Ok((line.finish(body), Judge::Search { min_hits: None }))

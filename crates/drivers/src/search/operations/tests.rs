@@ -22,7 +22,7 @@ fn context() -> Context {
 }
 
 fn map(form: Value) -> Result<Operation, PlanError> {
-    Operation::map(&form, &context(), Duration::from_secs(60))
+    Operation::map(&form, &context(), &Dialect::new(None).unwrap(), Duration::from_secs(60))
 }
 
 /// The request number `k`, as it is sent.
@@ -195,4 +195,24 @@ fn a_bad_form_is_refused_with_the_reason() {
     ] {
         assert!(error(form.clone()).starts_with(message), "{form}: {}", error(form.clone()));
     }
+}
+
+#[test]
+fn an_older_version_is_asked_in_its_own_paths() {
+    let store =
+        loadframe_engine::plan::Store { distribution: "elasticsearch".to_owned(), version: "6.8.23".to_owned() };
+    let dialect = Dialect::new(Some(&store)).unwrap();
+    let line = |form: Value| {
+        let operation = Operation::map(&form, &context(), &dialect, Duration::from_secs(60)).unwrap();
+        let (variables, mut buffers) = (context().variables, Buffers::default());
+        let values = Values { variables: &variables, draw: &Draw::new(1, 2, 3), captured: &Captured::NONE };
+        let host = Host::resolve("127.0.0.1:9200").unwrap();
+        let parts = operation.request.render(&host, &Access::default(), &values, &mut buffers).parts.concat();
+        String::from_utf8(parts).unwrap().split(" HTTP/1.1").next().unwrap().to_owned()
+    };
+    let update = json!({"update": {"collection": "c", "id": "${k}", "document": {"a": 1}}});
+    assert_eq!(line(update), "POST /c/_doc/3/_update");
+    let bulk = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 10}});
+    assert_eq!(line(bulk), "POST /c/_doc/_bulk");
+    assert_eq!(line(json!({"get": {"collection": "c", "id": 1}})), "GET /c/_doc/1");
 }

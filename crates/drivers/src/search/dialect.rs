@@ -1,0 +1,309 @@
+//! How the versions of Elasticsearch and OpenSearch differ for a client: all of it is here.
+//!
+//! Forms are written for the newest versions. What an older one calls otherwise is translated while a form is mapped;
+//! what it does not have is refused then. Without a version the newest Elasticsearch is spoken.
+
+use loadframe_engine::plan::{PlanError, Store};
+use serde_json::{Map, Value, json};
+
+/// The least version that is understood: documents of older ones have types of other names.
+const LEAST: (u64, u64) = (6, 2);
+
+/// The language of one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    product: Product,
+    version: (u64, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Product {
+    Elasticsearch,
+    OpenSearch,
+}
+
+/// How a point in time is opened and closed: a view of an index that stays as it is while it is paged through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointInTime {
+    /// Segments after the collection's name; POST with `keep_alive` opens one.
+    pub open: &'static [&'static str],
+    /// Where the answer has its id.
+    pub id: &'static str,
+    /// DELETE there closes those that the body names.
+    pub close: &'static str,
+    /// The body's key.
+    pub close_key: &'static str,
+    /// The body has a list of ids, and not one.
+    pub close_list: bool,
+}
+
+/// What stands between a collection's name and a document's id, and behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Before the id.
+    pub before: &'static str,
+    /// Behind the id.
+    pub behind: Option<&'static str>,
+}
+
+impl Dialect {
+    /// The dialect of the store that a plan names.
+    pub fn new(store: Option<&Store>) -> Result<Self, PlanError> {
+        let Some(Store { distribution, version }) = store else {
+            return Ok(Self { product: Product::Elasticsearch, version: (u64::MAX, 0) });
+        };
+        let mut numbers = version.split(['.', '-']).map(str::parse);
+        let (Some(Ok(major)), minor) = (numbers.next(), numbers.next().and_then(Result::ok).unwrap_or(0)) else {
+            return Err(PlanError(format!("the store's version is {version:?}, which is no version")));
+        };
+        let product = if distribution == "opensearch" { Product::OpenSearch } else { Product::Elasticsearch };
+        let dialect = Self { product, version: (major, minor) };
+        if product == Product::Elasticsearch && dialect.version < LEAST {
+            return Err(PlanError(format!(
+                "{distribution} {version} is older than {}.{}, the first that is understood",
+                LEAST.0, LEAST.1
+            )));
+        }
+        Ok(dialect)
+    }
+
+    /// Whether documents have a type, which stands in paths.
+    fn typed(&self) -> bool {
+        self.product == Product::Elasticsearch && self.version.0 < 7
+    }
+
+    /// Where a document is read, put and deleted.
+    pub fn document(&self) -> Place {
+        Place { before: "_doc", behind: None }
+    }
+
+    /// Where a document is put that must be new.
+    pub fn create(&self) -> Place {
+        self.verb("_create")
+    }
+
+    /// Where a document is changed.
+    pub fn update(&self) -> Place {
+        self.verb("_update")
+    }
+
+    fn verb(&self, verb: &'static str) -> Place {
+        if self.typed() { Place { before: "_doc", behind: Some(verb) } } else { Place { before: verb, behind: None } }
+    }
+
+    /// The segments after the collection's name where bulk requests go.
+    pub fn bulk(&self) -> &'static [&'static str] {
+        if self.typed() { &["_doc", "_bulk"] } else { &["_bulk"] }
+    }
+
+    /// The segments after the collection's name where its mapping is changed.
+    pub fn mapping(&self) -> &'static [&'static str] {
+        if self.typed() { &["_mapping", "_doc"] } else { &["_mapping"] }
+    }
+
+    /// The path of SQL queries.
+    pub fn sql(&self) -> &'static str {
+        match self.product {
+            Product::OpenSearch => "/_plugins/_sql",
+            Product::Elasticsearch if self.typed() => "/_xpack/sql",
+            Product::Elasticsearch => "/_sql",
+        }
+    }
+
+    /// How points in time are had.
+    pub fn point_in_time(&self) -> Result<PointInTime, PlanError> {
+        let least = match self.product {
+            Product::OpenSearch => (2, 4),
+            Product::Elasticsearch => (7, 10),
+        };
+        if self.version < least {
+            let (major, minor) = least;
+            return Err(PlanError(format!("{self} has no point in time; the first with one is {major}.{minor}")));
+        }
+        Ok(match self.product {
+            Product::OpenSearch => PointInTime {
+                open: &["_search", "point_in_time"],
+                id: "pit_id",
+                close: "/_search/point_in_time",
+                close_key: "pit_id",
+                close_list: true,
+            },
+            Product::Elasticsearch => {
+                PointInTime { open: &["_pit"], id: "id", close: "/_pit", close_key: "id", close_list: false }
+            }
+        })
+    }
+
+    /// The body of an index, of a template or of a rollover as this version wants it: with the type of its documents.
+    pub fn definition(&self, body: &Value) -> Value {
+        let mut body = body.clone();
+        if self.typed()
+            && let Some(mappings) = body.get_mut("mappings")
+        {
+            let untyped = mappings.take();
+            *mappings = json!({ "_doc": untyped });
+        }
+        body
+    }
+
+    /// The body of a search as this version wants it.
+    pub fn search(&self, body: &Value) -> Value {
+        let mut body = body.clone();
+        if let Some(search) = body.as_object_mut() {
+            if self.typed()
+                && let Some(total @ Value::Number(_)) = search.get_mut("track_total_hits")
+            {
+                // It knows no limit to counting, and counts all.
+                *total = Value::Bool(true);
+            }
+            self.aggregations(search);
+        }
+        body
+    }
+
+    /// Goes through the aggregations of a search, or those inside an aggregation.
+    fn aggregations(&self, parent: &mut Map<String, Value>) {
+        for key in ["aggs", "aggregations"] {
+            let Some(named) = parent.get_mut(key).and_then(Value::as_object_mut) else { continue };
+            for aggregation in named.values_mut().filter_map(Value::as_object_mut) {
+                self.histogram(aggregation);
+                let sources = aggregation.get_mut("composite").and_then(|composite| composite.get_mut("sources"));
+                for source in sources.and_then(Value::as_array_mut).into_iter().flatten() {
+                    let named = source.as_object_mut().into_iter().flat_map(Map::values_mut);
+                    named.filter_map(Value::as_object_mut).for_each(|source| self.histogram(source));
+                }
+                self.aggregations(aggregation);
+            }
+        }
+    }
+
+    /// Before 7.2 one word served for both kinds of intervals of a date_histogram, and the value told them apart;
+    /// Elasticsearch 8 knows only the two words.
+    fn histogram(&self, aggregation: &mut Map<String, Value>) {
+        if self.product == Product::OpenSearch {
+            return;
+        }
+        let Some(histogram) = aggregation.get_mut("date_histogram").and_then(Value::as_object_mut) else { return };
+        if self.version < (7, 2) {
+            if let Some(calendar) = histogram.remove("calendar_interval") {
+                histogram.insert("interval".to_owned(), calendar);
+            } else if let Some(fixed) = histogram.remove("fixed_interval") {
+                histogram.insert("interval".to_owned(), not_calendar(fixed));
+            }
+        } else if self.version.0 >= 8
+            && let Some(interval) = histogram.remove("interval")
+        {
+            let calendar = interval.as_str().is_some_and(|text| CALENDAR.iter().any(|units| units.contains(&text)));
+            let word = if calendar { "calendar_interval" } else { "fixed_interval" };
+            histogram.insert(word.to_owned(), interval);
+        }
+    }
+}
+
+/// The calendar's units, each with its two names.
+const CALENDAR: [[&str; 2]; 8] = [
+    ["second", "1s"],
+    ["minute", "1m"],
+    ["hour", "1h"],
+    ["day", "1d"],
+    ["week", "1w"],
+    ["month", "1M"],
+    ["quarter", "1q"],
+    ["year", "1y"],
+];
+
+/// An interval of a fixed length in a unit that the old word does not take for the calendar's.
+fn not_calendar(interval: Value) -> Value {
+    let same = match interval.as_str() {
+        Some("1s") => "1000ms",
+        Some("1m") => "60s",
+        Some("1h") => "60m",
+        Some("1d") => "24h",
+        _ => return interval,
+    };
+    same.into()
+}
+
+impl std::fmt::Display for Dialect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self.product {
+            Product::Elasticsearch => "elasticsearch",
+            Product::OpenSearch => "opensearch",
+        };
+        write!(f, "{name} {}.{}", self.version.0, self.version.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect(distribution: &str, version: &str) -> Result<Dialect, PlanError> {
+        let store = Store { distribution: distribution.to_owned(), version: version.to_owned() };
+        Dialect::new(Some(&store))
+    }
+
+    fn elasticsearch(version: &str) -> Dialect {
+        dialect("elasticsearch", version).unwrap()
+    }
+
+    #[test]
+    fn documents_have_a_type_before_version_7() {
+        let (old, new) = (elasticsearch("6.8.23"), elasticsearch("7.0.0"));
+        assert_eq!(old.update(), Place { before: "_doc", behind: Some("_update") });
+        assert_eq!(new.update(), Place { before: "_update", behind: None });
+        assert_eq!(old.create(), Place { before: "_doc", behind: Some("_create") });
+        assert_eq!((old.bulk(), new.bulk()), (&["_doc", "_bulk"][..], &["_bulk"][..]));
+        assert_eq!(old.document(), new.document());
+        let index = json!({"settings": {"a": 1}, "mappings": {"properties": {}}});
+        assert_eq!(old.definition(&index), json!({"settings": {"a": 1}, "mappings": {"_doc": {"properties": {}}}}));
+        assert_eq!(new.definition(&index), index);
+        assert_eq!(dialect("opensearch", "1.0.0").unwrap().bulk(), ["_bulk"]);
+    }
+
+    #[test]
+    fn the_newest_elasticsearch_is_spoken_where_no_version_is_known() {
+        let unknown = Dialect::new(None).unwrap();
+        assert_eq!(unknown.bulk(), ["_bulk"]);
+        assert_eq!(unknown.point_in_time().unwrap().open, ["_pit"]);
+        assert_eq!(unknown.sql(), "/_sql");
+    }
+
+    #[test]
+    fn an_interval_is_named_as_the_version_names_it() {
+        let search = |interval: &str, value: &str| json!({"aggs": {"a": {"terms": {"field": "t"}, "aggs": {"b": {"date_histogram": {interval: value}}}}}});
+        let (six, seven, nine) = (elasticsearch("6.8.23"), elasticsearch("7.17.0"), elasticsearch("9.1.0"));
+        assert_eq!(six.search(&search("calendar_interval", "day")), search("interval", "day"));
+        assert_eq!(six.search(&search("fixed_interval", "1d")), search("interval", "24h"));
+        assert_eq!(six.search(&search("fixed_interval", "90m")), search("interval", "90m"));
+        assert_eq!(six.search(&search("calendar_interval", "${unit}")), search("interval", "${unit}"));
+        assert_eq!(seven.search(&search("interval", "day")), search("interval", "day"));
+        assert_eq!(nine.search(&search("interval", "day")), search("calendar_interval", "day"));
+        assert_eq!(nine.search(&search("interval", "90m")), search("fixed_interval", "90m"));
+        let sources = |interval: &str| json!({"aggregations": {"a": {"composite": {"sources": [{"d": {"date_histogram": {interval: "1d"}}}]}}}});
+        assert_eq!(six.search(&sources("calendar_interval")), sources("interval"));
+        let plain = json!({"aggs": {"h": {"histogram": {"field": "n", "interval": 5}}}});
+        assert_eq!(nine.search(&plain), plain);
+    }
+
+    #[test]
+    fn counting_has_no_limit_before_version_7() {
+        let search = json!({"track_total_hits": 1000});
+        assert_eq!(elasticsearch("6.8.23").search(&search), json!({"track_total_hits": true}));
+        assert_eq!(elasticsearch("7.0.0").search(&search), search);
+    }
+
+    #[test]
+    fn a_point_in_time_is_refused_where_there_is_none() {
+        let error = elasticsearch("6.8.23").point_in_time().unwrap_err().0;
+        assert_eq!(error, "elasticsearch 6.8 has no point in time; the first with one is 7.10");
+        assert_eq!(dialect("opensearch", "2.19.4").unwrap().point_in_time().unwrap().id, "pit_id");
+    }
+
+    #[test]
+    fn a_version_that_is_not_understood_is_refused() {
+        assert!(dialect("elasticsearch", "5.6.0").unwrap_err().0.contains("older than 6.2"));
+        assert!(dialect("elasticsearch", "new").unwrap_err().0.contains("no version"));
+        assert_eq!(elasticsearch("9.0.0-beta1").version, (9, 0));
+    }
+}
