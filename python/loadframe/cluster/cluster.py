@@ -372,7 +372,7 @@ class Cluster:
 
     def target(self) -> dict[str, Any]:
         """Return what a plan must know of the cluster besides its addresses; it may hold secrets."""
-        return {"store": self.store.software(str(self._facts.get("version"))), **self.access.plan()}
+        return {"store": self.store.software(str(self._roster.facts.get("version"))), **self.access.plan()}
 
     def describe(self) -> dict[str, Any]:
         """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""
