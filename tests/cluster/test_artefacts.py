@@ -2,10 +2,12 @@
 
 import hashlib
 import http.server
+import io
 import os
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from loadframe import folders
 from loadframe.cluster import artefacts
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store.distribution import Distribution, Jar
+from loadframe.store.distribution import Archive, Distribution, Jar
 
 CONTENTS = {"org.example:one:1.0": b"1" * 100_000, "org.example:two:2.0": b"2" * 300_000}
 
@@ -46,7 +48,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         artifact = self.path.split("/")[-3]
         name = next((each for each in self.server.contents if each.split(":")[1] == artifact), None)
-        if name is None or not self.path.endswith(".jar"):
+        if name is None or not self.path.endswith((".jar", ".zip")):
             self.send_error(404)
             return
         self.server.asked.append(artifact)
@@ -179,7 +181,7 @@ def test_two_processes_at_once_fetch_each_file_once(cache, mirror, distribution,
     program.write_text(
         "import hashlib\n"
         "from loadframe.cluster import artefacts\n"
-        "from loadframe.store.distribution import Distribution, Jar\n"
+        "from loadframe.store.distribution import Archive, Distribution, Jar\n"
         f"distribution = {distribution!r}\n"
         "artefacts.install(distribution, print)\n"
     )
@@ -213,3 +215,44 @@ def test_a_killed_download_leaves_nothing_that_passes_for_whole(cache, mirror, d
     home = artefacts.install(distribution, told)
     assert (home / "lib" / "two-2.0.jar").read_bytes() == CONTENTS["org.example:two:2.0"]
     assert not Path(cache / "stores" / "example-1.0.part").exists()
+
+
+@pytest.fixture
+def archived(mirror) -> Distribution:
+    """A distribution that is one zip file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as content:
+        program = zipfile.ZipInfo("three-3.0/bin/start")
+        program.external_attr = 0o755 << 16
+        content.writestr(program, "#!/bin/sh\n")
+        content.writestr("three-3.0/lib/a.jar", "a")
+        content.writestr("three-3.0/modules/native/program", "b")
+    data = mirror.contents["org.example:three:3.0"] = packed.getvalue()
+    file = Jar("org.example:three:3.0", ".", len(data), hashlib.sha256(data).hexdigest(), packaging="zip")
+    archive = Archive(file, root="three-3.0", without=("modules/native/",))
+    return Distribution("three", "3.0", 11, (), (), archive=archive, folders=("plugins",))
+
+
+def test_an_archive_is_unpacked_without_what_is_left_out(cache, archived):
+    home = artefacts.install(archived, told)
+    assert os.access(home / "bin" / "start", os.X_OK)
+    assert (home / "lib" / "a.jar").read_text() == "a"
+    assert (home / "plugins").is_dir()
+    assert not (home / "modules").exists()
+    assert not list(home.glob("*.zip"))
+    assert artefacts.installed(archived)
+
+
+def test_a_file_of_an_archive_that_was_changed_is_fetched_again(cache, mirror, archived):
+    home = artefacts.install(archived, told)
+    (home / "lib" / "a.jar").write_text("changed")
+    assert not artefacts.installed(archived)
+    artefacts.install(archived, told)
+    assert (home / "lib" / "a.jar").read_text() == "a"
+    assert mirror.asked == ["three", "three"]
+
+
+def test_an_archive_that_is_there_is_not_fetched_again(cache, mirror, archived):
+    artefacts.install(archived, told)
+    artefacts.install(archived, told)
+    assert mirror.asked == ["three"]

@@ -76,3 +76,20 @@ def test_the_users_own_java_is_not_copied_but_asked_to_be_put_within_reach(fake,
     fake("21.0.1").chmod(0o700)
     with pytest.raises(BadInput, match="user 12345, whom root's servers run as, cannot enter this folder"):
         java.find(21, 12345)
+
+
+def test_a_java_of_this_machine_is_taken_where_the_newer_one_does_not_do(tmp_path, monkeypatch):
+    old = tmp_path / "java-17" / "bin" / "java"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\n")
+    old.chmod(0o755)
+    (tmp_path / "java-17" / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    monkeypatch.delenv("LOADFRAME_JAVA_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java-17"))
+    assert java.find(11, None, 17) == java.Java(tmp_path / "java-17", "17.0.1")
+
+
+def test_a_java_that_is_too_new_is_refused_with_its_version(fake):
+    fake("21.0.1")
+    with pytest.raises(BadInput, match=r"Java 11 to 17 is needed, and this is 21\.0\.1"):
+        java.find(11, None, 17)

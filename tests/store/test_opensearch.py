@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.search import METRICS
@@ -139,3 +140,19 @@ def test_every_figure_is_documented_and_every_documented_one_exists():
     table = page[page.index("| figure |") :]
     documented = {name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])}
     assert documented == set(METRICS)
+
+
+def test_version_2_has_no_agent_and_lets_its_modules_do_what_they_do():
+    distribution = find("opensearch").distribution("2.19.6")
+    assert not [jar.path for jar in distribution.jars if "agent" in jar.path]
+    texts = dict(distribution.texts)
+    assert all(f"modules/{module.name}/plugin-security.policy" in texts for module in distribution.modules)
+    assert not [path for path, _ in find("opensearch").distribution("3.8.0").texts if path.endswith(".policy")]
+
+
+@pytest.mark.store
+def test_two_real_nodes_of_version_2_make_a_cluster():
+    with Cluster.start(ClusterSpec("opensearch", version="2.19.6", nodes=2)) as cluster:
+        assert cluster.health().nodes == 2
+        cluster.create_collection("things", {"settings": {"number_of_replicas": 0}})
+        assert cluster.count("things") == 0

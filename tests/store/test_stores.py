@@ -33,9 +33,9 @@ def test_a_store_unlike_any_is_answered_with_all_of_them():
 def test_each_embedded_version_lists_every_file_with_its_checksum_and_size(kind):
     for version in stores()[kind].versions:
         distribution = stores()[kind].distribution(version)
-        assert distribution.jars
+        assert distribution.files
         assert distribution.version == version
-        for jar in distribution.jars:
+        for jar in distribution.files:
             assert len(jar.sha256) == 64, jar.coordinates
             assert int(jar.sha256, 16) > 0
             assert jar.size > 0

@@ -84,7 +84,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// What it calls itself: `elasticsearch`, `opensearch`, ...
+    /// What it calls itself; the driver knows the names.
     pub distribution: String,
     /// Such as `6.8.23`.
     pub version: String,

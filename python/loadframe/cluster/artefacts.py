@@ -13,11 +13,13 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 from loadframe import folders
+from loadframe.cluster.archive import unpack
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.progress import Download
-from loadframe.store.distribution import Distribution, Jar
+from loadframe.store.distribution import Archive, Distribution, Jar
 
 _THREADS = 6
 _ATTEMPTS = 3
@@ -36,6 +38,7 @@ def installed(distribution: Distribution) -> bool:
     target = home(distribution)
     return (
         not _unverified(distribution, target)
+        and (distribution.archive is None or _unpacked(distribution.archive, target))
         and all((target / path).is_dir() for path in distribution.folders)
         and all(_reads(target / path, text) for path, text in distribution.texts)
     )
@@ -54,6 +57,10 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
         if missing:
             folders.require_room(target, sum(jar.size for jar in missing), f"fetching {name}")
             _fetch(missing, target, f"Fetching {name}", report)
+        if (archive := distribution.archive) and not _unpacked(archive, target):
+            folders.require_room(target, 3 * archive.file.size, f"fetching and unpacking {name}")
+            _fetch([archive.file], target, f"Fetching {name}", report)
+            unpack(target / archive.file.path, archive, target)
         for path in distribution.folders:
             folders.make(target / path)
         for path, content in distribution.texts:
@@ -64,11 +71,30 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
 
 def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
     """Return the jars that are not there as the stamp says they were when their checksum was right."""
-    try:
-        stamp = json.loads((target / _STAMP).read_text())
-    except (OSError, json.JSONDecodeError):
-        stamp = {}
+    stamp = _stamp(target)
     return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_signs(target / jar.path)]]
+
+
+def _unpacked(archive: Archive, target: Path) -> bool:
+    """Whether all that the archive holds is there as it was when it was unpacked."""
+    written = _stamp(target).get(archive.file.path)
+    if not written or written[0] != archive.file.sha256:
+        return False
+    return all(_signs(target / path) == signs for path, signs in written[1].items())
+
+
+def _stamp(target: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads((target / _STAMP).read_text())
+    except (OSError, json.JSONDecodeError):
+        return {}
+    return content
+
+
+def _tree(target: Path) -> dict[str, list[int]]:
+    """Return what marks each file of the installation as unchanged."""
+    paths = (path for path in target.rglob("*") if path.is_file() and path.name != _STAMP)
+    return {str(path.relative_to(target)): _signs(path) for path in paths}
 
 
 def _reads(path: Path, content: str) -> bool:
@@ -91,7 +117,9 @@ def _good(path: Path, jar: Jar) -> bool:
 
 
 def _write_stamp(distribution: Distribution, target: Path) -> None:
-    stamp = {jar.path: [jar.sha256, *_signs(target / jar.path)] for jar in distribution.jars}
+    stamp: dict[str, Any] = {jar.path: [jar.sha256, *_signs(target / jar.path)] for jar in distribution.jars}
+    if archive := distribution.archive:
+        stamp[archive.file.path] = [archive.file.sha256, _tree(target)]
     _place_text(target / _STAMP, json.dumps(stamp))
 
 

@@ -134,7 +134,7 @@ def _registry() -> Check:
     from loadframe.cluster.registry import RegistryError, download
 
     distributions = [store.distribution(version) for store in stores.stores().values() for version in store.versions]
-    smallest = min((jar for each in distributions for jar in each.jars), key=lambda jar: jar.size)
+    smallest = min((jar for each in distributions for jar in each.files), key=lambda jar: jar.size)
     with tempfile.TemporaryDirectory() as staging:
         try:
             download(smallest, Path(staging), lambda _: None, threading.Event())

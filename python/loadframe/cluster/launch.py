@@ -55,7 +55,7 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     store.check_settings(spec.settings)
     distribution = store.distribution(version(store, spec))
     user = host.server_user() if store.refuses_root else None
-    runtime = java.find(distribution.java, user)
+    runtime = java.find(distribution.java, user, distribution.java_most, report)
     home = artefacts.install(distribution, report)
     folders.require_reachable(home, user)
     return Software(store, distribution.version, Installation(home, runtime.home), runtime.version, user)

@@ -50,7 +50,7 @@ def download(jar: Jar, staging: Path, count: Callable[[int], None], stop: thread
         resolver=PythonResolver(progress_callback=counting),
         timeout=_TIMEOUT,
     )
-    wanted = context.project(group, artifact).at_version(version).artifact()
+    wanted = context.project(group, artifact).at_version(version).artifact(packaging=jar.packaging)
     path = Path(wanted.cached_path or "")
     try:
         context.resolver.download(wanted)

@@ -19,11 +19,9 @@ from jgo.maven import Dependency, MavenContext, PythonResolver
 import loadframe.store
 
 #: What every node loads, from the class path. log4j-core is added at the version of the log4j-api that comes along.
-_LIBRARY = (
-    "org.opensearch:opensearch",
-    "org.opensearch:opensearch-agent-bootstrap",
-    "org.opensearch:opensearch-plugin-classloader",
-)
+_LIBRARY = ("org.opensearch:opensearch", "org.opensearch:opensearch-plugin-classloader")
+#: Since version 3 an agent does what the JVM's security manager, which Java 24 has not any more, did before.
+_AGENT = "org.opensearch:opensearch-agent-bootstrap"
 #: Modules by the name of their folder. analysis-common is not here: it loads Thai segmentation data that the
 #: embedded Java runtime has not, and then no index can be created.
 _MODULES = {
@@ -42,7 +40,9 @@ _MODULES = {
 def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
     """Return the distribution list of one OpenSearch version: its jars with their places, and its modules."""
     context = MavenContext(repo_cache=cache, resolver=PythonResolver())
-    library = _with_dependencies(context, [f"{name}:{version}" for name in _LIBRARY])
+    agent = int(version.split(".", maxsplit=1)[0]) >= 3
+    names = (*_LIBRARY, _AGENT) if agent else _LIBRARY
+    library = _with_dependencies(context, [f"{name}:{version}" for name in names])
     log4j = next(d.version for d in library if d.artifactId == "log4j-api")
     library += _with_dependencies(context, [f"org.apache.logging.log4j:log4j-core:{log4j}"])
     jars = _placed(library, "lib", taken=set())
@@ -52,7 +52,8 @@ def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
         dependencies = _with_dependencies(context, [f"org.opensearch.plugin:{artifact}:{version}"])
         jars += _placed(dependencies, f"modules/{folder}", taken=in_library)
         modules.append({"name": folder, "class": _plugin_class(dependencies[0].artifact.resolve())})
-    return {"store": "opensearch", "version": version, "java": 21, "modules": modules, "jars": jars}
+    java = {"java": 21} if agent else {"java": 11, "java_most": 23}
+    return {"store": "opensearch", "version": version, **java, "modules": modules, "jars": jars}
 
 
 def _with_dependencies(context: MavenContext, coordinates: list[str]) -> list[Dependency]:
@@ -79,7 +80,9 @@ def _placed(dependencies: Iterable[Dependency], place: str, taken: set[str]) -> 
 
 def _plugin_class(jar: Path) -> str:
     with zipfile.ZipFile(jar) as archive:
-        classes = [name for name in archive.namelist() if name.endswith("ModulePlugin.class") and "$" not in name]
+        names = [name for name in archive.namelist() if name.endswith("Plugin.class") and "$" not in name]
+    # Before version 3 not all of them were called so.
+    classes = [name for name in names if name.endswith("ModulePlugin.class")] or names
     if len(classes) != 1:
         raise SystemExit(f"{jar.name} should hold one plugin class, and holds {classes}")
     return classes[0].removesuffix(".class").replace("/", ".")

@@ -16,7 +16,6 @@ from loadframe.experiment.file_factors import Level
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session, require_sound
-from loadframe.store import Store
 
 
 def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
@@ -31,7 +30,7 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
         listener.remark(f"all {done} runs are recorded already")
         return
     store = Cluster.require(_spec(experiment, {}), listener.step)
-    _require_sound_load(experiment, design, store, listener)
+    _require_sound_load(experiment, design, store.family, store.driver, listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     for group in design.groups():
@@ -46,16 +45,16 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
                     _record_failure(experiment, folder, run, error)
 
 
-def _require_sound_load(experiment: Experiment, design: Design, store: Store, listener: Listener) -> None:
+def _require_sound_load(experiment: Experiment, design: Design, family: str, driver: str, listener: Listener) -> None:
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
     refusals = []
     for first, *_ in design.groups():
         levels = experiment.overrides(first.treatment)
         try:
-            workload = experiment.resolve(first.treatment, store.family, listener.step)
+            workload = experiment.resolve(first.treatment, family, listener.step)
             phases = [workload.phase(name) for name in experiment.prepared]
             phases += [workload.phase(name).override(**levels) for name in experiment.measured]
-            return require_sound(phases, store.driver, Cluster.prospect(_spec(experiment, first.treatment)))
+            return require_sound(phases, driver, Cluster.prospect(_spec(experiment, first.treatment)))
         except BadInput as refusal:
             refusals.append(refusal)
     raise refusals[0]

@@ -7,18 +7,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Jar:
-    """One file of the Maven repository, and the folder of the installation that it belongs in."""
+    """One file of the Maven repository, mostly a jar, and the folder of the installation that it belongs in."""
 
     coordinates: str  #: group:artifact:version
     place: str
     size: int  #: bytes
     sha256: str
+    packaging: str = "jar"
 
     @property
     def filename(self) -> str:
         """The file's name in the repository and in its place."""
         _, artifact, version = self.coordinates.split(":")
-        return f"{artifact}-{version}.jar"
+        return f"{artifact}-{version}.{self.packaging}"
 
     @property
     def path(self) -> str:
@@ -35,8 +36,17 @@ class Module:
 
 
 @dataclass(frozen=True)
+class Archive:
+    """A zip file whose content is the installation, or a part of it."""
+
+    file: Jar
+    root: str  #: the folder in it that everything is in, which is left out, too
+    without: tuple[str, ...] = ()  #: folders below the root that are not unpacked
+
+
+@dataclass(frozen=True)
 class Distribution:
-    """All files of one version of a store. `java` is the least Java version that runs it."""
+    """All files of one version of a store. `java` is the least Java version that runs it, `java_most` the greatest."""
 
     store: str
     version: str
@@ -45,11 +55,18 @@ class Distribution:
     modules: tuple[Module, ...]
     texts: tuple[tuple[str, str], ...] = ()  #: small files that the installation needs besides: path, content
     folders: tuple[str, ...] = ()  #: to be there, empty
+    archive: Archive | None = None
+    java_most: int | None = None
+
+    @property
+    def files(self) -> tuple[Jar, ...]:
+        """All that is to fetch."""
+        return (*self.jars, self.archive.file) if self.archive else self.jars
 
     @property
     def size(self) -> int:
         """Bytes to fetch in all."""
-        return sum(jar.size for jar in self.jars)
+        return sum(jar.size for jar in self.files)
 
 
 def read(path: Path) -> Distribution:
@@ -59,6 +76,7 @@ def read(path: Path) -> Distribution:
         store=content["store"],
         version=content["version"],
         java=content["java"],
+        java_most=content.get("java_most"),
         jars=tuple(Jar(**entry) for entry in content["jars"]),
         modules=tuple(Module(entry["name"], entry["class"]) for entry in content["modules"]),
     )

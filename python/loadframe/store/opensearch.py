@@ -1,25 +1,15 @@
 """OpenSearch: a node's configuration and command line, from the embedded distribution."""
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import distribution
+from loadframe.store import distribution, search_jvm
 from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
-from loadframe.units import format_size, parse_size
-
-#: Without a memory limit. Enough for the workloads at laptop scale, and three nodes fit a small machine.
-_DEFAULT_HEAP = 512 * 2**20
-#: Under this a node spends its time in the garbage collector, or does not come up.
-_LEAST_HEAP = 256 * 2**20
-#: Above about 31 GiB a JVM loses compressed pointers and holds less, not more.
-_GREATEST_HEAP = 31 * 2**30
 
 #: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
 _OURS = {
@@ -35,38 +25,9 @@ _OURS = {
     "transport.port",
 }
 
-#: The collector and its two thresholds are those of the vendor's own configuration, whatever the number of CPUs: a
-#: sweep over CPUs must not change the collector on its way, as the JVM would do if it were left to choose.
-_JVM = (
-    "-XX:+UseG1GC",
-    "-XX:G1ReservePercent=25",
-    "-XX:InitiatingHeapOccupancyPercent=30",
-    "-XX:+AlwaysPreTouch",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-XX:-OmitStackTraceInFastThrow",
-    "-XX:-UsePerfData",
-    "-Xss1m",
-    "-Djava.awt.headless=true",
-    "-Dfile.encoding=UTF-8",
-    "-Djna.nosys=true",
-    "-Dio.netty.noUnsafe=true",
-    "-Dio.netty.noKeySetOptimization=true",
-    "-Dio.netty.recycler.maxCapacityPerThread=0",
-    "-Dlog4j.shutdownHookEnabled=false",
-    "-Dlog4j2.disableJmx=true",
-)
 
-_LOGGING = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %-5p %c{1.} %m%n
-rootLogger.level = info
-rootLogger.appenderRef.console.ref = console
-logger.deprecation.name = org.opensearch.deprecation
-logger.deprecation.level = error
-"""
+#: Version 2 runs under a security manager, which keeps modules from what they do unless a file beside them allows it.
+_POLICY = "grant { permission java.security.AllPermission; };\n"
 
 
 class OpenSearch(SearchStore):
@@ -74,7 +35,7 @@ class OpenSearch(SearchStore):
 
     kind = "opensearch"
     refuses_root = True
-    versions = ("3.8.0",)
+    versions = ("3.8.0", "2.19.6")
 
     def distribution(self, version: str) -> Distribution:
         """Return the jars of that version, and a descriptor for each module."""
@@ -88,26 +49,27 @@ class OpenSearch(SearchStore):
             (f"modules/{module.name}/plugin-descriptor.properties", _descriptor(module, listed))
             for module in listed.modules
         ]
+        if listed.java_most is not None:
+            descriptors += [(f"modules/{module.name}/plugin-security.policy", _POLICY) for module in listed.modules]
         # The server wants these folders to be there, even if nothing is in them.
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of opensearch.yml, and `heap`, such as 1g."""
-        for key in settings:
-            if key in _OURS:
-                raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
-        if "heap" in settings:
-            parse_size(settings["heap"])
+        search_jvm.check_settings(settings, _OURS)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect among the founders, and leave the disk's fill level out of the allocation."""
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
-        heap = _heap(node)
-        options = [f"-Xms{heap}", f"-Xmx{heap}", *_JVM]
-        if node.cpus is not None:
-            options.append(f"-XX:ActiveProcessorCount={math.ceil(node.cpus)}")
-        files = {"config/opensearch.yml": _configuration(node), "config/log4j2.properties": _LOGGING}
+        heap, options = search_jvm.options(node)
+        if not next((installation.home / "lib").glob("opensearch-agent-*.jar"), None):
+            # Version 2 installs a security manager, which Java 18 and later forbid unless told otherwise.
+            options.append("-Djava.security.manager=allow")
+        files = {
+            "config/opensearch.yml": _configuration(node),
+            "config/log4j2.properties": search_jvm.logging("org.opensearch"),
+        }
         argv = (
             str(installation.java / "bin" / "java"),
             *options,
@@ -130,24 +92,8 @@ class OpenSearch(SearchStore):
         )
 
 
-def _heap(node: NodeSpec) -> int:
-    """Bytes: as the settings say, or half of the memory limit, so that files are cached in the other half."""
-    if "heap" in node.settings:
-        heap = parse_size(node.settings["heap"])
-    elif node.memory is not None:
-        heap = min(max(node.memory // 2, _LEAST_HEAP), _GREATEST_HEAP)
-    else:
-        heap = _DEFAULT_HEAP
-    if node.memory is not None and heap + 128 * 2**20 > node.memory:
-        raise BadInput(
-            f"a heap of {format_size(heap)} leaves a node of {format_size(node.memory)} too little besides",
-            remedy="give the node at least 512m, or twice the heap",
-        )
-    return heap
-
-
 def _configuration(node: NodeSpec) -> str:
-    settings: dict[str, Any] = {
+    settings = {
         "cluster.name": node.cluster,
         "node.name": node.name,
         "path.data": str(node.folder / "data"),
@@ -156,13 +102,11 @@ def _configuration(node: NodeSpec) -> str:
         "http.port": node.port,
         "transport.port": node.peer_port,
         "discovery.seed_hosts": list(node.peers),
-        **({"cluster.initial_cluster_manager_nodes": list(node.founders)} if node.founders else {}),
+        "cluster.initial_cluster_manager_nodes": list(node.founders),
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
-        **{key: value for key, value in node.settings.items() if key != "heap"},
     }
-    # JSON values are YAML values.
-    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+    return search_jvm.configuration(node, settings)
 
 
 def _descriptor(module: distribution.Module, listed: Distribution) -> str:

