@@ -16,6 +16,9 @@ from loadframe.yamlfile import Document, did_you_mean
 Place = tuple[str | int, ...]
 Value = str | int | float | bool | None
 
+#: Characters that parameters may fill into one document: texts that double each other have no other end.
+MOST_FILLED = 16 * 2**20
+
 #: A literal `${`, a hole, or the beginning of a hole without an end.
 _PIECE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -51,6 +54,8 @@ class Filler:
     variables: Collection[str]
     #: The parameters that went into each place.
     filled: dict[Place, tuple[str, ...]] = field(default_factory=dict)
+    #: Characters that were filled in so far.
+    length: int = 0
 
     def fill(self, data: Any, place: Place, *, per_request: bool) -> Any:
         """Return a copy of data with its parameters filled in.
@@ -106,6 +111,9 @@ class Filler:
                 f"there is no parameter {name!r}" + (" and no variable" if per_request else ""),
                 did_you_mean(name, known),
             ) from None
+        self.length += len(value) if isinstance(value, str) else 0
+        if self.length > MOST_FILLED:
+            raise self._error(place, f"parameters fill in more than {MOST_FILLED >> 20} MiB of text", "shorten them")
         self.filled[place] = (*self.filled.get(place, ()), name)
         return value
 

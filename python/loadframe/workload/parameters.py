@@ -14,6 +14,8 @@ from loadframe.yamlfile import Document, did_you_mean, scalar, shown
 
 #: What the cluster gives and nobody sets.
 BUILT_IN = "nodes"
+#: Parameters that one may be made of, one of the other.
+LONGEST_CHAIN = 50
 
 
 def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
@@ -45,6 +47,7 @@ class Parameters:
         self._settings = settings
         self._nodes = nodes
         self._under_way: list[str] = []
+        self._known: dict[str, Value] = {}
         #: The parameters that each one's value is made of.
         self.made_of: dict[str, set[str]] = {name: set() for name in defaults}
 
@@ -61,14 +64,20 @@ class Parameters:
         return {name: self.value(name) for name in self._defaults}
 
     def _default(self, name: str) -> Value:
+        if name in self._known:
+            return self._known[name]
         default = self._defaults[name]
         if name in self._under_way:
             chain = " -> ".join([*self._under_way[self._under_way.index(name) :], name])
             raise self._document.error(("parameters", name), f"the parameter refers to itself: {chain}")
+        if len(self._under_way) >= LONGEST_CHAIN:
+            what = f"it is made of parameters that are made of others, over more than {LONGEST_CHAIN} steps"
+            raise self._document.error(("parameters", name), what, "write the value itself")
         self._under_way.append(name)
         filler = Filler(self._document, self.value, [*self._defaults, BUILT_IN], ())
         value: Value = filler.fill(default, ("parameters", name), per_request=False)
         self._under_way.pop()
+        self._known[name] = value
         if name not in self._settings:
             self.made_of[name].update(*filler.filled.values())
         return value

@@ -25,10 +25,16 @@ def wrong(what: str, remedy: str | None = None, key: str | None = None) -> Pydan
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the remedy for an unknown word: the nearest valid one, or what there is."""
     words = sorted(known)
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    likely = [other for other in words if abs(len(other) - len(word)) <= len(word)][:_COMPARED]
+    near = difflib.get_close_matches(word, likely, n=1, cutoff=0.6) if len(word) <= _LONGEST_WORD else []
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"valid here: {', '.join(words)}" if words else "nothing is valid here"
+    more = [f"and {len(words) - _LISTED} more"] if len(words) > _LISTED else []
+    return f"valid here: {', '.join([*words[:_LISTED], *more])}" if words else "nothing is valid here"
+
+
+#: Bounds of a remedy: characters of a word that is looked for, words that it is compared with, words that are listed.
+_LONGEST_WORD, _COMPARED, _LISTED = 100, 10_000, 100
 
 
 def shown(value: Any) -> str:

@@ -127,6 +127,38 @@ def test_tasks_in_parallel_become_streams(track, loaded):
     assert (cheap.clients.stages[0].to, cheap.clients.stages[0].over) == (3, 10)
 
 
+def together(*tasks, **more):
+    return {"indices": [{"name": "a"}], "schedule": [{"parallel": {**more, "tasks": list(tasks)}}]}
+
+
+def looks(name, **more):
+    return {"name": name, "operation": {"name": "look", "operation-type": "search", "body": {}}, **more}
+
+
+@pytest.mark.parametrize(("ending", "duration"), [("short", 10), ("any", 10), ("long", 30)])
+def test_tasks_in_parallel_end_with_the_one_that_completes_them(written, loaded, ending, duration):
+    tasks = looks("short", **{"time-period": 10}), looks("long", **{"time-period": 30})
+    (phase,) = loaded(
+        import_rally(written("t.json", together(*tasks, **{"completed-by": ending})), None, {})
+    ).file.phases
+    assert phase.duration == duration
+
+
+def test_a_throughput_ramps_up_with_its_clients(written, loaded):
+    task = looks("look", **{"clients": 4, "target-throughput": 20, "ramp-up-time-period": 8, "time-period": 10})
+    (phase,) = loaded(import_rally(written("t.json", together(task)), None, {})).file.phases
+    assert (phase.rate.from_, phase.rate.stages[0].to, phase.rate.stages[0].over) == (5, 20, 8)
+
+
+def test_templates_with_as_many_fields_as_the_largest_tracks_have_are_imported(written, loaded):
+    fields = {f"field_{number}": {"type": "keyword", "ignore_above": 1024} for number in range(20_000)}
+    written("large.json", {"template": {"mappings": {"properties": fields}}})
+    templates = [{"name": "large", "index-pattern": "x*", "template": "large.json"}]
+    track = simple({"operation-type": "create-composable-template"}) | {"composable-templates": templates}
+    body = loaded(import_rally(written("track.json", track), None, {})).file.operations["o0"].request.body
+    assert body["template"]["mappings"]["properties"] == fields
+
+
 def test_whatever_could_not_be_imported_is_named_in_the_file(track, written):
     written("shop/track.py", "raise SystemExit('this must never be run')")
     imported = import_rally(track.parent, None, {})

@@ -95,14 +95,14 @@ class _Flow(dict[str, Any]):
     """A mapping that is written within braces."""
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """Writes what the reader reads back: quotes what would be a number, repeats instead of referring."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     try:
         plain = isinstance(scalar(text), str)
     except ValueError:

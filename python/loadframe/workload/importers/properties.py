@@ -16,9 +16,11 @@ def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     lines = iter(enumerate(text.splitlines(), start=1))
     for number, first in lines:
-        line = first.strip()
-        while line.endswith("\\"):
-            line = line[:-1] + next(lines, (0, ""))[1].strip()
+        pieces = [first.strip()]
+        while pieces[-1].endswith("\\"):
+            pieces[-1] = pieces[-1][:-1]
+            pieces.append(next(lines, (0, ""))[1].strip())
+        line = "".join(pieces)
         if not line or line[0] in "#!":
             continue
         pair = re.fullmatch(r"([\w./-]+)\s*[=:\s]\s*(.*)", line)

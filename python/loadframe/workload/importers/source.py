@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,21 @@ from loadframe.yamlfile import did_you_mean, shown
 #: No file that people wrote is larger.
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 50
+MAX_VALUES = 500_000
 
 
-def text_of(path: Path) -> str:
-    """Return a file's text; BadInput if there is none, if it is too large or no UTF-8."""
+def text_of(path: Path, most: int = MAX_BYTES) -> str:
+    """Return a file's text; BadInput if there is none, if it has more than `most` bytes or is no UTF-8."""
     try:
         if not path.is_file():
             what = "this is a folder" if path.is_dir() else "there is no such file"
             raise BadInput(what, where=str(path), remedy="check the path")
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(most + 1)
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         raise BadInput(f"cannot be read: {error}", where=str(path), remedy="check the path") from None
-    if len(content) > MAX_BYTES:
-        raise BadInput(f"larger than {MAX_BYTES // 2**20} MiB", where=str(path), remedy="give a file that people write")
+    if len(content) > most:
+        raise BadInput(f"larger than {most // 2**20} MiB", where=str(path), remedy="give a file that people write")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -38,7 +40,7 @@ def json_of(text: str, where: str) -> Any:
     """Return what a JSON text says; BadInput, with line and column, for what is no JSON or cannot be kept as such."""
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
-        _check(data, 0)
+        _check(data)
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
         near = shown(line[0][max(0, error.colno - 20) : error.colno + 20])
@@ -70,19 +72,29 @@ def _whole(text: str) -> int:
     return number
 
 
-def _check(data: Any, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    if isinstance(data, str):
-        if any("\ud800" <= character <= "\udfff" for character in data):
-            raise ValueError("half of a surrogate pair is no character")
-    elif isinstance(data, dict):
-        for key, value in data.items():
-            _check(key, depth)
-            _check(value, depth + 1)
-    elif isinstance(data, list):
-        for value in data:
-            _check(value, depth + 1)
+def _check(data: Any) -> None:
+    """Refuse what is nested too deep, has too many values, or holds half characters."""
+    level, values = [data], 0
+    for _ in range(MAX_DEPTH + 1):
+        values += len(level)
+        if values > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES:,} values")
+        for value in level:
+            for text in [value] if isinstance(value, str) else value if isinstance(value, dict) else ():
+                if _HALF.search(text):
+                    raise ValueError("half of a surrogate pair is no character")
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Part:

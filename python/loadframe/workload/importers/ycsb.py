@@ -19,6 +19,7 @@ _PROPORTIONS = {"read": 0.95, "update": 0.05, "insert": 0.0, "scan": 0.0, "readm
 _DISTRIBUTIONS = ("uniform", "zipfian", "latest", "hotspot", "exponential", "sequential")
 #: More would not be a file that people read.
 _MAX_FIELDS, _MAX_LENGTH = 100, 10_000
+_MAX_BYTES = 2**20
 
 _REMARKS = (
     "The first phases load the records, the last is YCSB's transaction phase. The field `number` holds the number that "
@@ -33,7 +34,9 @@ def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
 
     BadInput, with the line, for a file that is none and for values that YCSB would not take either.
     """
-    given = parse(text_of(path), str(path)) | {key: (value, f"-p {key}") for key, value in overrides.items()}
+    given = parse(text_of(path, _MAX_BYTES), str(path)) | {
+        key: (value, f"-p {key}") for key, value in overrides.items()
+    }
     return _Core(Properties(given), path).imported()
 
 

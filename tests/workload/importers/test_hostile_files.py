@@ -1,0 +1,46 @@
+"""Files that somebody made to hurt are read or refused: no other error, no hang, no more memory than bounds allow."""
+
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+import fuzz
+from loadframe.workload.importers.rally import isolated, template
+
+HOSTILE = list(fuzz.hostile())
+NAMES = list(dict.fromkeys(name for name, _, _ in HOSTILE))
+#: Bytes of address space beside what the tests have already.
+ROOM = 2 * 2**30
+
+
+@pytest.fixture(autouse=True)
+def bounded():
+    """Let whatever hangs fail, and whatever takes memory without end."""
+    used = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (int(used.split()[1]) * 1024 + ROOM, before[1]))
+    handler = signal.signal(signal.SIGALRM, fuzz.alarm)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, handler)
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_file_is_read_or_refused_and_nothing_else(name, tmp_path, monkeypatch):
+    files = [(target, content) for other, target, content in HOSTILE if other == name]
+    if len(files) > 20:
+        # In this process, for speed: none of these has a template.
+        monkeypatch.setattr(isolated, "expand", template.expand)
+    refused = []
+    for target, content in files:
+        signal.alarm(fuzz.PATIENCE)
+        refused.append(fuzz.refuses(target, content, tmp_path))
+    assert any(refused)
+
+
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_the_sound_file_that_is_damaged_is_sound(target, tmp_path):
+    assert not fuzz.refuses(target, fuzz.SOUND[target].encode(), tmp_path)
