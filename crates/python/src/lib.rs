@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use loadframe_drivers::cql::Cql;
 use loadframe_drivers::http::Http;
 use loadframe_drivers::null::Null;
 use loadframe_drivers::null_server::NullServer;
@@ -24,6 +25,7 @@ create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried
 macro_rules! with_driver {
     ($plan:expr, $function:ident $arguments:tt) => {
         match $plan.target.driver.as_str() {
+            "cql" => $function::<Cql> $arguments,
             "http" => $function::<Http> $arguments,
             "null" => $function::<Null> $arguments,
             "search" => $function::<Search> $arguments,
@@ -32,7 +34,7 @@ macro_rules! with_driver {
     };
 }
 
-const DRIVERS: [&str; 3] = ["http", "null", "search"];
+const DRIVERS: [&str; 4] = ["cql", "http", "null", "search"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]

@@ -1,6 +1,6 @@
 """For developers: resolve a store's distribution once, and write the list that users' machines download from.
 
-    python -m loadframe.cluster.resolve 3.8.0
+    python -m loadframe.cluster.resolve opensearch 3.8.0
 
 Nothing imports this at run time: a user's machine resolves nothing, it fetches the files of the list.
 """
@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ _MODULES = {
     "reindex": "reindex-client",
     "transport-netty4": "transport-netty4-client",
 }
+#: Beside the jars without one: the shaded client, and native code for Linux.
+_CASSANDRA_CLASSIFIERS = {"", None, "shaded", "native", "linux-x86_64", "linux-aarch_64"}
 
 
 def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
     library = _with_dependencies(context, [f"{name}:{version}" for name in names])
     log4j = next(d.version for d in library if d.artifactId == "log4j-api")
     library += _with_dependencies(context, [f"org.apache.logging.log4j:log4j-core:{log4j}"])
-    jars = _placed(library, "lib", taken=set())
+    jars = _placed(library, "lib")
     in_library = {jar["coordinates"].rsplit(":", 1)[0] for jar in jars}
     modules = []
     for folder, artifact in sorted(_MODULES.items()):
@@ -56,26 +58,42 @@ def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
     return {"store": "opensearch", "version": version, **java, "modules": modules, "jars": jars}
 
 
-def _with_dependencies(context: MavenContext, coordinates: list[str]) -> list[Dependency]:
+def resolve_cassandra(version: str, cache: Path) -> dict[str, Any]:
+    """Return the distribution list of one Cassandra version: the server and all it needs, on one class path."""
+    context = MavenContext(repo_cache=cache, resolver=PythonResolver())
+    dependencies = _resolved(context, [f"org.apache.cassandra:cassandra-all:{version}"])
+    # Libraries for other systems; what is left runs on Linux, as clusters here do.
+    dependencies = [each for each in dependencies if each.classifier in _CASSANDRA_CLASSIFIERS]
+    return {"store": "cassandra", "version": version, "java": 17, "modules": [], "jars": _placed(dependencies, "lib")}
+
+
+def _resolved(context: MavenContext, coordinates: list[str]) -> list[Dependency]:
     given, transitive = context.resolver.resolve([context.create_dependency(name) for name in coordinates])
+    return [*given, *transitive]
+
+
+def _with_dependencies(context: MavenContext, coordinates: list[str]) -> list[Dependency]:
     # Native QUIC libraries, one per system, are 17 MB that no node uses.
-    return [dependency for dependency in [*given, *transitive] if not dependency.classifier]
+    return [dependency for dependency in _resolved(context, coordinates) if not dependency.classifier]
 
 
-def _placed(dependencies: Iterable[Dependency], place: str, taken: set[str]) -> list[dict[str, Any]]:
+def _placed(
+    dependencies: Iterable[Dependency], place: str, taken: Container[str] = frozenset()
+) -> list[dict[str, Any]]:
     entries = {}
     for dependency in dependencies:
         name = f"{dependency.groupId}:{dependency.artifactId}"
         if name in taken:
             continue
         content = dependency.artifact.resolve().read_bytes()
-        entries[name] = {
-            "coordinates": f"{name}:{dependency.version}",
+        coordinates = f"{name}:{dependency.version}" + (f":{dependency.classifier}" if dependency.classifier else "")
+        entries[coordinates] = {
+            "coordinates": coordinates,
             "place": place,
             "size": len(content),
             "sha256": hashlib.sha256(content).hexdigest(),
         }
-    return [entries[name] for name in sorted(entries)]
+    return [entries[coordinates] for coordinates in sorted(entries)]
 
 
 def _plugin_class(jar: Path) -> str:
@@ -88,14 +106,17 @@ def _plugin_class(jar: Path) -> str:
     return classes[0].removesuffix(".class").replace("/", ".")
 
 
+_RESOLVERS = {"cassandra": resolve_cassandra, "opensearch": resolve_opensearch}
+
+
 def main() -> None:
-    """Write the list of the version given on the command line into the package."""
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m loadframe.cluster.resolve VERSION")
-    version = sys.argv[1]
+    """Write the list of the store and version given on the command line into the package."""
+    if len(sys.argv) != 3 or sys.argv[1] not in _RESOLVERS:
+        raise SystemExit(f"usage: python -m loadframe.cluster.resolve {'|'.join(_RESOLVERS)} VERSION")
+    store, version = sys.argv[1:]
     with tempfile.TemporaryDirectory() as cache:
-        distribution = resolve_opensearch(version, Path(cache))
-    target = Path(loadframe.store.__path__[0]) / f"opensearch-{version}.json"
+        distribution = _RESOLVERS[store](version, Path(cache))
+    target = Path(loadframe.store.__path__[0]) / f"{store}-{version}.json"
     target.write_text(json.dumps(distribution, indent=1) + "\n")
     print(f"{target}: {len(distribution['jars'])} jars, {sum(jar['size'] for jar in distribution['jars'])} bytes")
 

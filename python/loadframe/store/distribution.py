@@ -9,7 +9,7 @@ from pathlib import Path
 class Jar:
     """One file of the Maven repository, mostly a jar, and the folder of the installation that it belongs in."""
 
-    coordinates: str  #: group:artifact:version
+    coordinates: str  #: group:artifact:version, and perhaps :classifier
     place: str
     size: int  #: bytes
     sha256: str
@@ -18,8 +18,7 @@ class Jar:
     @property
     def filename(self) -> str:
         """The file's name in the repository and in its place."""
-        _, artifact, version = self.coordinates.split(":")
-        return f"{artifact}-{version}.{self.packaging}"
+        return "-".join(self.coordinates.split(":")[1:]) + f".{self.packaging}"
 
     @property
     def path(self) -> str:

@@ -1,0 +1,215 @@
+//! The protocol of Cassandra and ScyllaDB: prepared statements, sent to a node that holds the data.
+//!
+//! Each worker thread has a [session](session) with one connection to every node (every shard, where nodes have
+//! shards). The library follows the cluster's nodes by itself.
+
+mod answer;
+mod asking;
+mod bulk;
+mod failure;
+mod instant;
+mod nodes;
+mod operation;
+mod routing;
+mod row;
+mod session;
+mod statement;
+mod table;
+mod value;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use loadframe_engine::access::{Auth, Secret};
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
+use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
+use serde_json::Value;
+
+use self::asking::{Asking, PARTS};
+use self::nodes::Nodes;
+use self::operation::Kind;
+pub use self::operation::Operation;
+use self::session::{Settings, Thread};
+use self::statement::Buffers;
+use crate::http1::{duration, no_timeout};
+use crate::neutral::Neutral;
+use crate::per_thread::PerThread;
+
+/// How long a node is waited for before the load.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The driver of one target.
+pub struct Cql {
+    nodes: Nodes,
+    user: Option<(String, Secret)>,
+    timeout: Duration,
+    threads: PerThread<Thread>,
+    /// How many operations were mapped.
+    operations: AtomicUsize,
+    /// The keyspaces of the neutral operations; `None` once a native one may be about any.
+    keyspaces: Mutex<Option<BTreeSet<String>>>,
+}
+
+/// What one client holds.
+#[derive(Debug, Default)]
+pub struct Connection {
+    buffers: Buffers,
+    /// Filled where somebody wants to see what was asked and answered.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Cql {
+    type Operation = Operation;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.tls.is_some() {
+            return Err(PlanError("this protocol is spoken in the clear here; leave the TLS options out".to_owned()));
+        }
+        if target.compress {
+            return Err(PlanError("this protocol's requests are not compressed here".to_owned()));
+        }
+        let user = match &target.auth {
+            None => None,
+            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
+            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+        };
+        let nodes = Nodes::default();
+        nodes.set(&target.hosts)?;
+        Ok(Self {
+            nodes,
+            user,
+            timeout: duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?,
+            threads: PerThread::new(),
+            operations: AtomicUsize::new(0),
+            keyspaces: Mutex::new(Some(BTreeSet::new())),
+        })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        let number = self.operations.fetch_add(1, Ordering::Relaxed);
+        let operation = Operation::map(form, number, context, self.timeout)?;
+        let mut keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        match &operation.kind {
+            Kind::Neutral(_, table) => {
+                keyspaces.as_mut().map(|keyspaces| keyspaces.insert(table.keyspace.clone()));
+            }
+            Kind::Native(_) => *keyspaces = None,
+        }
+        Ok(operation)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        match operation.kind {
+            Kind::Neutral(Neutral::ReadModifyWrite(_), _) => &PARTS,
+            _ => &[],
+        }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        match &operation.kind {
+            Kind::Neutral(Neutral::Bulk(bulk), _) => Some(bulk.requests()),
+            _ => None,
+        }
+    }
+
+    /// Refuses credentials that no node takes.
+    async fn verify(&self) -> Result<(), PlanError> {
+        let contacts = self.nodes.contacts();
+        let patience = self.timeout.min(PATIENCE);
+        match tokio::time::timeout(patience, session::open(&contacts, &self.settings(), patience)).await {
+            Ok(Err(error)) if refuses_us(&error) => Err(PlanError(failure::session(&error).message)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.texts()
+    }
+
+    fn connection(&self, _client: u64) -> Connection {
+        Connection::default()
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let thread = self.threads.get(Thread::default);
+        let begun = Instant::now();
+        let session = match thread.session(&self.nodes, &self.settings(), operation.terms.timeout).await {
+            Ok(session) => session,
+            Err(failure) => return unsent(begun, failure, operation, draw.k),
+        };
+        let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation };
+        match asking.ask(connection, &values, draw.k).await {
+            Ok(reply) => reply,
+            Err(failure) => unsent(begun, failure, operation, draw.k),
+        }
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        connection.shown = Some(Exchange::default());
+        let reply = self.execute(connection, operation, context, draw).await;
+        let mut exchange = connection.shown.take().unwrap_or_default();
+        if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
+            exchange.answer.clone_from(&failure.message);
+        }
+        (reply, exchange)
+    }
+}
+
+impl Cql {
+    fn settings(&self) -> Settings {
+        let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        Settings { user: self.user.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
+    }
+}
+
+/// Whether a node answered and will not have us.
+fn refuses_us(error: &NewSessionError) -> bool {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+        last_connection_error: ConnectionError::ConnectionSetupRequestError(_),
+    })) = error
+    else {
+        return false;
+    };
+    true
+}
+
+/// An operation that never got as far as the library.
+fn unsent(begun: Instant, mut failure: Failure, operation: &Operation, k: u64) -> Reply {
+    if let Kind::Neutral(Neutral::Bulk(bulk), _) = &operation.kind {
+        failure.items = bulk.documents(k, &mut Vec::new());
+    }
+    let done = Instant::now();
+    Reply {
+        sent: begun,
+        done,
+        outcome: Err(failure),
+        bytes_sent: 0,
+        bytes_received: 0,
+        documents: 0,
+        node: 0,
+        parts: Vec::new(),
+    }
+}

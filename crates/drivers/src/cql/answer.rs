@@ -1,0 +1,130 @@
+//! What an answer holds: how many rows, whether a condition was met, and rows as JSON for people and assertions.
+
+use std::fmt::Write;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use scylla::response::query_result::{QueryResult, QueryRowsResult};
+use scylla::value::{CqlValue, Row};
+use serde_json::{Map, Value};
+
+use super::failure::failure;
+use super::instant;
+
+/// The answer to one statement.
+#[derive(Debug)]
+pub struct Answer {
+    /// Nothing, for a write without a condition.
+    pub rows: Option<QueryRowsResult>,
+}
+
+impl Answer {
+    /// Takes an answer apart.
+    pub fn new(result: QueryResult) -> Result<Self, Failure> {
+        if !result.is_rows() {
+            return Ok(Self { rows: None });
+        }
+        let broken = |error: &dyn std::error::Error| failure(ErrorClass::Server, error.to_string());
+        result.into_rows_result().map(|rows| Self { rows: Some(rows) }).map_err(|error| broken(&error))
+    }
+
+    /// How many documents came; what had no rows to return took one.
+    pub fn documents(&self) -> u64 {
+        self.rows.as_ref().map_or(1, |rows| rows.rows_num() as u64)
+    }
+
+    /// Bytes of the rows.
+    pub fn size(&self) -> u64 {
+        self.rows.as_ref().map_or(0, |rows| rows.rows_bytes_size() as u64)
+    }
+
+    /// Whether it tells that the condition of a statement (`IF NOT EXISTS`) was not met.
+    pub fn refused(&self) -> bool {
+        let Some(rows) = &self.rows else { return false };
+        let conditional = rows.column_specs().get_by_index(0).is_some_and(|column| column.name() == "[applied]");
+        let applied = |row: &Row| row.columns.first() == Some(&Some(CqlValue::Boolean(true)));
+        conditional && !rows.maybe_first_row::<Row>().ok().flatten().as_ref().is_some_and(applied)
+    }
+
+    /// Row after row as JSON objects.
+    pub fn documents_as_json(&self) -> Vec<Value> {
+        let Some(rows) = &self.rows else { return Vec::new() };
+        let names: Vec<_> = rows.column_specs().iter().map(|column| column.name().to_owned()).collect();
+        let object = |row: Row| {
+            let cells = row.columns.into_iter().map(|cell| cell.map_or(Value::Null, json));
+            Value::Object(names.iter().cloned().zip(cells).collect::<Map<_, _>>())
+        };
+        rows.rows::<Row>().into_iter().flatten().flatten().map(object).collect()
+    }
+
+    /// As people read it.
+    pub fn text(&self) -> String {
+        match self.rows {
+            None => "done".to_owned(),
+            Some(_) => {
+                let lines: Vec<_> = self.documents_as_json().iter().map(Value::to_string).collect();
+                format!("{} rows\n{}", lines.len(), lines.join("\n"))
+            }
+        }
+    }
+}
+
+/// A value as a workload would have written it.
+fn json(value: CqlValue) -> Value {
+    let list = |values: Vec<CqlValue>| Value::Array(values.into_iter().map(json).collect());
+    match value {
+        CqlValue::Empty => Value::String(String::new()),
+        CqlValue::Ascii(text) | CqlValue::Text(text) => Value::String(text),
+        CqlValue::Boolean(yes) => Value::Bool(yes),
+        CqlValue::TinyInt(n) => n.into(),
+        CqlValue::SmallInt(n) => n.into(),
+        CqlValue::Int(n) => n.into(),
+        CqlValue::BigInt(n) => n.into(),
+        CqlValue::Counter(n) => n.0.into(),
+        CqlValue::Float(x) => x.into(),
+        CqlValue::Double(x) => x.into(),
+        CqlValue::Timestamp(at) => Value::String(instant::text(at.0)),
+        CqlValue::Date(day) => Value::String(instant::date_text(day.0)),
+        CqlValue::Inet(address) => Value::String(address.to_string()),
+        CqlValue::Uuid(id) => Value::String(id.to_string()),
+        CqlValue::Timeuuid(id) => Value::String(id.to_string()),
+        CqlValue::Blob(bytes) => Value::String(bytes.iter().fold("0x".to_owned(), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("a text takes what comes");
+            text
+        })),
+        CqlValue::List(values) | CqlValue::Set(values) | CqlValue::Vector(values) => list(values),
+        CqlValue::Tuple(values) => {
+            Value::Array(values.into_iter().map(|value| value.map_or(Value::Null, json)).collect())
+        }
+        CqlValue::Map(pairs) => {
+            Value::Object(pairs.into_iter().map(|(key, value)| (key_text(key), json(value))).collect())
+        }
+        CqlValue::UserDefinedType { fields, .. } => {
+            Value::Object(fields.into_iter().map(|(name, value)| (name, value.map_or(Value::Null, json))).collect())
+        }
+        other => Value::String(other.to_string()),
+    }
+}
+
+fn key_text(key: CqlValue) -> String {
+    match json(key) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scylla::value::CqlTimestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_come_back_as_they_are_written() {
+        assert_eq!(super::json(CqlValue::Text("a".into())), json!("a"));
+        assert_eq!(super::json(CqlValue::Timestamp(CqlTimestamp(1500))), json!("1970-01-01T00:00:01.500Z"));
+        assert_eq!(super::json(CqlValue::Blob(vec![0, 255])), json!("0x00ff"));
+        let map = CqlValue::Map(vec![(CqlValue::Int(1), CqlValue::List(vec![CqlValue::Boolean(true)]))]);
+        assert_eq!(super::json(map), json!({"1": [true]}));
+    }
+}

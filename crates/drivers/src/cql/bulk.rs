@@ -1,0 +1,147 @@
+//! A bulk request: its documents as so many executions of one prepared statement, a bounded number of them in flight.
+//!
+//! So does every driver of the family it: a batch of the protocol would send documents of many nodes through one.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use futures_util::stream::{StreamExt, iter};
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use scylla::statement::prepared::PreparedStatement;
+
+use super::answer::Answer;
+use super::asking::{Asked, Asking, show};
+use super::row::Row;
+use super::statement::{Document, columns};
+use super::table::Table;
+use crate::neutral::{Action, Bulk};
+
+/// How many documents of one request are in flight at most.
+const IN_FLIGHT: usize = 64;
+
+/// What became of all.
+#[derive(Default)]
+struct Tally {
+    documents: u64,
+    failed: u64,
+    /// Those that failed because of what they are.
+    wrong: u64,
+    first: Option<Failure>,
+    bytes_sent: u64,
+    bytes_received: u64,
+    node: Option<u16>,
+}
+
+/// Sends the documents of request `k`.
+pub async fn ask(asking: &Asking<'_>, table: &Table, bulk: &Bulk, k: u64, shown: &mut Option<Exchange>) -> Reply {
+    let mut lines = Vec::new();
+    bulk.documents(k, &mut lines);
+    let mut tally = Tally::default();
+    let mut ready = Vec::new();
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match bind(asking, table, bulk, line).await {
+            Ok(bound) => ready.push(bound),
+            Err(failure) => tally.fail(failure),
+        }
+    }
+    let sent = Instant::now();
+    let executions = ready.iter().map(|(statement, row)| asking.execute(statement, row));
+    let answers: Vec<Asked> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
+    let done = Instant::now();
+    if let (Some(shown), Some((statement, _)), Some(asked)) = (shown, ready.first(), answers.first()) {
+        show(shown, statement, &asked.answer);
+    }
+    answers.into_iter().for_each(|asked| tally.count(asked));
+    tally.reply(sent, done)
+}
+
+async fn bind(
+    asking: &Asking<'_>,
+    table: &Table,
+    bulk: &Bulk,
+    line: &[u8],
+) -> Result<(Rc<PreparedStatement>, Row), Failure> {
+    let document = Document::read(line, bulk.id.as_deref().unwrap_or(&table.key))?;
+    let columns = columns(&document.names)?;
+    let (insert, only_id) = match bulk.action {
+        Action::Index | Action::Create | Action::Upsert => (true, false),
+        Action::Update => (false, false),
+        Action::Delete => (true, true),
+    };
+    let (names, text) = match bulk.action {
+        Action::Delete => (&[][..], table.delete()),
+        Action::Update => (&document.names[..], table.update(&columns)),
+        _ => (&document.names[..], table.insert(&columns)),
+    };
+    let statement = asking.statement(names, || text).await?;
+    let row = document.bind(&statement, insert, only_id)?;
+    Ok((statement, row))
+}
+
+impl Tally {
+    fn count(&mut self, asked: Asked) {
+        self.bytes_sent += asked.bytes_sent;
+        self.node.get_or_insert(asked.node);
+        match asked.answer {
+            Ok(answer) => {
+                self.documents += 1;
+                self.bytes_received += Answer::size(&answer);
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failed += 1;
+        self.wrong += u64::from(failure.class == ErrorClass::Client);
+        self.first.get_or_insert(failure);
+    }
+
+    /// A request of which nothing got through, and not for what it carried, has failed as a whole.
+    fn reply(self, sent: Instant, done: Instant) -> Reply {
+        let whole = self.documents == 0 && self.wrong == 0;
+        let items = self.failed;
+        let failed = self.first.map(|first| Failure {
+            class: if whole { first.class } else { ErrorClass::Item },
+            message: first.message,
+            items,
+        });
+        Reply {
+            sent,
+            done,
+            outcome: failed.map_or(Ok(()), Err),
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.bytes_received,
+            documents: self.documents,
+            node: self.node.unwrap_or(0),
+            parts: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::failure::failure;
+    use super::*;
+
+    fn reply(tally: Tally) -> Reply {
+        tally.reply(Instant::now(), Instant::now())
+    }
+
+    #[test]
+    fn some_documents_that_fail_are_items_and_all_of_them_are_the_request() {
+        let mut some = Tally { documents: 2, ..Tally::default() };
+        some.fail(failure(ErrorClass::Timeout, "late"));
+        let failed = reply(some).outcome.unwrap_err();
+        assert_eq!((failed.class, failed.items, failed.message.as_str()), (ErrorClass::Item, 1, "late"));
+        let mut all = Tally::default();
+        all.fail(failure(ErrorClass::Connect, "gone"));
+        all.fail(failure(ErrorClass::Connect, "gone"));
+        let failed = reply(all).outcome.unwrap_err();
+        assert_eq!((failed.class, failed.items), (ErrorClass::Connect, 2));
+        let mut wrong = Tally::default();
+        wrong.fail(failure(ErrorClass::Client, "no id"));
+        assert_eq!(reply(wrong).outcome.unwrap_err().class, ErrorClass::Item);
+        assert!(reply(Tally { documents: 3, ..Tally::default() }).outcome.is_ok());
+    }
+}

@@ -1,0 +1,111 @@
+//! What the protocol's errors mean in the engine's classes.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
+
+use super::value::Mismatch;
+
+/// One failed request.
+pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
+    Failure { class, message: message.into(), items: 1 }
+}
+
+/// A statement's values that do not fit.
+pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
+    failure(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
+}
+
+/// An execution without an answer, or with an error for one.
+pub fn execution(error: &ExecutionError) -> Failure {
+    match error {
+        ExecutionError::RequestTimeout(limit) => {
+            failure(ErrorClass::Timeout, format!("no answer within {} s", limit.as_secs_f64()))
+        }
+        ExecutionError::LastAttemptError(error) => attempt(error),
+        ExecutionError::PrepareError(error) => preparation(error),
+        ExecutionError::BadQuery(error) => failure(ErrorClass::Client, error.to_string()),
+        error => failure(ErrorClass::Connect, error.to_string()),
+    }
+}
+
+/// A statement that could not be prepared.
+pub fn preparation(error: &PrepareError) -> Failure {
+    match error {
+        PrepareError::AllAttemptsFailed { first_attempt } => attempt(first_attempt),
+        error => failure(ErrorClass::Connect, error.to_string()),
+    }
+}
+
+/// A session that could not be opened.
+pub fn session(error: &NewSessionError) -> Failure {
+    failure(ErrorClass::Connect, error.to_string())
+}
+
+fn attempt(error: &RequestAttemptError) -> Failure {
+    match error {
+        RequestAttemptError::DbError(error, message) => {
+            let told = if message.is_empty() { error.to_string() } else { message.clone() };
+            failure(class(error), told)
+        }
+        RequestAttemptError::BrokenConnectionError(_) => failure(ErrorClass::Connect, error.to_string()),
+        RequestAttemptError::UnableToAllocStreamId => {
+            failure(ErrorClass::Rejected, "as many requests are in flight as one connection can carry")
+        }
+        RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
+            failure(ErrorClass::Client, error.to_string())
+        }
+        error => failure(ErrorClass::Server, error.to_string()),
+    }
+}
+
+fn class(error: &DbError) -> ErrorClass {
+    match error {
+        DbError::Overloaded | DbError::RateLimitReached { .. } => ErrorClass::Rejected,
+        DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => ErrorClass::Timeout,
+        DbError::SyntaxError
+        | DbError::Invalid
+        | DbError::AlreadyExists { .. }
+        | DbError::FunctionFailure { .. }
+        | DbError::AuthenticationError
+        | DbError::Unauthorized
+        | DbError::ConfigError => ErrorClass::Client,
+        // Too few replicas alive, a node that only starts, a failed replica: the cluster's trouble, which may pass.
+        _ => ErrorClass::Server,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scylla::errors::WriteType;
+    use scylla::statement::Consistency;
+
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_store_has_its_class() {
+        let consistency = Consistency::Quorum;
+        let write_type = WriteType::Simple;
+        let timeout = DbError::WriteTimeout { consistency, received: 1, required: 2, write_type };
+        for (error, class) in [
+            (DbError::Overloaded, ErrorClass::Rejected),
+            (timeout, ErrorClass::Timeout),
+            (DbError::Unavailable { consistency, required: 2, alive: 1 }, ErrorClass::Server),
+            (DbError::IsBootstrapping, ErrorClass::Server),
+            (DbError::SyntaxError, ErrorClass::Client),
+            (DbError::Invalid, ErrorClass::Client),
+            (DbError::Unauthorized, ErrorClass::Client),
+            (DbError::ServerError, ErrorClass::Server),
+        ] {
+            let error = ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, "its words".into()));
+            let failure = execution(&error);
+            assert_eq!((failure.class, failure.message.as_str()), (class, "its words"));
+        }
+    }
+
+    #[test]
+    fn silence_is_a_timeout_and_an_empty_cluster_no_connection() {
+        let silent = execution(&ExecutionError::RequestTimeout(std::time::Duration::from_millis(1500)));
+        assert_eq!((silent.class, silent.message.as_str()), (ErrorClass::Timeout, "no answer within 1.5 s"));
+        assert_eq!(execution(&ExecutionError::EmptyPlan).class, ErrorClass::Connect);
+    }
+}

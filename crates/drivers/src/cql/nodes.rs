@@ -1,0 +1,104 @@
+//! The nodes by their places in [`Driver::hosts`](loadframe_engine::driver::Driver::hosts). The library finds nodes by
+//! itself; those that nobody named get the next place.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Mutex, PoisonError};
+
+use loadframe_engine::plan::PlanError;
+
+/// All nodes there ever were, as all threads share them.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    known: Mutex<Vec<Host>>,
+}
+
+#[derive(Clone, Debug)]
+struct Host {
+    /// As it was given, or as its cluster tells it.
+    text: String,
+    addresses: Vec<SocketAddr>,
+    /// Whether it is one of those that are to be asked now.
+    present: bool,
+}
+
+impl Nodes {
+    /// Takes the hosts in the place of those that there were; resolves their names.
+    pub fn set(&self, hosts: &[String]) -> Result<(), PlanError> {
+        let resolved = hosts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter_mut().for_each(|host| host.present = false);
+        for host in resolved {
+            match known.iter_mut().find(|old| old.addresses.iter().any(|address| host.addresses.contains(address))) {
+                Some(old) => old.present = true,
+                None => known.push(host),
+            }
+        }
+        Ok(())
+    }
+
+    /// As they are to be shown, by their places.
+    pub fn texts(&self) -> Vec<String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|host| host.text.clone()).collect()
+    }
+
+    /// Where a session may begin to ask.
+    pub fn contacts(&self) -> Vec<SocketAddr> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().filter(|host| host.present).flat_map(|host| host.addresses.iter().copied()).collect()
+    }
+
+    /// The place of the node at that address.
+    pub fn place(&self, address: SocketAddr) -> u16 {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = known.iter().position(|host| host.addresses.contains(&address)).unwrap_or_else(|| {
+            known.push(Host { text: address.to_string(), addresses: vec![address], present: true });
+            known.len() - 1
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+}
+
+fn resolve(text: &str) -> Result<Host, PlanError> {
+    let wrong = |cause: String| PlanError(format!("host \"{text}\": {cause}"));
+    if text.contains("://") {
+        return Err(wrong("this protocol has no URLs; give host:port".to_owned()));
+    }
+    let addresses: Vec<_> = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?.collect();
+    if addresses.is_empty() {
+        Err(wrong("the name has no address".to_owned()))
+    } else {
+        Ok(Host { text: text.to_owned(), addresses, present: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_node_keeps_its_place_whoever_comes_and_goes() {
+        let nodes = Nodes::default();
+        nodes.set(&texts(&["127.0.0.1:9042", "127.0.0.2:9042"])).unwrap();
+        assert_eq!(nodes.place("127.0.0.2:9042".parse().unwrap()), 1);
+        assert_eq!(nodes.place("127.0.0.3:9042".parse().unwrap()), 2, "one that the cluster told of");
+        nodes.set(&texts(&["127.0.0.3:9042", "127.0.0.4:9042"])).unwrap();
+        assert_eq!(nodes.texts(), ["127.0.0.1:9042", "127.0.0.2:9042", "127.0.0.3:9042", "127.0.0.4:9042"]);
+        let contacts: Vec<_> = nodes.contacts().iter().map(SocketAddr::to_string).collect();
+        assert_eq!(contacts, ["127.0.0.3:9042", "127.0.0.4:9042"]);
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_refused_and_nothing_changes() {
+        let nodes = Nodes::default();
+        nodes.set(&texts(&["127.0.0.1:9042"])).unwrap();
+        for bad in ["127.0.0.1", "127.0.0.1:port", "https://127.0.0.1:9042"] {
+            assert!(nodes.set(&texts(&[bad])).unwrap_err().0.contains(bad));
+        }
+        assert_eq!(nodes.contacts().len(), 1);
+    }
+}

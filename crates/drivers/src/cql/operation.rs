@@ -1,0 +1,171 @@
+//! Operations: a neutral verb, or a statement of the workload's own.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use scylla::statement::Consistency;
+use serde_json::Value;
+
+use super::session::Terms;
+use super::table::TableName;
+use crate::form::Form;
+use crate::http1::{duration, no_timeout};
+use crate::neutral::{Cell, Neutral, VERBS};
+
+/// What may stand beside the kind.
+const OPTIONS: [&str; 2] = ["timeout", "consistency"];
+
+const CONSISTENCIES: [(&str, Consistency); 11] = [
+    ("any", Consistency::Any),
+    ("one", Consistency::One),
+    ("two", Consistency::Two),
+    ("three", Consistency::Three),
+    ("quorum", Consistency::Quorum),
+    ("all", Consistency::All),
+    ("local_quorum", Consistency::LocalQuorum),
+    ("each_quorum", Consistency::EachQuorum),
+    ("serial", Consistency::Serial),
+    ("local_serial", Consistency::LocalSerial),
+    ("local_one", Consistency::LocalOne),
+];
+
+/// An operation, ready to be executed.
+#[derive(Debug)]
+pub struct Operation {
+    /// Its number among the driver's operations; prepared statements are found by it.
+    pub number: usize,
+    /// What is asked.
+    pub kind: Kind,
+    /// How it is asked.
+    pub terms: Terms,
+}
+
+/// What an operation asks.
+#[derive(Debug)]
+pub enum Kind {
+    /// A verb, and the table that it is about.
+    Neutral(Neutral, TableName),
+    /// A statement of the workload's own.
+    Native(Native),
+}
+
+/// A statement with a value for each of its markers.
+#[derive(Debug)]
+pub struct Native {
+    /// The statement; it is prepared once.
+    pub statement: String,
+    /// What is bound to it.
+    pub values: Vec<Cell>,
+}
+
+impl Operation {
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` holds unless the form has its own.
+    pub fn map(form: &Value, number: usize, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
+        let kinds = || VERBS.into_iter().chain(["cql"]);
+        let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
+        let mut named = mapping.iter().filter(|(key, _)| !OPTIONS.contains(&key.as_str()));
+        let (Some((kind, argument)), None) = (named.next(), named.next()) else {
+            let kinds: Vec<_> = kinds().collect();
+            return Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", "))));
+        };
+        let own = form.get("consistency").filter(|own| !own.is_null()).map(consistency).transpose()?;
+        // What a read must see of a write when replicas are several, and no dearer when there is one.
+        let consistency = own.unwrap_or(Consistency::LocalQuorum);
+        let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
+            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
+            None => timeout,
+        };
+        let mut terms = Terms { timeout, consistency };
+        let kind = if kind == "cql" {
+            let (native, own) = Native::map(argument, context).map_err(|error| error.within(kind))?;
+            terms.consistency = own.unwrap_or(terms.consistency);
+            Kind::Native(native)
+        } else {
+            let neutral = Neutral::map(kind, argument, context);
+            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", kind, kinds())))??;
+            let table = TableName::parse(collection(&neutral)).map_err(|error| error.within(kind))?;
+            Kind::Neutral(neutral, table)
+        };
+        Ok(Self { number, kind, terms })
+    }
+}
+
+impl Native {
+    fn map(argument: &Value, context: &Context) -> Result<(Self, Option<Consistency>), PlanError> {
+        let form = Form::new(argument, &["statement", "values", "consistency"])?;
+        let statement = form.text("statement")?.to_owned();
+        if statement.contains("${") {
+            let remedy = "write ? in the statement, and the variable among the values";
+            return Err(PlanError(format!("a statement is prepared once and has no holes; {remedy}")));
+        }
+        let values = match form.get("values") {
+            None => Vec::new(),
+            Some(values) => {
+                let wrong = || PlanError(format!("\"values\" wants a list, not {values}"));
+                let values = values.as_array().ok_or_else(wrong)?;
+                values.iter().map(|value| Cell::new(value, &context.variables)).collect::<Result<_, _>>()?
+            }
+        };
+        Ok((Self { statement, values }, form.get("consistency").map(consistency).transpose()?))
+    }
+}
+
+fn collection(neutral: &Neutral) -> &str {
+    match neutral {
+        Neutral::Insert(write) | Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => {
+            &write.key.collection
+        }
+        Neutral::Read(read) => &read.key.collection,
+        Neutral::Delete(key) => &key.collection,
+        Neutral::Scan(scan) => &scan.from.collection,
+        Neutral::Bulk(bulk) => &bulk.collection,
+    }
+}
+
+fn consistency(value: &Value) -> Result<Consistency, PlanError> {
+    let name = value.as_str().ok_or_else(|| PlanError(format!("\"consistency\" wants a name, not {value}")))?;
+    let found = CONSISTENCIES.iter().find(|(known, _)| *known == name);
+    let names = CONSISTENCIES.iter().map(|(known, _)| *known);
+    found.map(|(_, level)| *level).ok_or_else(|| PlanError(unknown("consistency", name, names)))
+}
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::corpus::Corpora;
+    use loadframe_engine::variables::Variables;
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(form: Value) -> Result<Operation, String> {
+        let context = Context { variables: Variables::default(), corpora: Corpora::default() };
+        Operation::map(&form, 0, &context, Duration::from_secs(9)).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn an_operation_has_its_terms_or_those_of_the_target() {
+        let read = map(json!({"read": {"collection": "c", "id": "a"}})).unwrap();
+        assert_eq!(read.terms.timeout, Duration::from_secs(9));
+        assert_eq!(read.terms.consistency, Consistency::LocalQuorum);
+        let own = map(json!({"read": {"collection": "c", "id": "a"}, "timeout": 0.5, "consistency": "one"})).unwrap();
+        assert_eq!((own.terms.timeout, own.terms.consistency), (Duration::from_millis(500), Consistency::One));
+        let native = map(json!({"cql": {"statement": "SELECT 1", "values": [1], "consistency": "all"}})).unwrap();
+        assert_eq!(native.terms.consistency, Consistency::All);
+    }
+
+    #[test]
+    fn a_bad_operation_is_refused_with_the_nearest_word() {
+        let error = |form: Value| map(form).unwrap_err();
+        assert_eq!(error(json!({"reed": {}})), "unknown operation \"reed\"; did you mean \"read\"?");
+        assert!(error(json!({})).contains("cql"));
+        assert_eq!(
+            error(json!({"cql": {"statement": "SELECT", "consistency": "quorom"}})),
+            "cql: unknown consistency \"quorom\"; did you mean \"quorum\"?"
+        );
+        assert!(error(json!({"cql": {"statement": "SELECT ${x}"}})).contains("no holes"));
+        assert!(error(json!({"read": {"collection": "a b", "id": "1"}})).starts_with("read: \"a b\" is no name"));
+        assert!(error(json!({"read": {"collection": "a", "id": "1"}, "timeout": 0})).contains("timeout"));
+    }
+}

@@ -1,0 +1,191 @@
+//! One session for each worker thread: its connections, the statements that were prepared on it, what it knows of tables.
+//!
+//! The library's tasks live on the runtime that the session was opened on, so a thread never waits for another.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loadframe_engine::access::Secret;
+use loadframe_engine::driver::{ErrorClass, Failure};
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::NewSessionError;
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::response::query_result::QueryResult;
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use super::failure::{self, failure};
+use super::nodes::Nodes;
+use super::routing::{Noting, noted};
+use super::row::Row;
+use super::table::{KEYSPACE, Table, TableName};
+
+/// How sessions are opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The user's name and password.
+    pub user: Option<(String, Secret)>,
+    /// Which keyspaces the load is about; all if it is empty.
+    pub keyspaces: BTreeSet<String>,
+}
+
+/// How a statement is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// How many replicas have to agree.
+    pub consistency: Consistency,
+}
+
+/// What a thread holds.
+#[derive(Default)]
+pub struct Thread {
+    session: OnceCell<Session>,
+    /// By operation, then by the names of the columns, which may be drawn.
+    prepared: RefCell<Vec<HashMap<Box<[u8]>, Rc<OnceCell<Rc<PreparedStatement>>>>>>,
+    tables: RefCell<HashMap<TableName, Rc<Table>>>,
+    places: RefCell<Vec<(Uuid, u16)>>,
+}
+
+/// What became of one statement.
+pub struct Executed {
+    /// Right before it was handed to the library.
+    pub sent: Instant,
+    /// Right after the answer was there.
+    pub done: Instant,
+    /// The answer.
+    pub answer: Result<QueryResult, Failure>,
+    /// Which host served it.
+    pub node: u16,
+}
+
+/// Opens a session within `patience`.
+pub async fn open(
+    contacts: &[SocketAddr],
+    settings: &Settings,
+    patience: Duration,
+) -> Result<Session, NewSessionError> {
+    // Who tries again is the engine's to decide, and a request that is sent twice is two requests.
+    let profile = ExecutionProfile::builder()
+        .load_balancing_policy(Noting::token_aware())
+        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        .speculative_execution_policy(None)
+        .build();
+    let mut builder = SessionBuilder::new()
+        .known_nodes_addr(contacts)
+        .default_execution_profile_handle(profile.into_handle())
+        .pool_size(PoolSize::PerShard(std::num::NonZeroUsize::MIN))
+        .compression(None)
+        .connection_timeout(patience)
+        .keyspaces_to_fetch(&settings.keyspaces)
+        .driver_config_reporting(false);
+    if let Some((user, password)) = &settings.user {
+        builder = builder.user(user, password.expose());
+    }
+    let session = builder.build().await?;
+    if session.get_cluster_state().get_keyspace(KEYSPACE).is_some() {
+        session.use_keyspace(KEYSPACE, false).await.map_err(NewSessionError::UseKeyspaceError)?;
+    }
+    Ok(session)
+}
+
+impl Thread {
+    /// The session, which is opened when it is first asked for.
+    pub async fn session(&self, nodes: &Nodes, settings: &Settings, patience: Duration) -> Result<&Session, Failure> {
+        let open = async {
+            let contacts = nodes.contacts();
+            match tokio::time::timeout(patience, open(&contacts, settings, patience)).await {
+                Ok(opened) => opened.map_err(|error| failure::session(&error)),
+                Err(_) => Err(failure(ErrorClass::Connect, format!("no session within {} s", patience.as_secs_f64()))),
+            }
+        };
+        self.session.get_or_try_init(|| open).await
+    }
+
+    /// What is known of a table; the session has to be open.
+    pub async fn table(&self, session: &Session, name: &TableName) -> Result<Rc<Table>, Failure> {
+        if let Some(table) = self.tables.borrow().get(name) {
+            return Ok(table.clone());
+        }
+        let mut found = Table::find(&session.get_cluster_state(), name);
+        if found.is_err() {
+            // It may be younger than what the session has read.
+            session.refresh_metadata().await.map_err(|error| failure(ErrorClass::Connect, error.to_string()))?;
+            found = Table::find(&session.get_cluster_state(), name);
+        }
+        let table = Rc::new(found?);
+        self.tables.borrow_mut().insert(name.clone(), table.clone());
+        Ok(table)
+    }
+
+    /// The statement of an operation for those columns; `text` writes it the first time.
+    pub async fn prepared(
+        &self,
+        session: &Session,
+        operation: usize,
+        names: &[u8],
+        terms: Terms,
+        text: impl FnOnce() -> String,
+    ) -> Result<Rc<PreparedStatement>, Failure> {
+        let slot = {
+            let mut prepared = self.prepared.borrow_mut();
+            if prepared.len() <= operation {
+                prepared.resize_with(operation + 1, HashMap::new);
+            }
+            match prepared[operation].get(names) {
+                Some(slot) => slot.clone(),
+                None => prepared[operation].entry(names.into()).or_default().clone(),
+            }
+        };
+        slot.get_or_try_init(|| prepare(session, text(), terms)).await.cloned()
+    }
+
+    /// Executes a statement.
+    pub async fn execute(
+        &self,
+        session: &Session,
+        nodes: &Nodes,
+        statement: &PreparedStatement,
+        row: &Row,
+    ) -> Executed {
+        let sent = Instant::now();
+        let (answer, picked) = noted(session.execute_unpaged(statement, row)).await;
+        let done = Instant::now();
+        let served = match &answer {
+            Ok(answer) => Some(answer.request_coordinator().node().host_id),
+            Err(_) => picked,
+        };
+        let node = served.map_or(0, |id| self.place(session, nodes, id));
+        Executed { sent, done, answer: answer.map_err(|error| failure::execution(&error)), node }
+    }
+
+    fn place(&self, session: &Session, nodes: &Nodes, id: Uuid) -> u16 {
+        if let Some((_, place)) = self.places.borrow().iter().find(|(known, _)| *known == id) {
+            return *place;
+        }
+        let state = session.get_cluster_state();
+        let Some(node) = state.get_node_by_host_id(id) else { return 0 };
+        let place = nodes.place(SocketAddr::new(node.address.ip(), node.address.port()));
+        self.places.borrow_mut().push((id, place));
+        place
+    }
+}
+
+async fn prepare(session: &Session, text: String, terms: Terms) -> Result<Rc<PreparedStatement>, Failure> {
+    let asked = tokio::time::timeout(terms.timeout, session.prepare(text)).await;
+    let late = |_| failure(ErrorClass::Timeout, "the statement was not prepared in time");
+    let mut statement = asked.map_err(late)?.map_err(|error| failure::preparation(&error))?;
+    statement.set_consistency(terms.consistency);
+    statement.set_request_timeout(Some(terms.timeout));
+    Ok(Rc::new(statement))
+}

@@ -1,0 +1,127 @@
+//! Tables as the neutral verbs see them: one column is the id, the others are a document's fields.
+
+use std::fmt::Write;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::PlanError;
+use scylla::cluster::ClusterState;
+
+use super::failure::failure;
+
+/// Where collections are unless they say otherwise.
+pub const KEYSPACE: &str = "loadframe";
+
+/// A table's name, its keyspace too.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TableName {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The table.
+    pub table: String,
+}
+
+/// A table of one key column.
+#[derive(Debug)]
+pub struct Table {
+    /// As a statement writes it.
+    name: String,
+    /// The column that holds the id.
+    pub key: String,
+}
+
+impl TableName {
+    /// `table`, or `keyspace.table`.
+    pub fn parse(collection: &str) -> Result<Self, PlanError> {
+        let (keyspace, table) = collection.split_once('.').unwrap_or((KEYSPACE, collection));
+        let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if plain(keyspace) && plain(table) {
+            Ok(Self { keyspace: keyspace.to_owned(), table: table.to_owned() })
+        } else {
+            Err(PlanError(format!("\"{collection}\" is no name of a table: letters, digits and underscores make one")))
+        }
+    }
+}
+
+impl Table {
+    /// The table of that name.
+    pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
+        let TableName { keyspace, table } = name;
+        let wrong = |message: String| failure(ErrorClass::Client, message);
+        let found = state.get_keyspace(keyspace).and_then(|keyspace| keyspace.tables.get(table));
+        let found = found.ok_or_else(|| wrong(format!("there is no table {keyspace}.{table}")))?;
+        match (found.partition_key.as_slice(), found.clustering_key.as_slice()) {
+            ([key], []) => Ok(Self::new(name, key)),
+            _ => Err(wrong(format!("{keyspace}.{table} has a key of several columns; ask it by cql"))),
+        }
+    }
+
+    fn new(name: &TableName, key: &str) -> Self {
+        Self { name: format!("\"{}\".\"{}\"", name.keyspace, name.table), key: key.to_owned() }
+    }
+
+    /// The key comes first, then the columns.
+    pub fn insert(&self, columns: &[&str]) -> String {
+        let mut text = format!("INSERT INTO {} ({}", self.name, quoted(&self.key));
+        columns.iter().for_each(|column| write!(text, ", {}", quoted(column)).expect("a text takes what comes"));
+        text.push_str(") VALUES (?");
+        text.push_str(&", ?".repeat(columns.len()));
+        text.push(')');
+        text
+    }
+
+    /// The columns come first, then the key.
+    pub fn update(&self, columns: &[&str]) -> String {
+        let set: Vec<_> = columns.iter().map(|column| format!("{} = ?", quoted(column))).collect();
+        format!("UPDATE {} SET {} WHERE {} = ?", self.name, set.join(", "), quoted(&self.key))
+    }
+
+    /// All columns if none are named.
+    pub fn select(&self, columns: &[&str]) -> String {
+        let wanted: Vec<_> = columns.iter().map(|column| quoted(column)).collect();
+        let wanted = if wanted.is_empty() { "*".to_owned() } else { wanted.join(", ") };
+        format!("SELECT {wanted} FROM {} WHERE {} = ?", self.name, quoted(&self.key))
+    }
+
+    /// The only order that a partitioner keeps is that of the ids' tokens.
+    pub fn scan(&self) -> String {
+        let key = quoted(&self.key);
+        format!("SELECT * FROM {} WHERE token({key}) >= token(?) LIMIT ?", self.name)
+    }
+
+    /// The whole row.
+    pub fn delete(&self) -> String {
+        format!("DELETE FROM {} WHERE {} = ?", self.name, quoted(&self.key))
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verb_has_its_statement() {
+        let table = Table::new(&TableName::parse("usertable").unwrap(), "id");
+        assert_eq!(
+            table.insert(&["a", "b\"c"]),
+            r#"INSERT INTO "loadframe"."usertable" ("id", "a", "b""c") VALUES (?, ?, ?)"#
+        );
+        assert_eq!(table.update(&["a"]), r#"UPDATE "loadframe"."usertable" SET "a" = ? WHERE "id" = ?"#);
+        assert_eq!(table.select(&[]), r#"SELECT * FROM "loadframe"."usertable" WHERE "id" = ?"#);
+        assert_eq!(table.select(&["a"]), r#"SELECT "a" FROM "loadframe"."usertable" WHERE "id" = ?"#);
+        assert_eq!(table.scan(), r#"SELECT * FROM "loadframe"."usertable" WHERE token("id") >= token(?) LIMIT ?"#);
+        assert_eq!(table.delete(), r#"DELETE FROM "loadframe"."usertable" WHERE "id" = ?"#);
+    }
+
+    #[test]
+    fn a_collection_may_name_its_keyspace() {
+        let name = TableName::parse("ycsb.usertable").unwrap();
+        assert_eq!((name.keyspace.as_str(), name.table.as_str()), ("ycsb", "usertable"));
+        for bad in ["", "a b", "a;b", "a.b.c", "a\"b"] {
+            assert!(TableName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

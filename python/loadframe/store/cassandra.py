@@ -1,0 +1,348 @@
+"""Cassandra: a node's files and command line from the embedded distribution, its tables, its ring."""
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store import cassandra_config, distribution
+from loadframe.store.access import OPEN, Access
+from loadframe.store.base import Balancing, Health, Installation, Member, NodePlan, NodeSpec, Store, Unreachable, Watch
+from loadframe.store.cassandra_ring import Ring, figures
+from loadframe.store.cql import NOT_LET_IN, Connection, CqlError
+from loadframe.store.distribution import Distribution
+from loadframe.units import parse_size
+
+KEYSPACE = "loadframe"
+_ALREADY_EXISTS = 0x2400
+#: Seconds. A schema change waits for all nodes, counting reads all data.
+_SCHEMA_TIMEOUT = 60.0
+_COUNT_TIMEOUT = 600.0
+_POLL = 0.5
+
+
+class Cassandra(Store):
+    """Cassandra from the Maven repository; what is asked by CQL alone works for ScyllaDB, too."""
+
+    kind = "cassandra"
+    family = "cassandra"
+    driver = "cql"
+    versions = ("5.0.9",)
+    own_address = True
+    extra_ports = 1
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Remember who asks."""
+        self._user = (access.auth.user or "", access.auth.secret) if access.auth else None
+        #: A connection to each node for its figures, which are asked for every second.
+        self._watched: dict[str, Connection] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store as it is asked as a user with a password; BadInput for TLS, keys and tokens."""
+        if access.tls is not None:
+            raise BadInput("cassandra is spoken to in the clear here", remedy="leave the TLS options out")
+        if access.auth is not None and access.auth.scheme != "basic":
+            raise BadInput("cassandra knows users with passwords, and no keys or tokens", remedy="give --user")
+        if access.compress:
+            raise BadInput("requests to cassandra are not compressed here", remedy="leave --compress out")
+        return self if access == OPEN else type(self)(access)
+
+    def distribution(self, version: str) -> Distribution:
+        """Return the jars of that version."""
+        if version not in self.versions:
+            raise BadInput(
+                f"cassandra {version} is not among the embedded versions",
+                remedy=f"take {', '.join(self.versions)}, or start that version yourself and give its --hosts",
+            )
+        return distribution.read(Path(__file__).with_name(f"cassandra-{version}.json"))
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Settings are those of cassandra.yaml, and `heap`, such as 1g."""
+        for key in settings:
+            if key in cassandra_config.OURS:
+                raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+        if "heap" in settings:
+            parse_size(settings["heap"])
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Bind one address, keep JMX on loopback, and write down how `nodetool` reaches the node."""
+        if installation.java is None:
+            raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
+        heap = cassandra_config.heap(node)
+        options = cassandra_config.jvm_options(node, heap)
+        java = str(installation.java / "bin" / "java")
+        classpath = f"{installation.home}/lib/*"
+        jmx_port = node.extra_ports[0]
+        argv = (
+            java,
+            *options,
+            f"-Djava.io.tmpdir={node.folder / 'tmp'}",
+            f"-Djna.tmpdir={node.folder / 'tmp'}",
+            f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}",
+            f"-Dlogback.configurationFile={node.folder / 'config' / 'logback.xml'}",
+            f"-Dcassandra.config=file://{node.folder / 'config' / 'cassandra.yaml'}",
+            f"-Dcassandra.storagedir={node.folder / 'data'}",
+            f"-Dcassandra.logdir={node.folder / 'logs'}",
+            f"-Dcassandra.jmx.local.port={jmx_port}",
+            "-Dcassandra-foreground=yes",
+            "-cp",
+            classpath,
+            "org.apache.cassandra.service.CassandraDaemon",
+        )
+        nodetool = [java, "-Xmx128m", "-XX:+UseSerialGC", "-cp", classpath, "org.apache.cassandra.tools.NodeTool"]
+        files = {
+            "config/cassandra.yaml": cassandra_config.configuration(node),
+            "config/logback.xml": cassandra_config.LOGGING,
+            "config/nodetool.json": json.dumps([*nodetool, "-h", "127.0.0.1", "-p", str(jmx_port)]),
+        }
+        return NodePlan(
+            files=files,
+            folders=("data", "logs", "tmp"),
+            argv=argv,
+            environment={"LANG": "C.UTF-8"},
+            facts={"heap": heap, "jvm_options": options},
+        )
+
+    def _ask(
+        self, addresses: Sequence[str], statement: str, *, one: bool = True, timeout: float = 10.0
+    ) -> list[dict[str, Any]]:
+        """Ask the first address that answers; Unreachable when none does, LoadframeError with the store's words."""
+        failure: Exception | None = None
+        for address in addresses:
+            try:
+                with Connection(address, self._user, timeout) as connection:
+                    return connection.ask(statement, one=one)
+            except CqlError as error:
+                if error.code in NOT_LET_IN:
+                    raise BadInput(
+                        f"the cluster does not let us do that: {error.what}",
+                        where=address,
+                        remedy="say who asks by --user, or ask as somebody who may",
+                    ) from error
+                raise
+            except OSError as error:
+                failure = error
+        raise Unreachable(
+            f"the cluster does not answer ({failure})",
+            where=", ".join(addresses),
+            remedy="check that it runs, and that the addresses are those where it speaks CQL",
+        )
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, with the name of one that only speaks the same protocol."""
+        local = self._ask(addresses, "SELECT * FROM system.local")[0]
+        # Of all that speak the protocol, only ScyllaDB has this table.
+        tables = self._ask(addresses, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system'")
+        if any(table["table_name"] == "scylla_local" for table in tables):
+            return f"scylla {local['release_version']}"
+        return str(local["release_version"])
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Ready is every member in the state NORMAL, and all of them answering."""
+        ring = self._ring(addresses)
+        missing = [node for node in ring.members if not self._answers(node)]
+        moving = ring.moving
+        states = [*(["DOWN"] if missing else []), *sorted(ring.states - {"NORMAL"})]
+        return Health(
+            ready=not missing,
+            status=", ".join(states).lower() or "normal",
+            nodes=len(ring.members) - len(missing),
+            moving=moving,
+            missing=len(missing),
+        )
+
+    def _ring(self, addresses: Sequence[str]) -> Ring:
+        return Ring.read(lambda statement: self._ask(addresses, statement))
+
+    def _answers(self, address: str) -> bool:
+        try:
+            Connection(address, self._user, timeout=5.0).close()
+        except CqlError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Wait while the node fetches its share from the others, which is how it joins."""
+        while not (self._is_member(addresses, member) and self._answers(member.address)):
+            watch(self._streaming(addresses))
+            time.sleep(_POLL)
+        watch(Balancing(0, "bytes", "normal"))
+
+    def _is_member(self, addresses: Sequence[str], member: Member) -> bool:
+        return member.address in self._ring(addresses).members
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Wait until nothing is streamed: nodes get and give their data while they join and leave.
+
+        What the others no longer need to hold stays on their disks until compactions, or `nodetool cleanup`.
+        """
+        while (left := self._streaming(addresses)).left or self._ring(addresses).moving:
+            watch(left)
+            time.sleep(_POLL)
+        watch(Balancing(0, "bytes", "normal"))
+
+    def _streaming(self, addresses: Sequence[str]) -> Balancing:
+        """Return the bytes that the nodes still have to send to each other, as far as they know yet."""
+        left = 0.0
+        for address in dict.fromkeys(addresses):
+            try:
+                with Connection(address, self._user) as connection:
+                    streams = connection.ask("SELECT * FROM system_views.streaming")
+            except (OSError, CqlError):
+                continue
+            for stream in streams:
+                if stream["status"] not in ("success", "failure"):
+                    left += max(float(stream["bytes_to_send"] or 0) - float(stream["bytes_sent"] or 0), 0.0)
+        states = self._ring(addresses).states
+        return Balancing(left, "bytes", ", ".join(sorted(states)).lower())
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Decommission the node: it streams what it holds to the others."""
+        nodetool = _nodetool(member)
+        self._require_copies(addresses, member)
+        command = [*nodetool, "decommission", "--force"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                while process.poll() is None:
+                    watch(self._streaming([*addresses, member.address]))
+                    time.sleep(_POLL)
+            except BaseException:
+                process.kill()
+                raise
+            told = process.stdout.read() if process.stdout else ""
+        if process.returncode:
+            last = [line for line in told.splitlines() if line.strip()][-1:] or ["nothing"]
+            raise LoadframeError(
+                f"{member.name} could not be decommissioned; it said: {last[0]}",
+                where=member.address,
+                remedy="see the end of its log; the node is still a member",
+            )
+        watch(Balancing(0, "bytes", "left"))
+
+    def _require_copies(self, addresses: Sequence[str], member: Member) -> None:
+        others = len(self._ring(addresses).members) - 1
+        for keyspace in self._ask(addresses, "SELECT keyspace_name, replication FROM system_schema.keyspaces"):
+            name, copies = str(keyspace["keyspace_name"]), _copies(keyspace["replication"])
+            if not name.startswith("system") and copies > others:
+                raise BadInput(
+                    f"keyspace {name} wants {copies} copies, and {others} nodes would be left",
+                    where=member.name,
+                    remedy="keep the node, or lower replication_factor by ALTER KEYSPACE first",
+                )
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create a table of `columns` and `key` in the keyspace `loadframe`, with its `replication`.
+
+        BadInput for more copies than there are nodes, and where the keyspace is there with another replication.
+        """
+        columns: Mapping[str, str] = definition.get("columns") or {}
+        key = definition.get("key", "id")
+        if not columns:
+            raise BadInput(
+                f"the collection {name} has no columns for cassandra",
+                remedy="say them in the workload: collections: NAME: cassandra: {columns: {name: type}}",
+            )
+        self._create_keyspace(addresses, definition.get("replication") or {}, nodes)
+        typed = ", ".join(f"{_quoted(column)} {kind}" for column, kind in {key: "text", **columns}.items())
+        options = definition.get("with")
+        statement = f"CREATE TABLE {KEYSPACE}.{_quoted(name)} ({typed}, PRIMARY KEY ({_quoted(key)}))"
+        self._ask(addresses, f"{statement} WITH {options}" if options else statement, timeout=_SCHEMA_TIMEOUT)
+        self._agree(addresses)
+
+    def _create_keyspace(self, addresses: Sequence[str], wanted: Mapping[str, Any], nodes: int) -> None:
+        replication = {"class": "SimpleStrategy", "replication_factor": 1, **wanted}
+        if _copies(replication) > nodes:
+            raise BadInput(
+                f"a replication_factor of {_copies(replication)} wants as many nodes, and there are {nodes}",
+                remedy="take more nodes, or lower the replication_factor of the collection",
+            )
+        text = ", ".join(f"'{key}': '{value}'" for key, value in replication.items())
+        try:
+            self._ask(addresses, f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{{text}}}", timeout=_SCHEMA_TIMEOUT)
+        except CqlError as error:
+            if error.code != _ALREADY_EXISTS:
+                raise
+            there = self._ask(
+                addresses, f"SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{KEYSPACE}'"
+            )
+            if wanted and _copies(there[0]["replication"]) != _copies(replication):
+                raise BadInput(
+                    f"the keyspace {KEYSPACE} has {_copies(there[0]['replication'])} copies of its data, and the"
+                    f" workload wants {_copies(replication)}",
+                    remedy=f"give all collections the same replication, or drop the keyspace {KEYSPACE} first",
+                ) from error
+
+    def _agree(self, addresses: Sequence[str]) -> None:
+        """Return when the nodes that answer have the same schema."""
+        deadline = time.monotonic() + _SCHEMA_TIMEOUT
+        while time.monotonic() < deadline:
+            seen = [self._ask(addresses, f"SELECT schema_version FROM system.{table}") for table in ("local", "peers")]
+            versions = {row["schema_version"] for rows in seen for row in rows}
+            if len(versions) == 1:
+                return
+            time.sleep(0.2)
+        raise LoadframeError("the nodes do not agree on their schema", remedy="see their logs")
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Whether a table of that name is there."""
+        tables = self._ask(addresses, f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'")
+        return any(row["table_name"] == name for row in tables)
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Drop the table, if it is there, and the keyspace with its last table."""
+        if self.has_collection(addresses, name):
+            self._ask(addresses, f"DROP TABLE {KEYSPACE}.{_quoted(name)}", timeout=_SCHEMA_TIMEOUT)
+            tables = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
+            if not self._ask(addresses, tables):
+                self._ask(addresses, f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=_SCHEMA_TIMEOUT)
+            self._agree(addresses)
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Count at a quorum, which sees what was written a moment ago. Reads all data."""
+        statement = f"SELECT COUNT(*) FROM {KEYSPACE}.{_quoted(name)}"
+        return int(self._ask(addresses, statement, one=False, timeout=_COUNT_TIMEOUT)[0]["count"])
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the figures of docs/stores/cassandra.md for each node, by its address. Totals count from its start."""
+        found = {}
+        for address in addresses:
+            try:
+                connection = self._watched.get(address) or Connection(address, self._user, timeout=5.0)
+                self._watched[address] = connection
+                found[address.rpartition(":")[0]] = figures(connection.ask)
+            except (OSError, CqlError):
+                if (broken := self._watched.pop(address, None)) is not None:
+                    broken.close()
+        return found
+
+
+def _nodetool(member: Member) -> list[str]:
+    command = member.folder / "config" / "nodetool.json" if member.folder else None
+    if command is None or not command.exists():
+        raise BadInput(
+            f"{member.name} was not started by loadframe, which cannot decommission it",
+            where=member.address,
+            remedy="run `nodetool decommission` there yourself",
+        )
+    return [str(word) for word in json.loads(command.read_text())]
+
+
+def _copies(replication: Mapping[str, Any]) -> int:
+    """Return how many nodes of a data centre hold a piece of data; most, where the centres differ."""
+    factors = [value for key, value in replication.items() if key != "class"]
+    try:
+        return max((int(str(factor).split("/")[0]) for factor in factors), default=1)
+    except ValueError as error:
+        raise BadInput("a replication factor is no number", where=str(dict(replication))) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+STORE = Cassandra()

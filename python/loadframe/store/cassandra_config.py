@@ -1,0 +1,181 @@
+"""What a Cassandra node is started with: its configuration, its JVM, its log."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.store.base import NodeSpec
+from loadframe.units import format_size, parse_size
+
+#: Without a memory limit. Enough for the workloads at laptop scale, and three nodes fit a small machine.
+_DEFAULT_HEAP = 512 * 2**20
+#: Under this a node spends its time in the garbage collector, or does not come up.
+_LEAST_HEAP = 256 * 2**20
+#: Above about 31 GiB a JVM loses compressed pointers and holds less, not more.
+_GREATEST_HEAP = 31 * 2**30
+#: Bytes that a node takes besides its heap at least: code, threads, buffers of the network and of files.
+_BESIDES = 256 * 2**20
+
+#: How many pieces of the ring a node has; the vendor's own choice.
+TOKENS = 16
+
+#: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
+OURS = {
+    "cdc_raw_directory",
+    "cluster_name",
+    "commitlog_directory",
+    "data_file_directories",
+    "hints_directory",
+    "initial_token",
+    "listen_address",
+    "native_transport_port",
+    "num_tokens",
+    "partitioner",
+    "rpc_address",
+    "saved_caches_directory",
+    "seed_provider",
+    "storage_port",
+}
+
+#: The packages of the JDK that the server reaches into, as the vendor's options for Java 17 open them.
+_EXPORTS = (
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+)
+_OPENS = (
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+)
+
+#: The collector and its goals are those of the vendor's own configuration, whatever the number of CPUs: a sweep over
+#: CPUs must not change the collector on its way, as the JVM would do if it were left to choose.
+_JVM = (
+    "-XX:+UseG1GC",
+    "-XX:+ParallelRefProcEnabled",
+    "-XX:MaxTenuringThreshold=2",
+    "-XX:MaxGCPauseMillis=300",
+    "-XX:InitiatingHeapOccupancyPercent=70",
+    "-XX:+AlwaysPreTouch",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-XX:-UsePerfData",
+    "-XX:ThreadPriorityPolicy=0",
+    "-Xss1m",
+    "-Djava.security.manager=allow",
+    "-Djdk.attach.allowAttachSelf=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dfile.encoding=UTF-8",
+)
+
+#: On one machine, gossip has settled and a change of the ring is known to all within moments.
+RING_DELAY = 2000
+
+LOGGING = """\
+<configuration>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{ISO8601} %-5level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="console"/></root>
+</configuration>
+"""
+
+
+def heap(node: NodeSpec) -> int:
+    """Bytes: as the settings say, or half of the memory limit, so that files are cached in the other half."""
+    if "heap" in node.settings:
+        size = parse_size(node.settings["heap"])
+    elif node.memory is not None:
+        size = min(max(node.memory // 2, _LEAST_HEAP), _GREATEST_HEAP)
+    else:
+        size = _DEFAULT_HEAP
+    if node.memory is not None and size + _BESIDES > node.memory:
+        raise BadInput(
+            f"a heap of {format_size(size)} leaves a node of {format_size(node.memory)} too little besides",
+            remedy="give the node at least 512m, or twice the heap",
+        )
+    return size
+
+
+def jvm_options(node: NodeSpec, size: int) -> list[str]:
+    """Return the options that decide how the server runs; the manifest has them."""
+    options = [f"-Xms{size}", f"-Xmx{size}", *_JVM]
+    if node.cpus is not None:
+        options.append(f"-XX:ActiveProcessorCount={math.ceil(node.cpus)}")
+    options += [f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS]
+    options += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS]
+    return [
+        *options,
+        f"-Dcassandra.ring_delay_ms={RING_DELAY}",
+        "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+        "-Dcassandra.consistent.rangemovement=true",
+    ]
+
+
+def configuration(node: NodeSpec) -> str:
+    """Return the node's cassandra.yaml. JSON values are YAML values."""
+    data = node.folder / "data"
+    settings: dict[str, Any] = {
+        "cluster_name": node.cluster,
+        "num_tokens": TOKENS,
+        **_share(node),
+        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+        "endpoint_snitch": "SimpleSnitch",
+        "seed_provider": [
+            {
+                "class_name": "org.apache.cassandra.locator.SimpleSeedProvider",
+                "parameters": [{"seeds": ",".join(_seeds(node))}],
+            }
+        ],
+        "listen_address": node.address,
+        "rpc_address": node.address,
+        "storage_port": node.peer_port,
+        "native_transport_port": node.port,
+        "data_file_directories": [str(data / "tables")],
+        "commitlog_directory": str(data / "commitlog"),
+        "saved_caches_directory": str(data / "saved_caches"),
+        "hints_directory": str(data / "hints"),
+        "cdc_raw_directory": str(data / "cdc_raw"),
+        "commitlog_sync": "periodic",
+        "commitlog_sync_period": "10000ms",
+        # A dropped table of a test is not to stay on the disk, and a developer's disk is fuller than a server's.
+        "auto_snapshot": False,
+        **{key: value for key, value in node.settings.items() if key != "heap"},
+    }
+    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+
+
+def _seeds(node: NodeSpec) -> list[str]:
+    """Whom to ask for the cluster: one that joins must not be among them, or it would not fetch its share of the data.
+
+    One that comes back is: it may be the first to do so.
+    """
+    own = f"{node.address}:{node.peer_port}"
+    joins = not node.founders and not (node.folder / "data" / "tables").exists()
+    return [peer for peer in node.peers if not joins or peer != own] or [own]
+
+
+def _share(node: NodeSpec) -> Mapping[str, Any]:
+    """Return what gives a node its share of the ring: the founders cut it evenly, who joins later cuts in evenly."""
+    if not node.founders:
+        return {"allocate_tokens_for_local_replication_factor": 1}
+    number, nodes = node.founders.index(node.name), len(node.founders)
+    pieces = TOKENS * nodes
+    tokens = [-(2**63) + (each * nodes + number) * 2**64 // pieces for each in range(TOKENS)]
+    return {"initial_token": ",".join(str(token) for token in tokens)}

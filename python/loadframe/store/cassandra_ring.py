@@ -1,0 +1,100 @@
+"""What a Cassandra node tells of its cluster and of itself, by CQL alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from loadframe.errors import LoadframeError
+
+Ask = Callable[[str], list[dict[str, Any]]]
+
+#: States in which a node's data is on its way.
+_MOVING = {"BOOT", "BOOT_REPLACE", "LEAVING", "MOVING"}
+#: States of nodes that are members, whether they answer or not. The last is how a node says that it goes down.
+_MEMBERS = {"NORMAL", "LEAVING", "MOVING", "SHUTDOWN"}
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The members as one node sees them."""
+
+    members: tuple[str, ...]  #: host:port for clients of those that hold data
+    states: frozenset[str]  #: all that occur
+
+    moving: int  #: nodes that are getting or giving away their data
+
+    @classmethod
+    def read(cls, ask: Ask) -> Self:
+        """Ask one node for the cluster; a store that has no gossip table is asked for its peers alone."""
+        local = ask("SELECT * FROM system.local")[0]
+        try:
+            peers = ask("SELECT * FROM system.peers_v2")
+            gossip = ask("SELECT * FROM system_views.gossip_info")
+        except LoadframeError as error:
+            if "does not exist" not in error.what and "unconfigured table" not in error.what:
+                raise
+            peers, gossip = ask("SELECT * FROM system.peers"), []
+        port = local.get("rpc_port") or 9042
+        addresses = {local["broadcast_address"]: f"{local['rpc_address']}:{port}"}
+        for peer in peers:
+            client = peer.get("native_address") or peer.get("rpc_address")
+            if client and peer.get("tokens"):
+                addresses[peer["peer"]] = f"{client}:{peer.get('native_port') or port}"
+        states = {node["address"]: _state(node) for node in gossip} or dict.fromkeys(addresses, "NORMAL")
+        members = tuple(address for node, address in addresses.items() if states.get(node, "NORMAL") in _MEMBERS)
+        present = {state for state in states.values() if state in _MEMBERS | _MOVING}
+        moving = sum(state in _MOVING for state in states.values())
+        return cls(members, frozenset(present), moving)
+
+
+def _state(node: dict[str, Any]) -> str:
+    told = node.get("status_with_port") or node.get("status") or ""
+    return str(told).split(",")[0].upper()
+
+
+#: Thread pools and what their figures begin with.
+_POOLS = {
+    "ReadStage": "read",
+    "MutationStage": "write",
+    "Native-Transport-Requests": "request",
+    "CompactionExecutor": "compaction",
+    "MemtableFlushWriter": "flush",
+}
+_POOL_FIGURES = {
+    "active_tasks": "active",
+    "pending_tasks": "queue",
+    "completed_tasks": "completed",
+    "blocked_tasks_all_time": "blocked",
+}
+_CACHES = {"keys": "key_cache", "rows": "row_cache", "chunks": "chunk_cache"}
+_MEBIBYTE = 2**20
+
+
+def figures(ask: Ask) -> dict[str, float]:
+    """Return a node's own figures, from its virtual tables."""
+    found: dict[str, float] = {}
+    for pool in ask("SELECT * FROM system_views.thread_pools"):
+        if (prefix := _POOLS.get(pool["name"])) is not None:
+            for column, name in _POOL_FIGURES.items():
+                found[f"{prefix}_{name}"] = float(pool[column])
+    for cache in ask("SELECT * FROM system_views.caches"):
+        if (prefix := _CACHES.get(cache["name"])) is not None:
+            found[f"{prefix}_bytes"] = float(cache["size_bytes"])
+            found[f"{prefix}_hits"] = float(cache["hit_count"])
+            found[f"{prefix}_requests"] = float(cache["request_count"])
+    tasks = ask("SELECT * FROM system_views.sstable_tasks")
+    found["compactions_current"] = float(len(tasks))
+    found["compactions_bytes_left"] = float(sum(task["total"] - task["progress"] for task in tasks))
+    found["clients"] = float(len(ask("SELECT address FROM system_views.clients")))
+    found["hints_pending"] = float(sum(row["files"] for row in ask("SELECT * FROM system_views.pending_hints")))
+    found["store_bytes"] = float(
+        sum(
+            row["mebibytes"] * _MEBIBYTE
+            for row in ask("SELECT * FROM system_views.disk_usage")
+            if not row["keyspace_name"].startswith("system")
+        )
+    )
+    streams = ask("SELECT * FROM system_views.streaming")
+    found["stream_bytes_received"] = float(sum(stream["bytes_received"] or 0 for stream in streams))
+    found["stream_bytes_sent"] = float(sum(stream["bytes_sent"] or 0 for stream in streams))
+    return found

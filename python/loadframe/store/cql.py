@@ -1,0 +1,210 @@
+"""Just enough of the CQL protocol (version 4) for administration: ask one node a statement, read its rows.
+
+The load uses the engine's driver instead; nothing here is on a request's path. No driver's discovery is wanted either:
+whoever asks for a node's own figures wants that node to answer.
+"""
+
+import socket
+import struct
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from loadframe.errors import LoadframeError
+
+_VERSION = 4
+_ERROR, _READY, _AUTHENTICATE, _RESULT, _AUTH_SUCCESS = 0x00, 0x02, 0x03, 0x08, 0x10
+_STARTUP, _QUERY, _AUTH_RESPONSE = 0x01, 0x07, 0x0F
+_ROWS = 2
+_QUORUM = 0x0004
+_ONE = 0x0001
+
+
+class CqlError(LoadframeError):
+    """A node's answer that is an error, in its own words."""
+
+    def __init__(self, code: int, words: str, address: str) -> None:
+        """`code` is the protocol's."""
+        super().__init__(words, where=address, remedy="see the store's documentation for that error")
+        self.code = code
+
+
+#: Codes of errors that mean: not you.
+NOT_LET_IN = (0x0100, 0x2100)
+
+
+class Connection:
+    """A connection to one node. As a context it is closed at the end. OSError when the node does not answer."""
+
+    def __init__(self, address: str, user: tuple[str, str] | None = None, timeout: float = 10.0) -> None:
+        """Connect and log in. `address` is host:port, `timeout` is seconds for each answer."""
+        host, _, port = address.rpartition(":")
+        self._address = address
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=min(timeout, 5.0))
+        self._socket.settimeout(timeout)
+        try:
+            opcode, _ = self._exchange(_STARTUP, struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.0.0"))
+            if opcode == _AUTHENTICATE:
+                name, password = user or ("", "")
+                token = f"\0{name}\0{password}".encode()
+                opcode, _ = self._exchange(_AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
+            if opcode not in (_READY, _AUTH_SUCCESS):
+                raise OSError(f"{address} does not speak CQL as expected (it sent {opcode:#x})")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the node."""
+        self._socket.close()
+
+    def ask(self, statement: str, *, one: bool = True, timeout: float | None = None) -> list[dict[str, Any]]:
+        """Return the statement's rows, none for one that has none; CqlError in the node's own words.
+
+        Without `one` a quorum of the data's replicas has to agree.
+        """
+        self._socket.settimeout(timeout or self._socket.gettimeout())
+        encoded = statement.encode()
+        consistency = _ONE if one else _QUORUM
+        body = struct.pack(">i", len(encoded)) + encoded + struct.pack(">HB", consistency, 0)
+        opcode, answer = self._exchange(_QUERY, body)
+        if opcode != _RESULT:
+            raise OSError(f"{self._address} answered a statement with {opcode:#x}")
+        return list(_rows(_Reader(answer)))
+
+    def _exchange(self, opcode: int, body: bytes) -> tuple[int, bytes]:
+        self._socket.sendall(struct.pack(">BBhBi", _VERSION, 0, 0, opcode, len(body)) + body)
+        _, flags, _, answered, length = struct.unpack(">BBhBi", self._receive(9))
+        reader = _Reader(self._receive(length))
+        if flags & 0x02:
+            reader.take(16)
+        if flags & 0x08:
+            for _ in range(reader.short()):
+                reader.text()
+        if answered == _ERROR:
+            code = reader.int()
+            raise CqlError(code, reader.text(), self._address)
+        return answered, reader.rest()
+
+    def _receive(self, length: int) -> bytes:
+        received = bytearray()
+        while len(received) < length:
+            piece = self._socket.recv(length - len(received))
+            if not piece:
+                raise ConnectionResetError(f"{self._address} closed the connection")
+            received += piece
+        return bytes(received)
+
+
+class _Reader:
+    """Takes an answer apart."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self, length: int) -> bytes:
+        piece = self._body[self._at : self._at + length]
+        self._at += length
+        return piece
+
+    def rest(self) -> bytes:
+        return self._body[self._at :]
+
+    def short(self) -> int:
+        return int.from_bytes(self.take(2))
+
+    def int(self) -> int:
+        return int.from_bytes(self.take(4), signed=True)
+
+    def text(self) -> str:
+        return self.take(self.short()).decode()
+
+    def value(self) -> bytes | None:
+        length = self.int()
+        return None if length < 0 else self.take(length)
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+def _rows(reader: _Reader) -> Iterator[dict[str, Any]]:
+    if reader.int() != _ROWS:
+        return
+    flags, columns = reader.int(), reader.int()
+    if flags & 0x02:
+        reader.take(max(reader.int(), 0))
+    if flags & 0x01:
+        reader.text(), reader.text()
+    named = []
+    for _ in range(columns):
+        if not flags & 0x01:
+            reader.text(), reader.text()
+        named.append((reader.text(), _type(reader)))
+    for _ in range(reader.int()):
+        row = {}
+        for name, decode in named:
+            value = reader.value()
+            row[name] = None if value is None else decode(value)
+        yield row
+
+
+def _whole(value: bytes) -> int:
+    return int.from_bytes(value, signed=True)
+
+
+def _address(value: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET if len(value) == 4 else socket.AF_INET6, value)
+
+
+_PLAIN: dict[int, Callable[[bytes], Any]] = {
+    0x01: bytes.decode,
+    0x02: _whole,
+    0x04: lambda value: value != b"\0",
+    0x05: _whole,
+    0x07: lambda value: struct.unpack(">d", value)[0],
+    0x08: lambda value: struct.unpack(">f", value)[0],
+    0x09: _whole,
+    0x0B: _whole,
+    0x0C: lambda value: uuid.UUID(bytes=value),
+    0x0D: bytes.decode,
+    0x0E: _whole,
+    0x0F: lambda value: uuid.UUID(bytes=value),
+    0x10: _address,
+    0x13: _whole,
+    0x14: _whole,
+}
+
+
+def _type(reader: _Reader) -> Callable[[bytes], Any]:
+    """Read a column's type and return what decodes its values; bytes stay bytes where the type is another."""
+    kind = reader.short()
+    if kind == 0x00:
+        reader.text()
+    if kind in (0x20, 0x22):
+        element = _type(reader)
+        return lambda value: [element(each) for each in _sized(value, 1)]
+    if kind == 0x21:
+        key, element = _type(reader), _type(reader)
+
+        def pairs(value: bytes) -> dict[Any, Any]:
+            flat = list(_sized(value, 2))
+            return {key(a): element(b) for a, b in zip(flat[::2], flat[1::2], strict=True)}
+
+        return pairs
+    if kind in (0x30, 0x31):
+        raise LoadframeError("a table of the store has a column of a type of its own, which is not read here")
+    return _PLAIN.get(kind, bytes)
+
+
+def _sized(value: bytes, per: int) -> Iterator[bytes]:
+    reader = _Reader(value)
+    for _ in range(reader.int() * per):
+        yield reader.value() or b""

@@ -1,0 +1,151 @@
+"""A Cassandra node's files and command line, its place in the ring, and what is refused."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.store import Installation, NodePlan, NodeSpec, find
+from loadframe.store.access import Access, Auth, Tls
+from loadframe.store.base import Member
+
+GIB = 2**30
+INSTALLATION = Installation(Path("/cache/cassandra"), Path("/java"))
+STORE = find("cassandra")
+FOUNDERS = ("node-0", "node-1", "node-2")
+
+
+def spec(number: int = 1, **more) -> NodeSpec:
+    settled = NodeSpec(
+        cluster="loadframe-x",
+        name=f"node-{number}",
+        address=f"127.0.0.{number + 1}",
+        port=9042,
+        peer_port=7000,
+        folder=Path(f"/clusters/x/node-{number}"),
+        peers=tuple(f"127.0.0.{each + 1}:7000" for each in range(3)),
+        founders=FOUNDERS,
+        extra_ports=(7199,),
+    )
+    return replace(settled, **more)
+
+
+def plan(number: int = 1, **more) -> NodePlan:
+    return STORE.plan(spec(number, **more), INSTALLATION)
+
+
+def configuration(planned: NodePlan) -> dict:
+    lines = planned.files["config/cassandra.yaml"].splitlines()
+    return {key: json.loads(value) for key, value in (line.split(": ", 1) for line in lines)}
+
+
+def seeds(planned: NodePlan) -> list[str]:
+    return configuration(planned)["seed_provider"][0]["parameters"][0]["seeds"].split(",")
+
+
+@pytest.mark.parametrize(
+    ("memory", "settings", "heap"),
+    [
+        (None, {}, GIB // 2),
+        (GIB, {}, GIB // 2),
+        (512 * 2**20, {}, 256 * 2**20),
+        (128 * GIB, {}, 31 * GIB),
+        (None, {"heap": "300m"}, 300 * 2**20),
+    ],
+)
+def test_the_heap_is_half_of_the_memory_unless_it_is_set(memory, settings, heap):
+    planned = plan(memory=memory, settings=settings)
+    assert {f"-Xms{heap}", f"-Xmx{heap}"} <= set(planned.argv)
+    assert planned.facts["heap"] == heap
+
+
+def test_a_heap_that_leaves_no_memory_for_the_rest_is_refused():
+    with pytest.raises(BadInput, match="too little besides"):
+        plan(memory=GIB, settings={"heap": "1g"})
+
+
+def test_all_nodes_use_the_same_ports_at_addresses_of_their_own():
+    assert STORE.own_address
+    found = configuration(plan())
+    assert (found["listen_address"], found["rpc_address"]) == ("127.0.0.2", "127.0.0.2")
+    assert (found["native_transport_port"], found["storage_port"]) == (9042, 7000)
+    assert "-Dcassandra.jmx.local.port=7199" in plan().argv
+
+
+def test_everything_that_a_node_writes_is_in_its_folder():
+    found = configuration(plan())
+    folders = [found[key] for key in found if key.endswith("_directory")] + found["data_file_directories"]
+    assert len(folders) == 5
+    assert all(folder.startswith("/clusters/x/node-1/data/") for folder in folders)
+
+
+def test_founders_cut_the_ring_evenly():
+    tokens = sorted(int(t) for n in range(3) for t in configuration(plan(n))["initial_token"].split(","))
+    assert len(tokens) == 48
+    gaps = {later - earlier for earlier, later in pairwise(tokens)}
+    assert max(gaps) - min(gaps) <= 1
+    assert all(-(2**63) <= token < 2**63 for token in tokens)
+
+
+def test_a_node_that_joins_asks_the_others_and_not_itself():
+    joining = plan(founders=())
+    assert seeds(joining) == ["127.0.0.1:7000", "127.0.0.3:7000"]
+    assert "initial_token" not in configuration(joining)
+    assert configuration(joining)["allocate_tokens_for_local_replication_factor"] == 1
+
+
+def test_a_node_that_comes_back_may_be_the_first(tmp_path):
+    (tmp_path / "data" / "tables").mkdir(parents=True)
+    assert "127.0.0.2:7000" in seeds(plan(founders=(), folder=tmp_path))
+
+
+def test_the_users_settings_go_over_ours():
+    found = configuration(plan(settings={"auto_snapshot": True, "concurrent_reads": 8, "heap": "400m"}))
+    assert (found["auto_snapshot"], found["concurrent_reads"]) == (True, 8)
+    assert "heap" not in found
+
+
+@pytest.mark.parametrize("key", ["native_transport_port", "data_file_directories", "num_tokens", "seed_provider"])
+def test_what_loadframe_decides_is_refused_among_the_settings(key):
+    with pytest.raises(BadInput, match=key):
+        STORE.check_settings({key: 1})
+
+
+@pytest.mark.parametrize(
+    "access", [Access(tls=Tls()), Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))]
+)
+def test_what_the_protocol_has_not_is_refused(access):
+    with pytest.raises(BadInput):
+        STORE.with_access(access)
+
+
+def test_an_unknown_version_is_refused_with_those_that_can_be_had():
+    with pytest.raises(BadInput) as caught:
+        STORE.distribution("4.1.0")
+    assert "5.0.9" in (caught.value.remedy or "")
+
+
+def test_the_distribution_has_native_code_under_names_of_its_own():
+    names = [jar.filename for jar in STORE.distribution("5.0.9").jars]
+    assert "jffi-1.3.11.jar" in names
+    assert "jffi-1.3.11-native.jar" in names
+    assert len(set(names)) == len(names)
+
+
+def test_a_table_without_columns_is_refused():
+    with pytest.raises(BadInput, match="columns"):
+        STORE.create_collection([], "c", {}, nodes=1)
+
+
+def test_more_copies_than_nodes_are_refused_before_anything_is_asked():
+    definition = {"columns": {"a": "text"}, "replication": {"replication_factor": 3}}
+    with pytest.raises(BadInput, match="replication_factor of 3"):
+        STORE.create_collection([], "c", definition, nodes=2)
+
+
+def test_a_node_of_somebody_elses_is_not_decommissioned():
+    with pytest.raises(BadInput, match="not started by loadframe"):
+        STORE.leave([], Member("node-0", "127.0.0.1:9042"), lambda _: None)
