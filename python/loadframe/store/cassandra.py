@@ -92,7 +92,9 @@ class Cassandra(Store):
             classpath,
             "org.apache.cassandra.service.CassandraDaemon",
         )
-        nodetool = [java, "-Xmx128m", "-XX:+UseSerialGC", "-cp", classpath, "org.apache.cassandra.tools.NodeTool"]
+        nodetool = [java, "-Xmx128m", "-XX:+UseSerialGC", *cassandra_config.MODULES]
+        # It keeps a history of its commands, which is to be nowhere else.
+        nodetool += [f"-Duser.home={node.folder / 'tmp'}", "-cp", classpath, "org.apache.cassandra.tools.NodeTool"]
         files = {
             "config/cassandra.yaml": cassandra_config.configuration(node),
             "config/logback.xml": cassandra_config.LOGGING,
@@ -216,7 +218,7 @@ class Cassandra(Store):
                 raise
             told = process.stdout.read() if process.stdout else ""
         if process.returncode:
-            last = [line for line in told.splitlines() if line.strip()][-1:] or ["nothing"]
+            last = [line for line in told.splitlines() if line.strip() and line[0] != "\t"][-1:] or ["nothing"]
             raise LoadframeError(
                 f"{member.name} could not be decommissioned; it said: {last[0]}",
                 where=member.address,

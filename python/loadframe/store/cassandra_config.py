@@ -64,6 +64,12 @@ _OPENS = (
     "jdk.management/com.sun.management.internal",
 )
 
+#: What the server and its tools want to be opened for them.
+MODULES = (
+    *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS),
+)
+
 #: The collector and its goals are those of the vendor's own configuration, whatever the number of CPUs: a sweep over
 #: CPUs must not change the collector on its way, as the JVM would do if it were left to choose.
 _JVM = (
@@ -118,10 +124,9 @@ def jvm_options(node: NodeSpec, size: int) -> list[str]:
     options = [f"-Xms{size}", f"-Xmx{size}", *_JVM]
     if node.cpus is not None:
         options.append(f"-XX:ActiveProcessorCount={math.ceil(node.cpus)}")
-    options += [f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS]
-    options += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS]
     return [
         *options,
+        *MODULES,
         f"-Dcassandra.ring_delay_ms={RING_DELAY}",
         "-Dcassandra.skip_wait_for_gossip_to_settle=0",
         "-Dcassandra.consistent.rangemovement=true",
