@@ -18,6 +18,7 @@ from loadframe.units import parse_size
 
 KEYSPACE = "loadframe"
 _ALREADY_EXISTS = 0x2400
+_STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService"
 #: Seconds. A schema change waits for all nodes, counting reads all data.
 _SCHEMA_TIMEOUT = 60.0
 _COUNT_TIMEOUT = 600.0
@@ -68,7 +69,7 @@ class Cassandra(Store):
             parse_size(settings["heap"])
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, keep JMX on loopback, and write down how `nodetool` reaches the node."""
+        """Bind one address, keep its management on loopback, and write down how that is called."""
         if installation.java is None:
             raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
         heap = cassandra_config.heap(node)
@@ -88,17 +89,18 @@ class Cassandra(Store):
             f"-Dcassandra.logdir={node.folder / 'logs'}",
             f"-Dcassandra.jmx.local.port={jmx_port}",
             "-Dcassandra-foreground=yes",
+            f"-Dcassandra-pidfile={node.folder / 'data' / 'pid'}",
             "-cp",
             classpath,
             "org.apache.cassandra.service.CassandraDaemon",
         )
-        nodetool = [java, "-Xmx128m", "-XX:+UseSerialGC", *cassandra_config.MODULES]
-        # It keeps a history of its commands, which is to be nowhere else.
-        nodetool += [f"-Duser.home={node.folder / 'tmp'}", "-cp", classpath, "org.apache.cassandra.tools.NodeTool"]
+        # The Java runtime cannot look up the node's management by a port; attaching to its process it can.
+        manage = [java, "-Xmx128m", "-XX:+UseSerialGC", *cassandra_config.MODULES, "-cp", classpath]
+        manage += ["org.gridkit.jvmtool.SJK", "mx", "-b", _STORAGE_SERVICE, "-mc"]
         files = {
             "config/cassandra.yaml": cassandra_config.configuration(node),
             "config/logback.xml": cassandra_config.LOGGING,
-            "config/nodetool.json": json.dumps([*nodetool, "-h", "127.0.0.1", "-p", str(jmx_port)]),
+            "config/manage.json": json.dumps(manage),
         }
         return NodePlan(
             files=files,
@@ -205,9 +207,10 @@ class Cassandra(Store):
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Decommission the node: it streams what it holds to the others."""
-        nodetool = _nodetool(member)
+        manage = _manage(member)
         self._require_copies(addresses, member)
-        command = [*nodetool, "decommission", "--force"]
+        # Its own keyspaces may want more copies than there are nodes; those of users were looked at.
+        command = [*manage, "-op", "decommission", "-a", "true"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             try:
                 while process.poll() is None:
@@ -323,15 +326,17 @@ class Cassandra(Store):
         return found
 
 
-def _nodetool(member: Member) -> list[str]:
-    command = member.folder / "config" / "nodetool.json" if member.folder else None
-    if command is None or not command.exists():
+def _manage(member: Member) -> list[str]:
+    """Return the command that calls the node's management, up to the name of the call."""
+    files = [member.folder / "config" / "manage.json", member.folder / "data" / "pid"] if member.folder else []
+    if not files or not all(file.exists() for file in files):
         raise BadInput(
             f"{member.name} was not started by loadframe, which cannot decommission it",
             where=member.address,
             remedy="run `nodetool decommission` there yourself",
         )
-    return [str(word) for word in json.loads(command.read_text())]
+    command, pid = (file.read_text() for file in files)
+    return [*json.loads(command), "-p", pid.strip()]
 
 
 def _copies(replication: Mapping[str, Any]) -> int:
