@@ -42,7 +42,8 @@ def download(jar: Jar, staging: Path, count: Callable[[int], None], stop: thread
 
         yield add
 
-    group, artifact, version, *classifier = jar.coordinates.split(":")
+    group, artifact, version, *rest = jar.coordinates.split(":")
+    classifier = "".join(rest)
     mirror = os.environ.get("LOADFRAME_MAVEN")
     context = MavenContext(
         repo_cache=staging,
@@ -50,7 +51,7 @@ def download(jar: Jar, staging: Path, count: Callable[[int], None], stop: thread
         resolver=PythonResolver(progress_callback=counting),
         timeout=_TIMEOUT,
     )
-    wanted = context.project(group, artifact).at_version(version).artifact(*classifier, packaging=jar.packaging)
+    wanted = context.project(group, artifact).at_version(version).artifact(classifier, jar.packaging)
     path = Path(wanted.cached_path or "")
     try:
         context.resolver.download(wanted)

@@ -64,7 +64,9 @@ def resolve_cassandra(version: str, cache: Path) -> dict[str, Any]:
     dependencies = _resolved(context, [f"org.apache.cassandra:cassandra-all:{version}"])
     # Libraries for other systems; what is left runs on Linux, as clusters here do.
     dependencies = [each for each in dependencies if each.classifier in _CASSANDRA_CLASSIFIERS]
-    return {"store": "cassandra", "version": version, "java": 17, "modules": [], "jars": _placed(dependencies, "lib")}
+    # Java 24 has no security manager any more, which it cannot do without.
+    java = {"java": 17, "java_most": 23}
+    return {"store": "cassandra", "version": version, **java, "modules": [], "jars": _placed(dependencies, "lib")}
 
 
 def _resolved(context: MavenContext, coordinates: list[str]) -> list[Dependency]:
