@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store import cassandra_config, distribution
 from loadframe.store.access import OPEN, Access
@@ -85,11 +87,10 @@ class Cassandra(Store):
             f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}",
             f"-Dlogback.configurationFile={node.folder / 'config' / 'logback.xml'}",
             f"-Dcassandra.config=file://{node.folder / 'config' / 'cassandra.yaml'}",
-            f"-Dcassandra.storagedir={node.folder / 'data'}",
+            _identity(node.folder),
             f"-Dcassandra.logdir={node.folder / 'logs'}",
             f"-Dcassandra.jmx.local.port={jmx_port}",
             "-Dcassandra-foreground=yes",
-            f"-Dcassandra-pidfile={node.folder / 'data' / 'pid'}",
             "-cp",
             classpath,
             "org.apache.cassandra.service.CassandraDaemon",
@@ -326,17 +327,24 @@ class Cassandra(Store):
         return found
 
 
+def _identity(folder: Path) -> str:
+    """Return the argument that tells a node's process from all others."""
+    return f"-Dcassandra.storagedir={folder / 'data'}"
+
+
 def _manage(member: Member) -> list[str]:
     """Return the command that calls the node's management, up to the name of the call."""
-    files = [member.folder / "config" / "manage.json", member.folder / "data" / "pid"] if member.folder else []
-    if not files or not all(file.exists() for file in files):
-        raise BadInput(
-            f"{member.name} was not started by loadframe, which cannot decommission it",
-            where=member.address,
-            remedy="run `nodetool decommission` there yourself",
-        )
-    command, pid = (file.read_text() for file in files)
-    return [*json.loads(command), "-p", pid.strip()]
+    file = member.folder / "config" / "manage.json" if member.folder else None
+    if member.folder and file and file.exists():
+        identity = _identity(member.folder)
+        for process in psutil.process_iter(["cmdline"]):
+            if identity in (process.info["cmdline"] or ()):
+                return [*json.loads(file.read_text()), "-p", str(process.pid)]
+    raise BadInput(
+        f"{member.name} was not started by loadframe on this machine, which cannot decommission it",
+        where=member.address,
+        remedy="run `nodetool decommission` there yourself",
+    )
 
 
 def _copies(replication: Mapping[str, Any]) -> int:
