@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import loadframe.store
 from commands import open_folder
 from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.store import Store
 
 
 @pytest.fixture
@@ -23,6 +25,15 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with open_folder("cache") as folder:
         monkeypatch.setenv("LOADFRAME_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, state: Path, cache: Path) -> Store:
+    """The toy, which is a store because its module lies where stores lie."""
+    monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
+    store = loadframe.store.find("toy")
+    store.reset()
+    return store
 
 
 @pytest.fixture(scope="session")

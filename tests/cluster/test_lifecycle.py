@@ -4,23 +4,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import loadframe.store
 from commands import servers
 from loadframe.cluster import Cluster, ClusterSpec, named
 from loadframe.errors import BadInput, LoadframeError
-
-
-@pytest.fixture
-def toy(monkeypatch, state, cache):
-    """The toy, which is a store because its module lies where stores lie."""
-    monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
-    store = loadframe.store.find("toy")
-    store.reset()
-    return store
 
 
 @pytest.fixture
@@ -104,7 +93,7 @@ def test_an_unknown_node_is_answered_with_the_nearest(cluster):
 
 def test_a_node_that_dies_while_it_joins_is_shown_by_its_last_words_and_is_no_member(cluster, toy):
     toy.dying.add("node-2")
-    toy.during["join"] = lambda: time.sleep(0.5)
+    toy.during["join"] = lambda: _wait(lambda: not cluster.nodes[2].alive)
     with pytest.raises(LoadframeError) as caught:
         cluster.grow()
     assert "node-2 ended with status 1 while taking node-2 in; the end of its log:" in str(caught.value)
@@ -114,11 +103,11 @@ def test_a_node_that_dies_while_it_joins_is_shown_by_its_last_words_and_is_no_me
 
 
 def test_a_node_that_dies_while_the_data_is_balanced_is_noticed_and_stays_a_member(cluster, toy):
-    toy.during["balance"] = lambda: (cluster.nodes[2].process.kill(), time.sleep(0.5))
+    toy.during["balance"] = lambda: (cluster.kill("node-2"), _wait(lambda: not cluster.nodes[2].alive))
     with pytest.raises(LoadframeError, match=r"node-2 ended.* while balancing the data; the end of its log"):
         cluster.grow()
     assert cluster.size == 3
-    assert any(text.startswith("node-2 is gone") for text in cluster.deviations())
+    assert "node-2 is gone, killed on purpose" in cluster.deviations()
 
 
 def test_a_store_that_never_balances_ends_at_the_time_limit_with_its_state(cluster, toy):

@@ -41,9 +41,10 @@ class Change:
         """Where to ask the members."""
         return [node.address for node in self.roster.asked]
 
-    def patience(self, what: str, more: Sequence[Node] = ()) -> Patience:
-        """Wait for something of the whole cluster, or for some nodes of it."""
-        return Patience(what, [*self.roster.nodes, *more], self.within, self.tell)
+    def patience(self, what: str, concerned: Sequence[Node]) -> Patience:
+        """Wait for something: the nodes that it concerns must live, and so must each other one that does now."""
+        others = [node for node in self.roster.nodes if node.alive and node not in concerned]
+        return Patience(what, [*concerned, *others], self.within, self.tell)
 
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
         """Tell of nodes by the names of their first processes."""

@@ -242,12 +242,11 @@ class Cluster:
             return True
 
     def kill(self, name: str) -> None:
-        """End a node's process at once (SIGKILL). Its data stays where it is."""
-        with self._held():
-            node = self._named(name)
-            self._process(node).kill()
-            self._roster.update(put=[replace(node, state=State.KILLED)])
-            self._emit(ClusterEvent(events.KILLED, (name,)))
+        """End a node's process at once (SIGKILL), also in the middle of a change. Its data stays where it is."""
+        node = self._named(name)
+        self._process(node).kill()
+        self._roster.update(put=[replace(node, state=State.KILLED)])
+        self._emit(ClusterEvent(events.KILLED, (name,)))
 
     def pause(self, name: str) -> None:
         """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing."""

@@ -16,7 +16,9 @@ def found(change: Change, software: Software) -> None:
     planned = launch.layout(change.store, change.spec)
     launch.start(change.spec, software, change.host, change.folder, planned, change.roster, founding=True)
     nodes = change.roster.nodes
-    change.store.form([node.member() for node in nodes], change.spec.settings, change.patience("forming the cluster"))
+    change.store.form(
+        [node.member() for node in nodes], change.spec.settings, change.patience("forming the cluster", nodes)
+    )
     launch.wait_until_ready(change.store, nodes, change.spec.nodes)
     change.roster.formed = True
     change.roster.write()

@@ -49,14 +49,16 @@ def grow(change: Change, count: int) -> list[str]:
 def join(change: Change, number: int) -> None:
     """Take a node that runs into the cluster."""
     nodes = change.roster.of(number)
-    change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"taking {nodes[0].name} in"))
+    change.store.join(
+        change.addresses, nodes[0].member(nodes[1:]), change.patience(f"taking {nodes[0].name} in", nodes)
+    )
     _admit(change, number)
 
 
 def balance(change: Change) -> None:
     """Have the data spread over all members; return when it is."""
     moving = [node for node in change.roster.nodes if node.state == State.BALANCING]
-    patience = change.patience("balancing the data")
+    patience = change.patience("balancing the data", moving)
     change.report("balancing the data")
     try:
         change.store.balance(change.addresses, patience)

@@ -19,7 +19,7 @@ class Patience:
 
     def __init__(self, what: str, nodes: Sequence[Node], within: float, tell: Tell | None = None) -> None:
         self._what = what
-        self._nodes = [node for node in nodes if node.alive]
+        self._nodes = list(nodes)
         self._within = within
         self._tell = tell
         self._began = time.monotonic()

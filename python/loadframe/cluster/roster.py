@@ -1,5 +1,6 @@
 """The nodes of a cluster as they are now. Of a cluster with a name each change is written down at once."""
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ class Roster:
         self.formed = formed
         self._nodes = tuple(nodes)
         self._read = self._changed()
+        self._writing = threading.RLock()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -47,12 +49,13 @@ class Roster:
 
     def update(self, put: Collection[Node] = (), drop: Collection[str] = (), size: int | None = None) -> None:
         """Put nodes in the place of those of the same name or behind the others, drop some, set the asked size."""
-        new = {node.name: node for node in put}
-        kept = [new.pop(node.name, node) for node in self._nodes if node.name not in drop]
-        self._nodes = (*kept, *new.values())
-        if size is not None and self.spec:
-            self.spec = replace(self.spec, nodes=size)
-        self.write()
+        with self._writing:
+            new = {node.name: node for node in put}
+            kept = [new.pop(node.name, node) for node in self._nodes if node.name not in drop]
+            self._nodes = (*kept, *new.values())
+            if size is not None and self.spec:
+                self.spec = replace(self.spec, nodes=size)
+            self.write()
 
     def write(self) -> None:
         """Write it down, if it has a name."""
@@ -63,9 +66,11 @@ class Roster:
     def follow(self) -> None:
         """Read it again if another command has written it since."""
         if self.spec and self.spec.name and self._changed() != self._read:
-            self._read = self._changed()
-            saved = named.load(self.spec.name)
-            if saved:
+            with self._writing:
+                self._read = self._changed()
+                saved = named.load(self.spec.name)
+                if not saved:
+                    return
                 self.spec, self.facts, self.formed = saved.spec, dict(saved.facts), saved.formed
                 own = {node.pid: node.process for node in self._nodes if node.process}
                 self._nodes = tuple(replace(node, process=own.get(node.pid, node.process)) for node in saved.nodes)

@@ -39,7 +39,7 @@ def _drain(change: Change, number: int) -> None:
     nodes = change.roster.of(number)
     member, before = nodes[0].member(nodes[1:]), nodes[0].state
     others = [node.address for node in change.roster.asked if node.number != number]
-    patience = change.patience(f"moving the data of {member.name}")
+    patience = change.patience(f"moving the data of {member.name}", nodes)
     change.happened(LEAVING, [number])
     change.report(f"moving the data of {member.name} to the others")
     change.mark(number, State.LEAVING)

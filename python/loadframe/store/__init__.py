@@ -6,12 +6,24 @@ import pkgutil
 
 from loadframe.errors import BadInput
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Balancing, Health, Installation, Member, NodePlan, NodeSpec, Place, Store, Watch
+from loadframe.store.base import (
+    Balancing,
+    Figure,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    Place,
+    Store,
+    Watch,
+)
 
 __all__ = [
     "OPEN",
     "Access",
     "Balancing",
+    "Figure",
     "Health",
     "Installation",
     "Member",

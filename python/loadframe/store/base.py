@@ -78,6 +78,16 @@ class Health:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """One of a store's statistics that people want to see while they watch it."""
+
+    title: str
+    metric: str  #: as `statistics` names it
+    total: bool = False  #: it only grows, so its growth per second is shown
+    size: bool = False  #: in bytes
+
+
+@dataclass(frozen=True)
 class Member:
     """A node that runs, as the store is told of it."""
 
@@ -119,6 +129,7 @@ class Store(ABC):
     own_address: bool = (
         False  #: all nodes use the same ports, each at an address of its own (127.0.0.1, 127.0.0.2, ...)
     )
+    watched: tuple[Figure, ...] = ()  #: what `loadframe watch` shows of each node, the most telling first
     extra_ports: int = 0  #: ports that a node needs beside the one for clients and the one for its peers
 
     def with_access(self, access: Access) -> "Store":

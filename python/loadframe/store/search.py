@@ -10,7 +10,7 @@ import httpx
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store import search_nodes
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Health, Member, Store, Unreachable, Watch
+from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
@@ -29,6 +29,17 @@ class SearchStore(Store):
     driver = "search"
     #: The sections of a node's statistics that our figures are in.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
+    watched = (
+        Figure("queries/s", "search_query_total", total=True),
+        Figure("indexed/s", "indexing_total", total=True),
+        Figure("searches", "search_active"),
+        Figure("queued", "search_queue"),
+        Figure("writes", "write_active"),
+        Figure("queued", "write_queue"),
+        Figure("heap %", "heap_percent"),
+        Figure("documents", "documents"),
+        Figure("data", "store_bytes", size=True),
+    )
 
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests, since statistics are asked for every second."""

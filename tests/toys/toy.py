@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store.base import Balancing, Health, NodePlan, Place, Store, Unreachable
+from loadframe.store.base import Balancing, Figure, Health, NodePlan, Place, Store, Unreachable
 from loadframe.store.distribution import Distribution
 
 _SERVE = """
@@ -29,6 +29,7 @@ class Toy(Store):
     family = "toy"
     driver = "null"
     versions = ("1",)
+    watched = (Figure("pieces", "pieces"), Figure("served/s", "served", total=True))
 
     def __init__(self):
         self.reset()
@@ -121,7 +122,7 @@ class Toy(Store):
         return 0
 
     def statistics(self, addresses):
-        return {name: {"pieces": 1.0} for name in self.members}
+        return {name: {"pieces": 3.0, "served": time.monotonic() * 100} for name in self.members}
 
 
 STORE = TOY = Toy()

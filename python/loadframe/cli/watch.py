@@ -1,0 +1,111 @@
+"""`loadframe watch`: what a cluster's nodes do, once a second, until Ctrl-C."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import count as counting
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live as Screen
+from rich.table import Table
+
+from loadframe.cli.app import app, out
+from loadframe.cluster import Cluster
+from loadframe.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from loadframe.observe.live import Look
+
+_EXAMPLES = """\b
+Examples:
+  loadframe watch trial
+  loadframe watch trial --count 10
+  loadframe watch trial --json | jq -c '[.time, .nodes[]."process.cpu"]'
+"""
+
+#: Title, metric, how it is written. Of every node, whatever its store.
+_PROCESS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("cpu", "process.cpu", "{:.2f}".format),
+    ("throttled", "cgroup.throttled_time", "{:.2f}".format),
+    ("memory", "process.resident", format_size),
+    ("read/s", "process.read", format_size),
+    ("written/s", "process.written", format_size),
+)
+
+
+@app.command(epilog=_EXAMPLES)
+def watch(
+    name: Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)],
+    count: Annotated[int | None, typer.Option(help="Stop after so many looks, one a second.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each look as one line of JSON.")] = False,
+) -> None:
+    """Show what each node does, once a second: its process, its limits, and what its store says. Ctrl-C ends it.
+
+    cpu is in cores; throttled is the time that threads stood still for the CPU quota, in s/s. The nodes' traffic goes
+    over the loopback interface, whose bytes are the machine's, not a node's.
+    """
+    cluster = Cluster.load(name)
+    try:
+        if as_json:
+            for at, look in _looks(cluster, count):
+                print(json.dumps(_plain(at, look)), flush=True)
+        elif out.is_terminal:
+            with Screen(console=out, auto_refresh=False) as screen:
+                for _, look in _looks(cluster, count):
+                    screen.update(_table(cluster, look), refresh=True)
+        else:
+            for _, look in _looks(cluster, count):
+                out.print(_table(cluster, look))
+    except KeyboardInterrupt:
+        # That is how one stops watching.
+        return
+
+
+def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]":
+    """Yield an instant, s since the epoch, and what was seen; the first has no rates yet and is left out."""
+    from loadframe.observe import CgroupSampler, HostSampler, ProcessSampler, StoreSampler
+    from loadframe.observe.live import Live
+
+    live = Live(
+        [
+            ProcessSampler(lambda: {node.name: node.pid for node in cluster.nodes if node.pid}),
+            CgroupSampler(lambda: {node.name: node.control_groups for node in cluster.nodes if node.control_groups}),
+            HostSampler(),
+            StoreSampler(cluster.statistics),
+        ],
+        totals=[figure.metric for figure in cluster.store.watched if figure.total],
+    )
+    live.look(time.monotonic())
+    due = time.monotonic()
+    for _ in range(most) if most else counting():
+        # A look that took longer than a second skips the seconds that it missed.
+        due = max(due + 1.0, time.monotonic())
+        time.sleep(max(due - time.monotonic(), 0.0))
+        yield time.time(), live.look(time.monotonic())
+
+
+def _plain(at: float, look: "Look") -> dict[str, object]:
+    nodes = {source.removeprefix("node:"): figures for source, figures in look.figures.items() if source != "host"}
+    return {"time": at, "nodes": nodes, "host": look.figures.get("host", {}), "gaps": look.gaps}
+
+
+def _table(cluster: Cluster, look: "Look") -> Table:
+    watched = cluster.store.watched
+    table = Table("node", box=None, pad_edge=False)
+    for title in [title for title, _, _ in _PROCESS] + [figure.title for figure in watched]:
+        table.add_column(title, justify="right")
+    for node in cluster.nodes:
+        figures = look.figures.get(f"node:{node.name}", {})
+        cells = [write(figures[metric]) if metric in figures else "-" for _, metric, write in _PROCESS]
+        for figure in watched:
+            value = figures.get(f"{figure.metric}/s" if figure.total else figure.metric)
+            cells.append("-" if value is None else format_size(value) if figure.size else format_count(value))
+        table.add_row(node.name if node.alive else f"{node.name} (gone)", *cells)
+    host = look.figures.get("host", {})
+    loopback = format_size(host.get("loopback.bytes", 0.0))
+    table.caption = f"machine: {host.get('cpu.busy', 0.0):.0%} busy, loopback {loopback}/s" + "".join(
+        f"; {source}: {cause}" for source, cause in look.gaps.items()
+    )
+    table.caption_justify = "left"
+    return table
