@@ -2,6 +2,7 @@
 
 import pytest
 
+from loadframe.errors import BadInput
 from loadframe.workload import load_workload
 
 SHARES = {
@@ -10,8 +11,7 @@ SHARES = {
     "c": {"read": 100},
     "d": {"read_recent": 95, "insert": 5},
     "e": {"scan": 95, "insert": 5},
-    # Half of the operations are a read and an update each.
-    "f": {"read": 200 / 3, "update": 100 / 3},
+    "f": {"read": 50, "read_modify_write": 50},
 }
 
 
@@ -28,10 +28,43 @@ def test_keys_are_drawn_and_made_as_ycsb_does():
     assert (popular.items, popular.form, popular.scrambled, popular.exponent) == (5000, "ycsb", True, 0.99)
     assert (recent.items, recent.form) == (5000, "ycsb")
     assert variables["popular_key"].hash.of == "popular"
-    assert variables["inserted"].sequential.from_ == 5000
+    assert variables["inserted"].uniform[0] == 5000
 
 
 def test_what_is_loaded_is_what_is_read():
     file = load_workload("ycsb").file
     assert file.phases[0].requests == 1000
-    assert file.operations["load"].index.id.replace("loaded", "popular") == file.operations["read"].get.id
+    assert file.operations["load"].insert.id.replace("loaded", "popular") == file.operations["read"].read.id
+
+
+@pytest.mark.parametrize("family", ["elasticsearch", "cassandra", "mongodb", "redis", "couchbase"])
+def test_the_same_file_serves_every_family(family):
+    resolved = load_workload("ycsb").for_family(family, 3)
+    refreshed = ["refresh"] if family == "elasticsearch" else []
+    assert [phase.name for phase in resolved.phases] == ["load", *refreshed, *SHARES]
+    forms = [form for phase in resolved.phases for form in phase.operations.values()]
+    verbs = {kind for form in forms for kind in form} - {"assert"}
+    assert verbs == {"insert", "read", "update", "scan", "read_modify_write", *refreshed}
+
+
+def test_cassandra_has_a_column_for_each_field():
+    workload = load_workload("ycsb").for_family("cassandra", 1)
+    document = workload.phase("load").operations["load"]["insert"]["document"]
+    assert workload.collections["usertable"]["columns"].keys() == {"id", *document}
+
+
+def test_one_of_the_six_is_had_by_its_name():
+    phases = load_workload("ycsb/a").for_family("elasticsearch", 1).phases
+    assert [phase.name for phase in phases] == ["load", "refresh", "a"]
+    assert [phase.name for phase in load_workload("ycsb/c,a").file.phases] == ["load", "refresh", "a", "c"]
+    assert [phase.name for phase in load_workload("ycsb/a", {"records": "10"}).file.phases][-1] == "a"
+
+
+def test_an_unknown_phase_gets_its_nearest_neighbour():
+    with pytest.raises(BadInput, match="the workload ycsb has no phase 'g'"):
+        load_workload("ycsb/g")
+
+
+def test_a_path_is_no_name_with_a_phase(tmp_path):
+    with pytest.raises(BadInput, match="other/a"):
+        load_workload("other/a", folder=tmp_path)

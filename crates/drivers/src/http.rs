@@ -12,7 +12,7 @@ use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
-use crate::http::expect::assertion;
+use crate::assertion::assertion;
 pub use crate::http::operations::Operation;
 use crate::http1::{self, Http1};
 

@@ -1,5 +1,6 @@
 //! Drivers: one module per protocol. Each turns an operation into bytes and an answer into an outcome.
 
+pub mod assertion;
 pub mod cql;
 mod form;
 pub mod http;

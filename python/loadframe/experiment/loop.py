@@ -52,7 +52,7 @@ def _require_sound_load(experiment: Experiment, design: Design, family: str, dri
         levels = experiment.overrides(first.treatment)
         try:
             workload = experiment.resolve(first.treatment, family, listener.step)
-            phases = [workload.phase(name) for name in experiment.prepared]
+            phases = workload.preparing(experiment.prepared)
             phases += [workload.phase(name).override(**levels) for name in experiment.measured]
             return require_sound(phases, driver, Cluster.prospect(_spec(experiment, first.treatment)))
         except BadInput as refusal:
@@ -77,7 +77,7 @@ class _Group:
             session = self._session(cluster, runs[0])
             session.create_collections()
             with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
-                prepared = [session.workload.phase(name) for name in self._experiment.prepared]
+                prepared = session.workload.preparing(self._experiment.prepared)
                 session.prepare(prepared, Path(scratch))
             cluster.throttle(True)
             for run in runs:

@@ -13,6 +13,17 @@ def names() -> list[str]:
     return sorted(path.stem for path in LIBRARY.glob("*.yaml"))
 
 
+def split(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
+    """Return a workload's name or path, and the phases that are chosen of it: `ycsb/a` is phase a of a built-in one.
+
+    Several are separated by commas. Only names of the library are cut, so that a path stays one.
+    """
+    name, slash, phases = name_or_path.partition("/")
+    if not slash or name not in names() or name_or_path.endswith((".yaml", ".yml")):
+        return name_or_path, None
+    return name, tuple(phases.split(","))
+
+
 def find(name_or_path: str, folder: Path, where: str | None = None) -> Path:
     """Return a workload's file: a path if it ends with .yaml or .yml or has a slash, else a name of the library.
 

@@ -141,6 +141,10 @@ class ResolvedWorkload:
                 return phase
         raise KeyError(name)
 
+    def preparing(self, names: Sequence[str]) -> list[ResolvedPhase]:
+        """Return those of the named phases that the family needs, in the order of the names."""
+        return [phase for name in names for phase in self.phases if phase.name == name]
+
     def describe(self) -> dict[str, Any]:
         """Return what a manifest needs to repeat the load, ready for JSON; reads its files to hash them."""
         forms = [form for phase in self.phases for form in phase.variables.values()]

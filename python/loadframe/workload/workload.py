@@ -13,10 +13,11 @@ from loadframe.workload.forms import Form, every_form, form_for
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
+from loadframe.workload.phases import Phase
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
 from loadframe.workload.rest import captured
 from loadframe.workload.variables import closure
-from loadframe.yamlfile import Document, read, shown, validate
+from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,13 @@ class Workload:
     document: Document
     defaults: Mapping[str, Value]
     settings: Mapping[str, Setting]
+    #: The phases that are chosen, beside those that prepare; None for all.
+    only: tuple[str, ...] | None = None
 
     @cached_property
     def file(self) -> WorkloadFile:
-        """The file's content, as on a single node."""
-        return self.fill(1).file
+        """The file's content, as on a single node; of its phases those that are chosen."""
+        return self._chosen(self.fill(1).file)
 
     @property
     def name(self) -> str:
@@ -72,7 +75,12 @@ class Workload:
 
     def check(self) -> None:
         """Refuse the workload if anything in it does not fit together; BadInput at the place."""
-        references.check(self.document, self.file)
+        file = self.fill(1).file
+        references.check(self.document, file)
+        phases = [phase.name for phase in file.phases]
+        for name in self.only or ():
+            if name not in phases:
+                raise BadInput(f"the workload {file.workload} has no phase {name!r}", remedy=did_you_mean(name, phases))
 
     def fill(self, nodes: int) -> Filled:
         """Fill the parameters in, for a cluster of so many nodes; BadInput at whatever does not fit."""
@@ -96,11 +104,12 @@ class Workload:
     def for_family(self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None) -> ResolvedWorkload:
         """Return the workload as a family of stores takes it, on so many nodes.
 
+        A phase that prepares is left out if its operations are written for each family, and none for this one.
         Corpora are fetched if they have a web address and are not in the cache; `report` takes lines on how far that
         is. BadInput for an operation in use that has no form for the family, and for corpora that cannot be read.
         """
         filled = self.fill(nodes)
-        file = filled.file
+        file = self._needed(self._chosen(filled.file), family)
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
         # The last thing to be done, since it may take hours.
@@ -174,6 +183,24 @@ class Workload:
         setting = self._setting(used, filled.made_of)
         return (self.document.path.parent if setting is None else setting.folder), setting
 
+    def _chosen(self, file: WorkloadFile) -> WorkloadFile:
+        """Return the file with the phases that are chosen, and those that prepare."""
+        if self.only is None:
+            return file
+        phases = tuple(phase for phase in file.phases if phase.prepares or phase.name in self.only)
+        return file.model_copy(update={"phases": phases})
+
+    def _needed(self, file: WorkloadFile, family: str) -> WorkloadFile:
+        """Return the file without phases that prepare other families."""
+
+        def needed(phase: Phase) -> bool:
+            operations = [file.operations[name] for stream in phase.named_streams for name in stream.weights]
+            return not phase.prepares or any(
+                isinstance(operation, Form) or form_for(operation, family) is not None for operation in operations
+            )
+
+        return file.model_copy(update={"phases": tuple(phase for phase in file.phases if needed(phase))})
+
     def _form(self, file: WorkloadFile, name: str, family: str) -> Form:
         """Return an operation's form for a family, or say which forms it has."""
         operation = file.operations[name]
@@ -190,9 +217,11 @@ def load_workload(
 ) -> Workload:
     """Load a workload of the library by its name, or a file that ends with .yaml or has a slash in its path.
 
+    `NAME/PHASE` chooses of a workload of the library one phase (or several, with commas) and those that prepare it.
     `overrides` set its parameters, as `--set name=value` does. A relative path begins at `folder`, by default the
     current one. BadInput names the file, the line and the column of whatever is wrong.
     """
+    name_or_path, only = catalogue.split(name_or_path)
     document = read(catalogue.find(name_or_path, folder or Path()))
     if not isinstance(document.data, dict):
         validate(document, WorkloadFile)
@@ -200,7 +229,7 @@ def load_workload(
     _check_variables(document, variables)
     defaults = parameters.check(document, document.data.get("parameters", {}), variables)
     _check_captured(document, {"a variable": variables, "a parameter": defaults})
-    workload = Workload(document, defaults, {})
+    workload = Workload(document, defaults, {}, only)
     workload.check()
     return workload.with_parameters(overrides) if overrides else workload
 

@@ -1,11 +1,12 @@
 //! What an answer has to be like to count as a success.
 
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::Failure;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
+use crate::assertion::{alike, assertion};
 use crate::form::Form;
 use crate::http1::answer::Answer;
 use crate::http1::status::{class_of, excerpt};
@@ -92,11 +93,6 @@ pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> 
     found.ok_or_else(|| assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body))))
 }
 
-/// An answer that is not what the workload asserts.
-pub fn assertion(message: String) -> Failure {
-    Failure { class: ErrorClass::Assertion, message, items: 1 }
-}
-
 fn no_json(body: &[u8]) -> Failure {
     assertion(format!("the answer is no JSON: {}", excerpt(body)))
 }
@@ -108,16 +104,4 @@ fn status(value: &Value) -> Result<u16, PlanError> {
 
 fn listed(status: &[u16]) -> String {
     status.iter().map(u16::to_string).collect::<Vec<_>>().join(" or ")
-}
-
-/// Whether two values are equal; numbers are so by their values, however they are written.
-fn alike(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
-        }
-        _ => one == other,
-    }
 }

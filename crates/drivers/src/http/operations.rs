@@ -9,7 +9,8 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Captured, Variables};
 use serde_json::Value;
 
-use super::expect::{Expect, assertion, pick};
+use super::expect::{Expect, pick};
+use crate::assertion::assertion;
 use crate::form::Form;
 use crate::http1::answer::Answer;
 use crate::http1::request::{Body, Line, Request};

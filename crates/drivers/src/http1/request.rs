@@ -1,10 +1,10 @@
 //! A request that is built beforehand as far as it can be: rendering copies what is fixed and fills what is not.
 //! What the operation does not know, the `host` and `authorization` fields, is put in last.
 
-use std::sync::Arc;
+use std::fmt::Debug;
 
-use loadframe_engine::corpus::Corpus;
 use loadframe_engine::digits::push_u64;
+use loadframe_engine::draw::Draw;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
@@ -42,8 +42,8 @@ pub enum Body {
     Json(Template),
     /// Any text.
     Text(Template),
-    /// So many documents of a corpus, each under an action line.
-    Bulk(Bulk),
+    /// Lines of JSON: documents, and what is done with each.
+    Batches(Box<dyn Batches>),
 }
 
 impl Body {
@@ -53,7 +53,7 @@ impl Body {
             Self::None => b"",
             Self::Json(_) => b"content-type: application/json\r\n",
             Self::Text(_) => b"content-type: text/plain; charset=utf-8\r\n",
-            Self::Bulk(_) => b"content-type: application/x-ndjson\r\n",
+            Self::Batches(_) => b"content-type: application/x-ndjson\r\n",
         }
     }
 }
@@ -62,22 +62,13 @@ impl Body {
 const FRAMING: [&str; 6] =
     ["content-length", "transfer-encoding", "connection", "content-encoding", "expect", "upgrade"];
 
-/// Request k carries documents `k size` to `(k + 1) size`; after the last comes the first.
-#[derive(Debug)]
-pub struct Bulk {
-    /// Where the documents come from.
-    pub corpus: Arc<Corpus>,
-    /// How many documents a request carries at most.
-    pub size: u64,
-    /// The line above each document.
-    pub action: &'static [u8],
-}
-
-impl Bulk {
+/// The documents that one request after the other carries.
+pub trait Batches: Debug + Send + Sync {
     /// How many requests send each document once.
-    pub fn requests(&self) -> u64 {
-        self.corpus.documents().div_ceil(self.size)
-    }
+    fn requests(&self) -> u64;
+
+    /// Appends the body of request `draw` to `body`; says how many documents it carries. `scratch` is empty room.
+    fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64;
 }
 
 /// A request without its randomness.
@@ -100,6 +91,7 @@ pub struct Buffers {
     head: Vec<u8>,
     body: Vec<u8>,
     compressed: Vec<u8>,
+    scratch: Vec<u8>,
 }
 
 /// A request, ready to be sent.
@@ -185,7 +177,7 @@ impl Request {
     /// How many requests send each document once, if it sends documents of a corpus.
     pub fn requests(&self) -> Option<u64> {
         match &self.body {
-            Body::Bulk(bulk) => Some(bulk.requests()),
+            Body::Batches(batches) => Some(batches.requests()),
             Body::None | Body::Json(_) | Body::Text(_) => None,
         }
     }
@@ -194,7 +186,7 @@ impl Request {
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let body = match &self.body {
             Body::Json(template) | Body::Text(template) => Some(template),
-            Body::None | Body::Bulk(_) => None,
+            Body::None | Body::Batches(_) => None,
         };
         [&self.line, &self.fields.template].into_iter().chain(body)
     }
@@ -207,7 +199,7 @@ impl Request {
         values: &Values,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
-        let Buffers { head, body, compressed } = buffers;
+        let Buffers { head, body, compressed, scratch } = buffers;
         head.clear();
         body.clear();
         let mut documents = 0;
@@ -215,9 +207,9 @@ impl Request {
             Body::None => {}
             Body::Json(template) | Body::Text(template) if template.fixed().is_some() => {}
             Body::Json(template) | Body::Text(template) => template.render(values, body),
-            Body::Bulk(bulk) => {
-                let first = values.draw.k % bulk.requests() * bulk.size;
-                documents = bulk.corpus.append(first, bulk.size, bulk.action, body);
+            Body::Batches(batches) => {
+                scratch.clear();
+                documents = batches.append(values.draw, scratch, body);
             }
         }
         self.line.render(values, head);
@@ -257,7 +249,7 @@ impl Request {
     fn body<'a>(&'a self, rendered: &'a [u8]) -> &'a [u8] {
         match &self.body {
             Body::Json(template) | Body::Text(template) => template.fixed().unwrap_or(rendered),
-            Body::None | Body::Bulk(_) => rendered,
+            Body::None | Body::Batches(_) => rendered,
         }
     }
 }

@@ -3,9 +3,12 @@
 //! A success is told from a few fields, found without parsing the rest; only an error is parsed for its reason.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::variables::Values;
 use serde_json::Value;
 
+use crate::assertion::Assertion;
 use crate::http1::status::{class_of, excerpt};
+use crate::json::pointer::Pointer;
 use crate::json::{Cursor, Unexpected};
 
 /// What an answer is expected to look like.
@@ -21,11 +24,10 @@ pub enum Judge {
         /// What a success counts for.
         documents: u64,
     },
+    /// A document.
+    Document,
     /// Hits, from all shards, in time.
-    Search {
-        /// Fewer hits than this are a failed assertion: those found if the answer says it, else those returned.
-        min_hits: Option<u64>,
-    },
+    Search,
     /// One item for each document, none with an error.
     Bulk,
 }
@@ -37,6 +39,30 @@ pub struct Verdict {
     pub documents: u64,
     /// Why it is no success.
     pub outcome: Result<(), Failure>,
+    /// How many hits a search found if the answer says it, else how many it returned.
+    pub hits: u64,
+    /// There are more hits than the store counted.
+    pub cut_off: bool,
+}
+
+impl Verdict {
+    fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
+        Self { documents, outcome, hits: 0, cut_off: false }
+    }
+
+    /// Adds what the workload asserts to the judgement of an answer to `judge`.
+    pub fn assert(&mut self, judge: Judge, assertion: &Assertion, values: &Values, body: &[u8]) {
+        if self.outcome.is_err() {
+            return;
+        }
+        let hint = if self.cut_off { "; the store counted no further, track_total_hits makes it" } else { "" };
+        self.outcome = assertion.judge_hits(self.hits, hint).and_then(|()| {
+            if !assertion.has_fields() {
+                return Ok(());
+            }
+            assertion.judge_json(values, judge.source(body), body)
+        });
+    }
 }
 
 impl Judge {
@@ -44,20 +70,27 @@ impl Judge {
     pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
         if let Some(class) = class_of(status) {
             let message = format!("HTTP {status}: {}", reason(body));
-            return Verdict { documents: 0, outcome: Err(Failure { class, message, items: sent.max(1) }) };
+            return Verdict::new(0, Err(Failure { class, message, items: sent.max(1) }));
         }
         let verdict = match self {
-            Self::Status { documents } => Ok(Verdict { documents, outcome: Ok(()) }),
+            Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),
+            Self::Document => Ok(Verdict::new(1, Ok(()))),
             Self::Shards { documents } => {
-                Shards::read(body).map(|shards| Verdict { documents, outcome: shards.outcome(body) })
+                Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
-            Self::Search { min_hits } => Shards::read(body).and_then(|shards| shards.search(body, min_hits)),
+            Self::Search => Shards::read(body).and_then(|shards| shards.search(body)),
             Self::Bulk => bulk(body, sent),
         };
         verdict.unwrap_or_else(|Unexpected| {
             let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));
-            Verdict { documents: 0, outcome: Err(Failure { class: ErrorClass::Server, message, items: sent.max(1) }) }
+            Verdict::new(0, Err(Failure { class: ErrorClass::Server, message, items: sent.max(1) }))
         })
+    }
+
+    /// The document that was read, or the first that was found.
+    fn source(self, body: &[u8]) -> Option<&[u8]> {
+        let pointer = if self == Self::Search { "/hits/hits/0/_source" } else { "/_source" };
+        Pointer::parse(pointer).ok()?.find(body).ok().flatten()
     }
 }
 
@@ -111,7 +144,8 @@ impl Shards {
                     }
                     Ok(true)
                 })?,
-                b"total" => self.total = Some(cursor.whole()?),
+                // Elasticsearch 6 says -1 if it was not asked to count.
+                b"total" => self.total = std::str::from_utf8(cursor.value()?).ok().and_then(|total| total.parse().ok()),
                 _ => cursor.skip()?,
             }
             Ok(true)
@@ -128,17 +162,10 @@ impl Shards {
         }
     }
 
-    fn search(&self, body: &[u8], min_hits: Option<u64>) -> Result<Verdict, Unexpected> {
+    fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
         let documents = self.hits.ok_or(Unexpected)?;
-        let found = self.total.unwrap_or(documents);
-        let outcome = match (self.outcome(body), min_hits) {
-            (Ok(()), Some(least)) if found < least => {
-                let hint = if self.cut_off { "; the store counted no further, track_total_hits makes it" } else { "" };
-                failure(ErrorClass::Assertion, format!("{found} hits, fewer than the {least} that are asserted{hint}"))
-            }
-            (outcome, _) => outcome,
-        };
-        Ok(Verdict { documents, outcome })
+        let verdict = Verdict::new(documents, self.outcome(body));
+        Ok(Verdict { hits: self.total.unwrap_or(documents), cut_off: self.cut_off, ..verdict })
     }
 }
 
@@ -152,7 +179,7 @@ fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
         cursor.skip().map(|()| true)
     })?;
     if !errors.ok_or(Unexpected)? {
-        return Ok(Verdict { documents: sent, outcome: Ok(()) });
+        return Ok(Verdict::new(sent, Ok(())));
     }
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let results = answer["items"].as_array().ok_or(Unexpected)?;
@@ -165,12 +192,15 @@ fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     let items = failed.len() as u64;
     let message =
         format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
-    Ok(Verdict { documents: sent.saturating_sub(items), outcome: Err(Failure { class, message, items }) })
+    Ok(Verdict::new(sent.saturating_sub(items), Err(Failure { class, message, items })))
 }
 
 /// What an answer's body says is wrong, in the store's own words.
 fn reason(body: &[u8]) -> String {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return excerpt(body) };
+    if answer["found"] == false || answer["result"] == "not_found" {
+        return "there is no such document".to_owned();
+    }
     let candidates = [&answer["error"], &answer["_shards"]["failures"][0]["reason"]];
     candidates.into_iter().find(|error| !error.is_null()).map_or_else(|| excerpt(body), words)
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::dialect::{Dialect, Place};
 use super::judge::Judge;
+use crate::assertion::Assertion;
 use crate::form::Form;
 use crate::http1::request::{Body, Line, Request};
 use crate::http1::{duration, no_timeout};
@@ -23,16 +24,42 @@ use crate::http1::{duration, no_timeout};
 /// An operation, ready to be executed.
 #[derive(Debug)]
 pub struct Operation {
+    /// What is sent, and what is made of the answer.
+    pub step: Step,
+    /// What is sent then, once that has succeeded: the write of a read-modify-write.
+    pub write: Option<Step>,
+    /// What is asserted of the answer to the first step.
+    pub assertion: Option<Assertion>,
+    /// How long an answer is waited for, of both steps together.
+    pub timeout: Duration,
+}
+
+/// A request and the way to judge its answer.
+#[derive(Debug)]
+pub struct Step {
     /// What is sent.
     pub request: Request,
     /// What is made of the answer.
     pub judge: Judge,
-    /// How long an answer is waited for.
-    pub timeout: Duration,
 }
 
 /// The kinds of operations.
-const KINDS: [&str; 9] = ["search", "bulk", "get", "index", "update", "delete", "refresh", "force_merge", "request"];
+const KINDS: [&str; 14] = [
+    "insert",
+    "read",
+    "update",
+    "upsert",
+    "delete",
+    "scan",
+    "read_modify_write",
+    "bulk",
+    "search",
+    "get",
+    "index",
+    "refresh",
+    "force_merge",
+    "request",
+];
 
 /// What may stand beside the kind.
 const OPTIONS: [&str; 2] = ["timeout", "assert"];
@@ -48,32 +75,52 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
         let (kind, argument) = kind(form)?;
         let mapping = Mapping { context, dialect };
-        let (request, mut judge) = match kind {
-            "search" => mapping.search(argument),
-            "bulk" => mapping.bulk(argument),
-            "get" => mapping.document(argument, "GET", Judge::Status { documents: 1 }),
-            "delete" => mapping.document(argument, "DELETE", Judge::Shards { documents: 1 }),
-            "index" => mapping.index(argument),
+        let within = |error: PlanError| error.within(kind);
+        let (request, judge) = match kind {
+            "insert" => mapping.insert(argument),
+            "read" => mapping.read(argument, &["collection", "id", "fields"]),
             "update" => mapping.update(argument),
+            "upsert" => mapping.upsert(argument),
+            "delete" => mapping.delete(argument),
+            "scan" => mapping.scan(argument),
+            "read_modify_write" => mapping.read(argument, &["collection", "id", "document"]),
+            "bulk" => mapping.bulk(argument),
+            "search" => mapping.search(argument),
+            "get" => mapping.read(argument, &["collection", "id"]),
+            "index" => mapping.index(argument),
             "refresh" => mapping.refresh(argument),
             "force_merge" => mapping.force_merge(argument),
             "request" => mapping.request(argument),
             _ => Err(PlanError(unknown("operation", kind, KINDS))),
         }
-        .map_err(|error| error.within(kind))?;
-        if let Some(assert) = form.get("assert").filter(|assert| !assert.is_null()) {
-            let assert = Form::new(assert, &["min_hits"]).map_err(|error| error.within("assert"))?;
-            let Judge::Search { min_hits } = &mut judge else {
-                return Err(PlanError(format!("assert: \"min_hits\" is for search, not for {kind}")));
-            };
-            *min_hits = Some(assert.count("min_hits").map_err(|error| error.within("assert"))?);
-        }
+        .map_err(within)?;
+        let write = match kind {
+            "read_modify_write" => Some(mapping.update(argument).map_err(within)?),
+            _ => None,
+        };
+        let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
+            Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, judge, kind)?),
+            None => None,
+        };
         let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
             Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
             None => timeout,
         };
-        Ok(Self { request, judge, timeout })
+        let write = write.map(|(request, judge)| Step { request, judge });
+        Ok(Self { step: Step { request, judge }, write, assertion, timeout })
     }
+}
+
+/// The assertion, if answers that are judged so have what it is about.
+fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
+    let searches = judge == Judge::Search;
+    if assertion.counts() && !searches {
+        return Err(PlanError(format!("assert: only searches have hits, and this is {kind}")));
+    }
+    if assertion.has_fields() && !searches && judge != Judge::Document {
+        return Err(PlanError(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
+    }
+    Ok(assertion)
 }
 
 /// The one key of a form that is no option, and what stands there.
@@ -111,7 +158,7 @@ impl Mapping<'_> {
 
     /// `METHOD /collection/place/id`
     fn at(&self, method: &str, form: &Form, place: Place) -> Result<Line<'_>, PlanError> {
-        let line = self.line(method, form)?.segment(place.before)?.segment(&id(form.require("id")?)?)?;
+        let line = self.line(method, form)?.segment(place.before)?.segment(&id("id", form.require("id")?)?)?;
         match place.behind {
             Some(verb) => line.segment(verb),
             None => Ok(line),
@@ -119,12 +166,12 @@ impl Mapping<'_> {
     }
 }
 
-/// The number or text that names a document.
-fn id(value: &Value) -> Result<String, PlanError> {
+/// The number or text at `key` that names a document.
+fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
-        _ => Err(PlanError(format!("\"id\" wants a text or a number, not {value}"))),
+        _ => Err(PlanError(format!("\"{key}\" wants a text or a number, not {value}"))),
     }
 }
 

@@ -78,7 +78,20 @@ fn a_request_allocates_nothing() {
         (json!({"search": {"collection": "c", "body": {"a": 1}}}), HITS),
         (json!({"search": {"collection": "c", "body": {"a": "${k}"}}}), HITS),
         (json!({"get": {"collection": "c", "id": "${k}"}}), "{}"),
+        (json!({"read": {"collection": "c", "id": "user${k}", "fields": ["a"]}}), "{}"),
+        (json!({"insert": {"collection": "c", "id": "${k}", "document": {"a": "${k}"}}}), "{}"),
+        (json!({"upsert": {"collection": "c", "id": "${k}", "document": {"a": "${k}"}}}), "{}"),
+        (json!({"scan": {"collection": "c", "from": "user${k}", "count": 10, "by": "key"}}), HITS),
+        (json!({"search": {"collection": "c"}, "assert": {"min_hits": 1}}), HITS),
         (json!({"bulk": {"collection": "c", "corpus": "trips", "size": 100}}), r#"{"errors":false,"items":[]}"#),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 100, "conflicts": "random"}}),
+            r#"{"errors":false,"items":[]}"#,
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 100, "action": "upsert", "id": "vendor_id"}}),
+            r#"{"errors":false,"items":[]}"#,
+        ),
     ] {
         for extra in [json!({}), json!({"compress": true, "auth": {"bearer": "token"}})] {
             assert_eq!(allocations::<Search>(&form, body, &extra, None), 0, "{form} with {extra}");

@@ -11,3 +11,4 @@ mod rest;
 mod scripted;
 mod tls;
 mod topology;
+mod verbs;

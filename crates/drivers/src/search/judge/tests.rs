@@ -1,13 +1,26 @@
 //! Answers as stores give them, and what they are worth.
 
+use loadframe_engine::draw::Draw;
+use loadframe_engine::variables::{Captured, Variables};
 use serde_json::json;
 
 use super::*;
 
-const SEARCH: Judge = Judge::Search { min_hits: None };
+const SEARCH: Judge = Judge::Search;
 
 fn judged(judge: Judge, status: u16, body: &Value, sent: u64) -> (u64, Option<(ErrorClass, String, u64)>) {
     let verdict = judge.judge(status, body.to_string().as_bytes(), sent);
+    let failure = verdict.outcome.err().map(|failure| (failure.class, failure.message, failure.items));
+    (verdict.documents, failure)
+}
+
+/// The judgement of a search's answer with an assertion.
+fn asserted(form: Value, body: &Value) -> (u64, Option<(ErrorClass, String, u64)>) {
+    let (variables, draw) = (Variables::default(), Draw::new(1, 2, 3));
+    let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+    let body = body.to_string();
+    let mut verdict = SEARCH.judge(200, body.as_bytes(), 0);
+    verdict.assert(SEARCH, &Assertion::map(&form, &variables).unwrap(), &values, body.as_bytes());
     let failure = verdict.outcome.err().map(|failure| (failure.class, failure.message, failure.items));
     (verdict.documents, failure)
 }
@@ -44,23 +57,35 @@ fn a_search_that_ran_out_of_time_or_shards_is_no_success() {
 
 #[test]
 fn an_assertion_is_about_the_hits_found_or_else_those_returned() {
-    let at_least = |least| Judge::Search { min_hits: Some(least) };
-    assert_eq!(judged(at_least(1234), 200, &hits(10), 0), (10, None));
-    let (documents, failure) = judged(at_least(1235), 200, &hits(10), 0);
+    assert_eq!(asserted(json!({"min_hits": 1234}), &hits(10)), (10, None));
+    assert_eq!(asserted(json!({"hits": 1234}), &hits(10)), (10, None));
     let expected = "1234 hits, fewer than the 1235 that are asserted".to_owned();
-    assert_eq!((documents, failure), (10, Some((ErrorClass::Assertion, expected, 1))));
+    assert_eq!(asserted(json!({"min_hits": 1235}), &hits(10)), (10, Some((ErrorClass::Assertion, expected, 1))));
 
     let mut cut_off = hits(10);
     cut_off["hits"]["total"] = json!({"value": 10000, "relation": "gte"});
-    let (_, message, _) = judged(at_least(20_000), 200, &cut_off, 0).1.unwrap();
+    let (_, message, _) = asserted(json!({"min_hits": 20_000}), &cut_off).1.unwrap();
     assert!(message.ends_with("the store counted no further, track_total_hits makes it"), "{message}");
 
     let mut untold = hits(10);
     untold["hits"].as_object_mut().unwrap().remove("total");
-    assert_eq!(judged(at_least(10), 200, &untold, 0).1, None);
-    assert_eq!(judged(at_least(11), 200, &untold, 0).1.unwrap().0, ErrorClass::Assertion);
+    assert_eq!(asserted(json!({"min_hits": 10}), &untold).1, None);
+    assert_eq!(asserted(json!({"min_hits": 11}), &untold).1.unwrap().0, ErrorClass::Assertion);
     let old = json!({"hits": {"total": 5, "hits": []}});
-    assert_eq!(judged(at_least(5), 200, &old, 0).1, None);
+    assert_eq!(asserted(json!({"min_hits": 5}), &old).1, None);
+    let uncounted = json!({"hits": {"total": -1, "hits": [{}, {}]}});
+    assert_eq!(asserted(json!({"hits": 2}), &uncounted).1, None);
+}
+
+#[test]
+fn fields_are_those_of_the_first_hit() {
+    let mut answer = hits(2);
+    answer["hits"]["hits"][0]["_source"] = json!({"a": {"b": 5}});
+    assert_eq!(asserted(json!({"fields": {"a.b": 5}}), &answer).1, None);
+    let (class, message, _) = asserted(json!({"fields": {"a.b": 6}}), &answer).1.unwrap();
+    assert_eq!((class, message.as_str()), (ErrorClass::Assertion, "the field \"a.b\" is 5, and not 6"));
+    let (_, message, _) = asserted(json!({"fields": {"a.b": 6}}), &hits(0)).1.unwrap();
+    assert!(message.starts_with("no document whose \"a.b\" could be judged"), "{message}");
 }
 
 #[test]
@@ -105,7 +130,7 @@ fn an_error_is_told_in_the_words_of_the_store() {
     let expected = "search_phase_execution_exception: all failed (illegal_argument_exception: too large)";
     assert_eq!(reason(&body), format!("HTTP 400: {expected}"));
     assert_eq!(reason(&json!({"error": "no handler"})), "HTTP 400: no handler");
-    assert_eq!(reason(&json!({"found": false})), "HTTP 400: {\"found\":false}");
+    assert_eq!(reason(&json!({"found": false})), "HTTP 400: there is no such document");
     assert_eq!(SEARCH.judge(400, b"", 0).outcome.unwrap_err().message, "HTTP 400: an empty body");
 }
 

@@ -1,25 +1,184 @@
-//! Requests that carry many documents.
+//! Requests that carry many documents, each under a line that says what is done with it.
 
+use std::sync::Arc;
+
+use loadframe_engine::corpus::Corpus;
+use loadframe_engine::draw::Draw;
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
+use memchr::memchr;
 use serde_json::Value;
 
 use super::{Mapped, Mapping};
 use crate::form::Form;
-use crate::http1::request::{Body, Bulk};
+use crate::http1::request::{Batches, Body};
+use crate::json::pointer::Pointer;
+use crate::neutral::Action;
+use crate::search::conflicts::Conflicts;
 use crate::search::judge::Judge;
+
+const KEYS: [&str; 9] =
+    ["collection", "corpus", "size", "action", "id", "conflicts", "conflict_probability", "on_conflict", "recency"];
 
 impl Mapping<'_> {
     pub(super) fn bulk(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "corpus", "size", "action"])?;
-        let action: &[u8] = match form.get("action").map(|_| form.text("action")).transpose()? {
-            None | Some("index") => b"{\"index\":{}}\n",
-            Some("create") => b"{\"create\":{}}\n",
-            Some(other) => return Err(PlanError(unknown("action", other, ["index", "create"]))),
-        };
+        let form = Form::new(argument, &KEYS)?;
         let corpus = self.context.corpora.get(form.text("corpus")?)?;
-        let body = Body::Bulk(Bulk { corpus, size: form.count("size")?, action });
+        let action = match form.get("action") {
+            Some(_) => Action::parse(form.text("action")?)?,
+            None => Action::Index,
+        };
+        let ids = ids(&form, &corpus, action)?;
+        let batches = Documents { corpus, size: form.count("size")?, action, ids };
         let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
-        Ok((line.finish(body), Judge::Bulk))
+        Ok((line.finish(Body::Batches(Box::new(batches))), Judge::Bulk))
     }
+}
+
+/// Where the ids come from.
+fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
+    if form.get("conflicts").is_some() {
+        let sequential = match form.text("conflicts")? {
+            "sequential" => true,
+            "random" => false,
+            other => return Err(PlanError(unknown("kind of conflicts", other, ["sequential", "random"]))),
+        };
+        let again = match form.get("on_conflict").map(|_| form.text("on_conflict")).transpose()? {
+            None | Some("index") => Action::Index,
+            // A request may overtake the one that carries the document first, which is no error.
+            Some("update") => Action::Upsert,
+            Some(other) => return Err(PlanError(unknown("action", other, ["index", "update"]))),
+        };
+        if action != Action::Index || form.get("id").is_some() {
+            return Err(PlanError("\"conflicts\" make the ids of documents that are indexed".to_owned()));
+        }
+        let documents = corpus.documents();
+        let probability = share(form, "conflict_probability", 0.25)?;
+        let recency = share(form, "recency", 0.0)?;
+        return Ok(Ids::Conflicts(Conflicts { sequential, probability, recency, documents }, again));
+    }
+    let Some(_) = form.get("id") else {
+        return match action {
+            Action::Index | Action::Create => Ok(Ids::None),
+            _ => Err(PlanError("\"id\" is missing: the name of the field that holds the documents' ids".to_owned())),
+        };
+    };
+    let name = form.text("id")?;
+    let pointer = Pointer::parse(&format!("/{}", name.replace('.', "/")))?;
+    let mut first = Vec::new();
+    corpus.append(0, 1, b"", &mut first);
+    match id(&pointer, &first) {
+        Some(_) => Ok(Ids::Field(pointer)),
+        None => Err(PlanError(format!("\"id\": the corpus's first document has no text or number {name:?}"))),
+    }
+}
+
+fn share(form: &Form, key: &str, default: f64) -> Result<f64, PlanError> {
+    let Some(value) = form.get(key) else { return Ok(default) };
+    let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| PlanError(format!("\"{key}\" wants a number from 0 to 1, not {value}")))
+}
+
+/// Request k carries documents `k size` to `(k + 1) size`; after the last comes the first.
+#[derive(Debug)]
+struct Documents {
+    corpus: Arc<Corpus>,
+    /// How many documents a request carries at most.
+    size: u64,
+    action: Action,
+    ids: Ids,
+}
+
+#[derive(Debug)]
+enum Ids {
+    /// The store makes them.
+    None,
+    /// A field of the document.
+    Field(Pointer),
+    /// Made here; documents whose id was sent before are under this action.
+    Conflicts(Conflicts, Action),
+}
+
+impl Batches for Documents {
+    fn requests(&self) -> u64 {
+        self.corpus.documents().div_ceil(self.size)
+    }
+
+    fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64 {
+        let first = draw.k % self.requests().max(1) * self.size;
+        if matches!(self.ids, Ids::None) {
+            let prefix: &[u8] = if self.action == Action::Create { b"{\"create\":{}}\n" } else { b"{\"index\":{}}\n" };
+            return self.corpus.append(first, self.size, prefix, body);
+        }
+        let documents = self.corpus.append(first, self.size, b"", scratch);
+        let mut rest = scratch.as_slice();
+        for number in first..first + documents {
+            let (document, behind) = rest.split_at(memchr(b'\n', rest).unwrap_or(rest.len()));
+            rest = behind.get(1..).unwrap_or_default();
+            let action = match &self.ids {
+                Ids::Conflicts(conflicts, again) => {
+                    let (id, sent_before) = conflicts.id(draw, number);
+                    let action = if sent_before { *again } else { self.action };
+                    push_action(body, action, Some(&digits(id)));
+                    action
+                }
+                Ids::Field(pointer) => {
+                    push_action(body, self.action, id(pointer, document));
+                    self.action
+                }
+                Ids::None => self.action,
+            };
+            push_document(body, action, document);
+        }
+        documents
+    }
+}
+
+/// The text or number in a document that is its id, as bytes of a JSON text. A number's are the same.
+fn id<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
+    let value = pointer.find(document).ok().flatten()?;
+    match value.first()? {
+        b'"' => value.get(1..value.len() - 1).filter(|inside| !inside.is_empty()),
+        b'-' | b'0'..=b'9' => Some(value),
+        _ => None,
+    }
+}
+
+/// Ids that are made have ten digits, as Rally's have.
+fn digits(mut id: u64) -> [u8; 10] {
+    let mut digits = [b'0'; 10];
+    for digit in digits.iter_mut().rev() {
+        *digit += (id % 10) as u8;
+        id /= 10;
+    }
+    digits
+}
+
+/// `{"index":{"_id":"7"}}`; a document without an id is left to the store, which makes one or says what it misses.
+fn push_action(body: &mut Vec<u8>, action: Action, id: Option<&[u8]>) {
+    let name: &[u8] = match action {
+        Action::Index => b"{\"index\":{",
+        Action::Create => b"{\"create\":{",
+        Action::Update | Action::Upsert => b"{\"update\":{",
+        Action::Delete => b"{\"delete\":{",
+    };
+    body.extend_from_slice(name);
+    if let Some(id) = id {
+        body.extend_from_slice(b"\"_id\":\"");
+        body.extend_from_slice(id);
+        body.push(b'"');
+    }
+    body.extend_from_slice(b"}}\n");
+}
+
+fn push_document(body: &mut Vec<u8>, action: Action, document: &[u8]) {
+    let (before, behind): (&[u8], &[u8]) = match action {
+        Action::Index | Action::Create => (b"", b"\n"),
+        Action::Update => (b"{\"doc\":", b"}\n"),
+        Action::Upsert => (b"{\"doc\":", b",\"doc_as_upsert\":true}\n"),
+        Action::Delete => return,
+    };
+    body.extend_from_slice(before);
+    body.extend_from_slice(document);
+    body.extend_from_slice(behind);
 }

@@ -1,22 +1,38 @@
-//! Operations on one document.
+//! Operations on one document, and scans of those that follow one.
 
+use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{Mapped, Mapping};
+use super::{Mapped, Mapping, id};
 use crate::form::Form;
 use crate::http1::request::Body;
 use crate::search::judge::Judge;
 
+/// What an operation that writes one document says.
+const WRITE: [&str; 3] = ["collection", "id", "document"];
+
 impl Mapping<'_> {
-    /// An operation on one document that has no body.
-    pub(super) fn document(&self, argument: &Value, method: &str, judge: Judge) -> Mapped {
-        let form = Form::new(argument, &["collection", "id"])?;
-        let line = self.at(method, &form, self.dialect.document())?;
-        Ok((line.finish(Body::None), judge))
+    /// Reads a document, or the named fields of it.
+    pub(super) fn read(&self, argument: &Value, known: &[&str]) -> Mapped {
+        let form = Form::new(argument, known)?;
+        let mut line = self.at("GET", &form, self.dialect.document())?;
+        if let Some(fields) = form.get("fields") {
+            let wrong = || PlanError(format!("\"fields\" wants a list of names, not {fields}"));
+            let names = fields.as_array().ok_or_else(wrong)?;
+            let names = names.iter().map(Value::as_str).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+            line = line.parameter("_source_includes", &names.join(",").into())?;
+        }
+        Ok((line.finish(Body::None), Judge::Document))
     }
 
+    pub(super) fn delete(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "id"])?;
+        Ok((self.at("DELETE", &form, self.dialect.document())?.finish(Body::None), Judge::Shards { documents: 1 }))
+    }
+
+    /// Puts a document in the place of what is there; without an id the store makes one.
     pub(super) fn index(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "id", "document"])?;
+        let form = Form::new(argument, &WRITE)?;
         let line = match form.get("id") {
             Some(_) => self.at("PUT", &form, self.dialect.document())?,
             None => self.line("POST", &form)?.segment("_doc")?,
@@ -25,10 +41,44 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
+    /// Adds a document; the store answers 409 if one is there.
+    pub(super) fn insert(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &WRITE)?;
+        let body = self.json(form.mapping("document")?)?;
+        Ok((self.at("PUT", &form, self.dialect.create())?.finish(body), Judge::Shards { documents: 1 }))
+    }
+
+    /// Changes fields of a document; the store answers 404 if there is none.
     pub(super) fn update(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "id", "document"])?;
-        let line = self.at("POST", &form, self.dialect.update())?;
-        let body = self.json(&json!({"doc": form.mapping("document")?}))?;
-        Ok((line.finish(body), Judge::Shards { documents: 1 }))
+        self.change(argument, |document| json!({"doc": document}))
+    }
+
+    /// Changes fields of a document, which is made if there is none.
+    pub(super) fn upsert(&self, argument: &Value) -> Mapped {
+        self.change(argument, |document| json!({"doc": document, "doc_as_upsert": true}))
+    }
+
+    fn change(&self, argument: &Value, body: fn(&Value) -> Value) -> Mapped {
+        let form = Form::new(argument, &WRITE)?;
+        let body = self.json(&body(form.mapping("document")?))?;
+        Ok((self.at("POST", &form, self.dialect.update())?.finish(body), Judge::Shards { documents: 1 }))
+    }
+
+    /// The store knows no order of ids, so that a field has to hold them.
+    pub(super) fn scan(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "from", "count", "by"])?;
+        let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {
+            let cause = "this store knows no order of ids";
+            PlanError(format!("{cause}; say by: the name of a keyword field that holds the id"))
+        })?;
+        let count = form.require("count")?;
+        if !(count.is_string() || count.as_u64().is_some_and(|count| count > 0)) {
+            return Err(PlanError(format!("\"count\" wants a whole number above 0, not {count}")));
+        }
+        let from = id("from", form.require("from")?)?;
+        // How many there are in all is not asked for, so that the store stops at the last that is wanted.
+        let query = json!({"query": {"range": {by: {"gte": from}}}, "sort": [{by: "asc"}], "track_total_hits": false});
+        let line = self.line("POST", &form)?.segment("_search")?.parameter("size", count)?;
+        Ok((line.finish(self.json(&self.dialect.search(&query))?), Judge::Search))
     }
 }

@@ -26,6 +26,6 @@ impl Mapping<'_> {
             Some(_) => self.json(&self.dialect.search(form.mapping("body")?))?,
             None => Body::None,
         };
-        Ok((line.finish(body), Judge::Search { min_hits: None }))
+        Ok((line.finish(body), Judge::Search))
     }
 }

@@ -14,7 +14,10 @@ use crate::http1::request::Buffers;
 
 fn context() -> Context {
     let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
-    let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 25}))]);
+    let corpora = BTreeMap::from([
+        ("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 25})),
+        ("records".to_owned(), json!({"generate": "ycsb_record", "documents": 3})),
+    ]);
     Context {
         variables: Variables::parse(variables.as_object().unwrap()).unwrap(),
         corpora: Corpora::open(&corpora, 1).unwrap(),
@@ -33,7 +36,7 @@ fn sent(form: Value, k: u64) -> String {
     let draw = Draw::new(1, 2, k);
     let variables = context().variables;
     let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
-    let rendered = operation.request.render(&host, &Access::default(), &values, &mut buffers);
+    let rendered = operation.step.request.render(&host, &Access::default(), &values, &mut buffers);
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
 
@@ -81,6 +84,28 @@ fn operations_on_documents_have_their_paths_and_bodies() {
             "POST /c/_update/x",
             "{\"doc\":{\"a\":1}}",
         ),
+        (json!({"read": {"collection": "c", "id": id}}), "GET /c/_doc/a%20b%2F3", ""),
+        (
+            json!({"read": {"collection": "c", "id": 1, "fields": ["a", "b.c"]}}),
+            "GET /c/_doc/1?_source_includes=a,b.c",
+            "",
+        ),
+        (
+            json!({"insert": {"collection": "c", "id": id, "document": {"a": 1}}}),
+            "PUT /c/_create/a%20b%2F3",
+            "{\"a\":1}",
+        ),
+        (
+            json!({"upsert": {"collection": "c", "id": "x", "document": {"a": "${k}"}}}),
+            "POST /c/_update/x",
+            "{\"doc\":{\"a\":3},\"doc_as_upsert\":true}",
+        ),
+        (json!({"read_modify_write": {"collection": "c", "id": "x", "document": {"a": 1}}}), "GET /c/_doc/x", ""),
+        (
+            json!({"scan": {"collection": "c", "from": "user${k}", "count": "${k}", "by": "key"}}),
+            "POST /c/_search?size=3",
+            "{\"query\":{\"range\":{\"key\":{\"gte\":\"user3\"}}},\"sort\":[{\"key\":\"asc\"}],\"track_total_hits\":false}",
+        ),
         (json!({"refresh": {"collection": "a,b-*"}}), "POST /a,b-*/_refresh", ""),
         (json!({"force_merge": {"collection": "c"}}), "POST /c/_forcemerge", ""),
         (json!({"force_merge": {"collection": "c", "max_segments": 1}}), "POST /c/_forcemerge?max_num_segments=1", ""),
@@ -110,22 +135,91 @@ fn bulk_requests_walk_through_the_corpus_and_begin_again_after_its_end() {
     assert_eq!(batches[0], batches[3]);
     assert!(batches[0] != batches[1] && batches[1] != batches[2]);
     for (size, requests) in [(10, 3), (25, 1), (1, 25), (1000, 1)] {
-        assert_eq!(map(form(size)).unwrap().request.requests(), Some(requests));
+        assert_eq!(map(form(size)).unwrap().step.request.requests(), Some(requests));
     }
     let create = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "action": "create"}});
     assert!(sent(create, 0).contains("\r\n\r\n{\"create\":{}}\n"));
 }
 
+/// The lines of a bulk request's body.
+fn lines(form: Value, k: u64) -> Vec<Value> {
+    let text = sent(form, k);
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn each_action_of_a_bulk_request_has_its_lines() {
+    let form = |action: &str| json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "action": action, "id": "key"}});
+    let documents: Vec<Value> = lines(form("index"), 1).into_iter().skip(1).step_by(2).collect();
+    assert_eq!(documents.len(), 1, "the corpus ends");
+    let document = &documents[0];
+    let id = json!({"_id": document["key"]});
+    assert_eq!(lines(form("index"), 1), [json!({"index": id}), document.clone()]);
+    assert_eq!(lines(form("create"), 1), [json!({"create": id}), document.clone()]);
+    assert_eq!(lines(form("update"), 1), [json!({"update": id}), json!({"doc": document})]);
+    let upsert = json!({"doc": document, "doc_as_upsert": true});
+    assert_eq!(lines(form("upsert"), 1), [json!({"update": id}), upsert]);
+    assert_eq!(lines(form("delete"), 1), [json!({"delete": id})]);
+    assert_eq!(lines(form("delete"), 0).len(), 2);
+}
+
+#[test]
+fn a_number_can_be_an_id() {
+    let form = json!({"bulk": {"collection": "c", "corpus": "records", "size": 3, "id": "number"}});
+    let ids: Vec<Value> = lines(form, 0).into_iter().step_by(2).map(|line| line["index"]["_id"].clone()).collect();
+    assert_eq!(ids, ["0", "1", "2"]);
+}
+
+#[test]
+fn documents_whose_ids_conflict_are_indexed_again_or_updated() {
+    let form = |on_conflict: &str| {
+        json!({"bulk": {"collection": "c", "corpus": "trips", "size": 25, "conflicts": "sequential",
+            "conflict_probability": 0.5, "recency": 0.5, "on_conflict": on_conflict}})
+    };
+    let seen = |lines: &[Value], action: &str| {
+        let ids = lines.iter().filter_map(|line| line[action]["_id"].as_str());
+        ids.map(|id| (id.len(), id.parse().unwrap())).collect::<Vec<(usize, usize)>>()
+    };
+    let (again, changed) = (lines(form("index"), 0), lines(form("update"), 0));
+    let (all, new, old) = (seen(&again, "index"), seen(&changed, "index"), seen(&changed, "update"));
+    assert_eq!((all.len(), new.len() + old.len()), (25, 25));
+    assert!(old.len() > 4 && new.len() > 4, "{old:?}");
+    assert!(all.iter().all(|(length, id)| *length == 10 && *id < 25));
+    assert!(old.iter().all(|id| new.contains(id)), "what conflicts was sent before");
+    assert_eq!(changed.iter().filter(|line| line["doc_as_upsert"] == true).count(), old.len());
+    assert_eq!(lines(form("index"), 1), again, "after the last document comes the first, with the same id");
+}
+
+#[test]
+fn a_bulk_request_without_ids_is_refused_where_they_are_needed() {
+    let with = |extra: Value| {
+        let mut form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1}});
+        form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        error(form)
+    };
+    for (extra, message) in [
+        (json!({"action": "update"}), "bulk: \"id\" is missing: the name of the field"),
+        (json!({"id": "key"}), "bulk: \"id\": the corpus's first document has no text or number \"key\""),
+        (json!({"conflicts": "some"}), "bulk: unknown kind of conflicts \"some\""),
+        (json!({"conflicts": "random", "recency": 2}), "bulk: \"recency\" wants a number from 0 to 1, not 2"),
+        (json!({"conflicts": "random", "action": "create"}), "bulk: \"conflicts\" make the ids"),
+        (json!({"conflicts": "random", "on_conflict": "delete"}), "bulk: unknown action \"delete\""),
+    ] {
+        assert!(with(extra.clone()).starts_with(message), "{extra}: {}", with(extra.clone()));
+    }
+}
+
 #[test]
 fn only_a_corpus_has_an_end() {
-    assert_eq!(map(json!({"refresh": {"collection": "c"}})).unwrap().request.requests(), None);
+    assert_eq!(map(json!({"refresh": {"collection": "c"}})).unwrap().step.request.requests(), None);
 }
 
 #[test]
 fn an_operation_may_have_its_own_timeout_and_assertion() {
     let operation = map(json!({"search": {"collection": "c"}, "timeout": 0.5, "assert": {"min_hits": 3}})).unwrap();
     assert_eq!(operation.timeout, Duration::from_millis(500));
-    assert!(matches!(operation.judge, Judge::Search { min_hits: Some(3) }));
+    assert!(operation.assertion.unwrap().counts());
     assert_eq!(map(json!({"search": {"collection": "c"}})).unwrap().timeout, Duration::from_secs(60));
 }
 
@@ -161,8 +255,8 @@ fn an_unknown_word_gets_its_nearest_neighbour() {
 fn a_bad_form_is_refused_with_the_reason() {
     for (form, message) in [
         (json!("search"), "an operation is a mapping, not \"search\""),
-        (json!({}), "an operation names its kind, one of search, bulk, "),
-        (json!({"timeout": 1}), "an operation names its kind, one of search, bulk, "),
+        (json!({}), "an operation names its kind, one of insert, read, "),
+        (json!({"timeout": 1}), "an operation names its kind, one of insert, read, "),
         (json!({"search": {}, "get": {}}), "an operation has one kind, not both search and get"),
         (json!({"search": []}), "search: wants a mapping, not []"),
         (json!({"search": {}}), "search: \"collection\" is missing"),
@@ -191,7 +285,21 @@ fn a_bad_form_is_refused_with_the_reason() {
         ),
         (json!({"search": {"collection": "c"}, "timeout": 0}), "\"timeout\" wants seconds above 0, not 0"),
         (json!({"search": {"collection": "c"}, "timeout": "1s"}), "\"timeout\" wants seconds above 0, not \"1s\""),
-        (json!({"refresh": {"collection": "c"}, "assert": {"min_hits": 1}}), "assert: \"min_hits\" is for search"),
+        (
+            json!({"refresh": {"collection": "c"}, "assert": {"min_hits": 1}}),
+            "assert: only searches have hits, and this is refresh",
+        ),
+        (
+            json!({"delete": {"collection": "c", "id": 1}, "assert": {"fields": {"a": 1}}}),
+            "assert: only what reads documents has \"fields\", and this is delete",
+        ),
+        (
+            json!({"scan": {"collection": "c", "from": "a", "count": 5}}),
+            "scan: this store knows no order of ids; say by: the name of a keyword field that holds the id",
+        ),
+        (json!({"scan": {"collection": "c", "from": "a", "count": 0, "by": "k"}}), "scan: \"count\" wants a whole"),
+        (json!({"read": {"collection": "c", "id": 1, "fields": "a"}}), "read: \"fields\" wants a list of names"),
+        (json!({"insert": {"collection": "c", "document": {}}}), "insert: \"id\" is missing"),
     ] {
         assert!(error(form.clone()).starts_with(message), "{form}: {}", error(form.clone()));
     }
@@ -207,7 +315,7 @@ fn an_older_version_is_asked_in_its_own_paths() {
         let (variables, mut buffers) = (context().variables, Buffers::default());
         let values = Values { variables: &variables, draw: &Draw::new(1, 2, 3), captured: &Captured::NONE };
         let host = Host::resolve("127.0.0.1:9200").unwrap();
-        let parts = operation.request.render(&host, &Access::default(), &values, &mut buffers).parts.concat();
+        let parts = operation.step.request.render(&host, &Access::default(), &values, &mut buffers).parts.concat();
         String::from_utf8(parts).unwrap().split(" HTTP/1.1").next().unwrap().to_owned()
     };
     let update = json!({"update": {"collection": "c", "id": "${k}", "document": {"a": 1}}});

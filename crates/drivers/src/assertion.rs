@@ -1,0 +1,208 @@
+//! What a workload asserts of an operation's answer: how many documents it has, and what stands in the first.
+//!
+//! A driver finds both in its own answers, this compares. Nothing is allocated unless fields are asserted.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::{Values, Variables};
+use serde_json::Value;
+
+use crate::form::Form;
+use crate::http1::status::excerpt;
+use crate::json::pointer::Pointer;
+
+/// The assertions of one operation.
+#[derive(Debug, Default)]
+pub struct Assertion {
+    min_hits: Option<u64>,
+    hits: Option<u64>,
+    fields: Vec<Field>,
+}
+
+/// A field that has to have a value.
+#[derive(Debug)]
+struct Field {
+    /// As it was written; a dot reaches inside.
+    name: String,
+    pointer: Pointer,
+    value: Template,
+}
+
+impl Assertion {
+    /// Reads `{"min_hits": 1, "hits": 1, "fields": {"a.b": value}}`.
+    pub fn map(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        Self::read(form, variables).map_err(|error| error.within("assert"))
+    }
+
+    fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        let form = Form::new(form, &["min_hits", "hits", "fields"])?;
+        let min_hits = form.get("min_hits").map(|_| form.count("min_hits")).transpose()?;
+        let whole =
+            |hits: &Value| hits.as_u64().ok_or_else(|| PlanError(format!("\"hits\" wants a whole number, not {hits}")));
+        let hits = form.get("hits").map(whole).transpose()?;
+        let mut fields = Vec::new();
+        if form.get("fields").is_some() {
+            for (name, value) in form.mapping("fields")?.as_object().into_iter().flatten() {
+                let tokens = name.replace('~', "~0").replace('/', "~1").replace('.', "/");
+                let pointer = Pointer::parse(&format!("/{tokens}"))?;
+                fields.push(Field { name: name.clone(), pointer, value: Template::json(value, variables)? });
+            }
+        }
+        Ok(Self { min_hits, hits, fields })
+    }
+
+    /// Whether it is about the number of documents.
+    pub fn counts(&self) -> bool {
+        self.min_hits.is_some() || self.hits.is_some()
+    }
+
+    /// Whether it is about fields.
+    pub fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    /// Judges how many documents were found; `hint` goes behind a message that says too few.
+    pub fn judge_hits(&self, found: u64, hint: &str) -> Result<(), Failure> {
+        match (self.min_hits, self.hits) {
+            (Some(least), _) if found < least => {
+                Err(assertion(format!("{found} hits, fewer than the {least} that are asserted{hint}")))
+            }
+            (_, Some(hits)) if found != hits => {
+                Err(assertion(format!("{found} hits, and not the {hits} that are asserted{hint}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Judges the fields, by their names, with dots. `look` says what one is, `None` if it is not there.
+    pub fn judge_fields(&self, values: &Values, mut look: impl FnMut(&str) -> Option<Value>) -> Result<(), Failure> {
+        self.fields.iter().try_for_each(|field| field.judge(values, look(&field.name)))
+    }
+
+    /// Judges the fields of a document that is JSON. Names that begin with `aggregations.` are looked up in the whole
+    /// `answer`.
+    pub fn judge_json(&self, values: &Values, document: Option<&[u8]>, answer: &[u8]) -> Result<(), Failure> {
+        for field in &self.fields {
+            let place = if field.name.starts_with("aggregations.") { Some(answer) } else { document };
+            let Some(place) = place else {
+                return Err(assertion(format!(
+                    "no document whose {:?} could be judged: {}",
+                    field.name,
+                    excerpt(answer)
+                )));
+            };
+            let found = field.pointer.find(place).ok().flatten();
+            field.judge(values, found.and_then(|json| serde_json::from_slice(json).ok()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Field {
+    fn judge(&self, values: &Values, found: Option<Value>) -> Result<(), Failure> {
+        let mut rendered = Vec::new();
+        self.value.render(values, &mut rendered);
+        let expected: Value = serde_json::from_slice(&rendered).unwrap_or(Value::Null);
+        let name = &self.name;
+        match found {
+            Some(found) if alike(&found, &expected) => Ok(()),
+            Some(found) => {
+                let found = excerpt(found.to_string().as_bytes());
+                Err(assertion(format!("the field {name:?} is {found}, and not {expected}")))
+            }
+            None => Err(assertion(format!("there is no field {name:?}, which should be {expected}"))),
+        }
+    }
+}
+
+/// An answer that is not what the workload asserts.
+pub fn assertion(message: String) -> Failure {
+    Failure { class: ErrorClass::Assertion, message, items: 1 }
+}
+
+/// Whether two values are equal; numbers are so by their values, however they are written.
+pub fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+        }
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::draw::Draw;
+    use loadframe_engine::variables::Captured;
+    use serde_json::json;
+
+    use super::*;
+
+    fn variables() -> Variables {
+        let forms = json!({"n": {"constant": 7}, "t": {"constant": "x"}});
+        Variables::parse(forms.as_object().unwrap()).unwrap()
+    }
+
+    fn judged(form: Value, document: Option<&Value>) -> Result<(), String> {
+        let (variables, draw) = (variables(), Draw::new(1, 2, 3));
+        let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+        let answer = json!({"aggregations": {"a": {"buckets": [{"doc_count": 5}]}}}).to_string();
+        let document = document.map(Value::to_string);
+        let assertion = Assertion::map(&form, &variables).unwrap();
+        let judged = assertion.judge_json(&values, document.as_deref().map(str::as_bytes), answer.as_bytes());
+        judged.map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn fields_have_the_values_that_are_asserted() {
+        let document = json!({"a": {"b": [1, {"c": 7}]}, "t": "user x", "z": null, "f": 1.0, "/": true});
+        for fields in [
+            json!({"a.b.1.c": "${n}"}),
+            json!({"a.b": [1.0, {"c": 7}], "t": "user ${t}", "f": 1}),
+            json!({"z": null, "/": true}),
+            json!({"aggregations.a.buckets.0.doc_count": 5}),
+        ] {
+            assert_eq!(judged(json!({"fields": fields}), Some(&document)), Ok(()), "{fields}");
+        }
+    }
+
+    #[test]
+    fn another_value_is_told_beside_the_expected_one() {
+        let document = json!({"a": {"b": 8}, "z": null});
+        for (fields, document, message) in [
+            (json!({"a.b": "${n}"}), Some(&document), "the field \"a.b\" is 8, and not 7"),
+            (json!({"a.b": "8"}), Some(&document), "the field \"a.b\" is 8, and not \"8\""),
+            (json!({"a.c": 1}), Some(&document), "there is no field \"a.c\", which should be 1"),
+            (json!({"y": null}), Some(&document), "there is no field \"y\", which should be null"),
+            (json!({"a": 1}), None, "no document whose \"a\" could be judged: {"),
+            (json!({"aggregations.b": 1}), None, "there is no field \"aggregations.b\", which should be 1"),
+        ] {
+            let told = judged(json!({"fields": fields}), document).unwrap_err();
+            assert!(told.starts_with(message), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_driver_may_look_fields_up_itself() {
+        let (variables, draw) = (variables(), Draw::new(1, 2, 3));
+        let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+        let assertion = Assertion::map(&json!({"fields": {"a.b": "${n}"}}), &variables).unwrap();
+        assert!(assertion.judge_fields(&values, |name| (name == "a.b").then(|| json!(7))).is_ok());
+        assert_eq!(assertion.judge_fields(&values, |_| None).unwrap_err().class, ErrorClass::Assertion);
+    }
+
+    #[test]
+    fn hits_are_bounded_or_exact() {
+        let judged = |form: Value, found: u64| {
+            let assertion = Assertion::map(&form, &variables()).unwrap();
+            assertion.judge_hits(found, "").map_err(|failure| failure.message)
+        };
+        assert_eq!(judged(json!({"min_hits": 3}), 3), Ok(()));
+        assert_eq!(judged(json!({"min_hits": 3}), 2).unwrap_err(), "2 hits, fewer than the 3 that are asserted");
+        assert_eq!(judged(json!({"hits": 0}), 0), Ok(()));
+        assert_eq!(judged(json!({"hits": 0}), 2).unwrap_err(), "2 hits, and not the 0 that are asserted");
+    }
+}
