@@ -44,8 +44,8 @@ def test_an_empty_file_has_the_defaults_of_core_workload(imported, loaded):
     assert file.phases[-1].weights == {"read": 0.95, "update": 0.05}
     assert file.variables["chosen"].uniform == (0, 999)
     assert file.variables["text9"].text.length == 100
-    document = file.operations["load"].index.document
-    assert sorted(document) == [*(f"field{index}" for index in range(10)), "number"]
+    document = file.operations["load"].insert.document
+    assert sorted(document) == [*(f"field{index}" for index in range(10)), "key", "number"]
     assert list(file.operations["update"].update.document) == ["field${field}"]
 
 
@@ -61,23 +61,34 @@ def test_inserts_go_on_where_the_load_ended(imported, loaded):
     file = loaded(imported("recordcount=50\nreadproportion=.95\ninsertproportion=.05\nupdateproportion=0")).file
     assert file.phases[-1].weights == {"read": 0.95, "insert": 0.05}
     assert file.variables["inserted"].sequential.from_ == 50
-    assert file.operations["insert"].index.id == "user${inserted_key}"
+    assert file.operations["insert"].insert.id == "user${inserted_key}"
     assert file.variables["inserted_key"].hash.of == "inserted"
 
 
-def test_scans_become_sorted_searches_of_their_length(imported, loaded):
+def test_scans_begin_at_a_key_and_have_their_length(imported, loaded):
     file = loaded(imported("scanproportion=1\nreadproportion=0\nupdateproportion=0\nmaxscanlength=100")).file
     assert file.phases[-1].operation == "scan"
     assert file.variables["length"].uniform == (1, 100)
-    search = file.operations["scan"].search
-    assert search.size == "${length}"
-    assert search.body["query"] == {"range": {"number": {"gte": "${chosen}"}}}
+    scan = file.operations["scan"].scan
+    assert (scan.from_, scan.count, scan.by) == ("user${chosen_key}", "${length}", "key")
+    assert "key" in file.operations["load"].insert.document
 
 
-def test_a_read_modify_write_becomes_a_read_and_an_update_and_that_is_said(imported, loaded):
-    made = imported("readproportion=.5\nreadmodifywriteproportion=.5\nupdateproportion=0")
-    assert loaded(made).file.phases[-1].weights == {"read": 1.0, "update": 0.5}
-    assert any(entry.startswith("readmodifywriteproportion=0.5") for entry in made.left_out)
+def test_a_read_modify_write_is_one(imported, loaded):
+    file = loaded(imported("readproportion=.5\nreadmodifywriteproportion=.5\nupdateproportion=0")).file
+    assert file.phases[-1].weights == {"read": 0.5, "readmodifywrite": 0.5}
+    assert file.operations["readmodifywrite"].read_modify_write.id == file.operations["read"].read.id
+
+
+def test_a_read_of_one_field_names_it(imported, loaded):
+    file = loaded(imported("readallfields=false")).file
+    assert file.operations["read"].read.fields == ["field0"]
+
+
+@pytest.mark.parametrize("family", ["elasticsearch", "cassandra", "mongodb", "redis", "couchbase"])
+def test_the_workload_serves_every_family(imported, loaded, family):
+    every = "scanproportion=.1\nreadmodifywriteproportion=.1\ninsertproportion=.1"
+    assert loaded(imported(every)).for_family(family, 1).phase("transactions").operations
 
 
 @pytest.mark.parametrize("distribution", ["uniform", "zipfian", "latest", "hotspot", "exponential", "sequential"])
@@ -97,7 +108,7 @@ def test_the_laws_have_the_parameters_of_core_workload(imported, loaded):
 def test_ordered_keys_are_their_numbers_and_lengths_may_vary(imported, loaded):
     made = imported("insertorder=ordered\nfieldlengthdistribution=uniform\nfieldlength=7\nfieldcount=1")
     file = loaded(made).file
-    assert file.operations["load"].index.id == "user${loaded}"
+    assert file.operations["load"].insert.id == "user${loaded}"
     assert file.variables["text0"].text.length == [1, 7]
 
 

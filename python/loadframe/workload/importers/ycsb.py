@@ -1,8 +1,7 @@
 """YCSB's properties files for its CoreWorkload, with that workload's defaults.
 
-Its verbs become operations of the elasticsearch family: a record is a document whose id is its key, and whose field
-`number` is there to scan by. A request draws its key by itself, so a read-modify-write is a read and an update of
-keys of their own; the numbers of reads and writes are those of YCSB.
+Its verbs become neutral ones, which every family of stores has: a record is a document whose id is its key. It holds
+the key as a field, too, for stores that scan by a field.
 """
 
 import math
@@ -23,7 +22,7 @@ _MAX_BYTES = 2**20
 
 _REMARKS = (
     "The first phases load the records, the last is YCSB's transaction phase. The field `number` holds the number that "
-    "a record's key is made of, and scans go by it.",
+    "a record's key is made of; the field `key` is the key, which scans go by where ids have no order.",
 )
 #: Properties that say how YCSB itself is built and reports; nothing is lost with them.
 _NO_MATTER = {"workload", "status", "measurementtype", "exporter", "exportfile", "histogram.buckets"}
@@ -80,27 +79,26 @@ class _Core:
         shares = {verb: self.properties.number(f"{verb}proportion", share) for verb, share in _PROPORTIONS.items()}
         if not any(shares.values()):
             raise self.properties.error("readproportion", "all proportions are 0", "give one operation more than 0")
-        both = shares.pop("readmodifywrite")
-        if both:
-            self.left_out.append(
-                f"readmodifywriteproportion={both:g}: that its halves go to the same key, one after the other; "
-                "they became as many reads and updates more"
-            )
-            shares["read"] += both
-            shares["update"] += both
         return {verb: round(share, 12) for verb, share in shares.items() if share}
 
     def _collection(self) -> dict[str, Any]:
         field = {"type": "keyword", "index": False, "doc_values": False}
         fields = {f"field{index}": field for index in range(self.fields)}
-        mappings = {"dynamic": "strict", "properties": {"number": {"type": "long"}, **fields}}
+        own = {"key": {"type": "keyword"}, "number": {"type": "long"}}
         settings = {"number_of_shards": "${nodes}", "number_of_replicas": 0}
-        return {"elasticsearch": {"settings": settings, "mappings": mappings}}
+        columns = {"id": "text", "key": "text", "number": "bigint", **dict.fromkeys(fields, "text")}
+        return {
+            "elasticsearch": {
+                "settings": settings,
+                "mappings": {"dynamic": "strict", "properties": {**own, **fields}},
+            },
+            "cassandra": {"columns": columns},
+        }
 
     def _variables(self) -> dict[str, Any]:
         """Return the numbers of records, the keys made of them, and the texts of the fields."""
         numbers: dict[str, Any] = {"loaded": {"sequential": {"from": 0}}}
-        if self.shares.keys() & {"read", "update", "scan"}:
+        if self.shares.keys() & {"read", "update", "scan", "readmodifywrite"}:
             numbers["chosen"] = self._chosen()
         if "insert" in self.shares:
             numbers["inserted"] = {"sequential": {"from": self.records}}
@@ -109,7 +107,7 @@ class _Core:
         keys = {f"{name}_key": {"hash": {"of": name}} for name in numbers} if self._hashed() else {}
         text = {"text": {"length": self._text_length()}}
         variables = {**numbers, **keys, **{f"text{index}": text for index in range(self.fields)}}
-        if "update" in self.shares and not self._writes_all():
+        if self.shares.keys() & {"update", "readmodifywrite"} and not self._writes_all():
             variables["field"] = {"uniform": [0, self.fields - 1]}
         if "scan" in self.shares:
             variables["length"] = self._scan_length()
@@ -166,19 +164,20 @@ class _Core:
     def _operations(self) -> dict[str, Any]:
         texts = {f"field{index}": f"${{text{index}}}" for index in range(self.fields)}
         changed = texts if self._writes_all() else {"field${field}": "${text0}"}
-        scan = {"query": {"range": {"number": {"gte": "${chosen}"}}}, "sort": [{"number": "asc"}]}
-        if not self.properties.flag("readallfields", True):
-            self.left_out.append("readallfields=false: reads return whole documents")
         chosen = {"collection": self.table, "id": self._id("chosen")}
+        # YCSB reads the first field when it does not read all.
+        wanted = {} if self.properties.flag("readallfields", True) else {"fields": ["field0"]}
+        scan = {"collection": self.table, "from": self._id("chosen"), "count": "${length}", "by": "key"}
         operations = {
-            "read": {"get": chosen},
+            "read": {"read": {**chosen, **wanted}},
             "update": {"update": {**chosen, "document": changed}},
             "insert": self._write("inserted", texts),
-            "scan": {"search": {"collection": self.table, "size": "${length}", "request_cache": False, "body": scan}},
+            "scan": {"scan": scan},
+            "readmodifywrite": {"read_modify_write": {**chosen, "document": changed}},
         }
         return {
             "load": self._write("loaded", texts),
-            "refresh": {"refresh": {"collection": self.table}},
+            "refresh": {"elasticsearch": {"refresh": {"collection": self.table}}},
             **{verb: operations[verb] for verb in self.shares},
         }
 
@@ -186,8 +185,8 @@ class _Core:
         return f"user${{{number}_key}}" if self._hashed() else f"user${{{number}}}"
 
     def _write(self, number: str, texts: Mapping[str, str]) -> dict[str, Any]:
-        document = {"number": f"${{{number}}}", **texts}
-        return {"index": {"collection": self.table, "id": self._id(number), "document": document}}
+        document = {"key": self._id(number), "number": f"${{{number}}}", **texts}
+        return {"insert": {"collection": self.table, "id": self._id(number), "document": document}}
 
     def _phases(self) -> list[dict[str, Any]]:
         load = {"operation": "load", "clients": "${clients}", "requests": self.records}
