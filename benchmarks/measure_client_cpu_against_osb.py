@@ -1,8 +1,7 @@
 """CPU time of the client per document and per search request, beside OpenSearch Benchmark, on the same real node.
 
 Both get the same corpus, bulk size, search and number of clients, and a collection that is made anew. What starting up
-costs is left out: OpenSearch Benchmark runs twice, with little and with much to do, and the difference counts; the
-engine's process counts from the begin of the phase to its end.
+costs is left out: each runs twice, with little and with much to do, and the difference counts.
 """
 
 import tempfile
@@ -15,11 +14,11 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.units import format_count, format_duration
 
 TRIPS = Path(__file__).parents[1] / "tests" / "data" / "nyc_taxis" / "documents-1k.json"
-CLIENTS = 2
+CLIENTS = 8
 BULK_SIZE = 5_000
 #: Documents, and search requests, of the run with little to do and of that with much.
-DOCUMENTS = (100_000, 1_000_000)
-SEARCHES = (1_000, 10_000)
+DOCUMENTS = (50_000, 400_000)
+SEARCHES = (1_600, 12_800)
 SEARCH = {"query": {"range": {"total_amount": {"gte": 5, "lt": 15}}}, "size": 10}
 DEFINITION = {"settings": {"number_of_shards": 1, "number_of_replicas": 0}}
 #: What the engine may need of OpenSearch Benchmark's CPU time, per document and per search request.
@@ -38,7 +37,7 @@ def main() -> None:
         theirs, ours = _documents(cluster, address, corpora)
         _print("document", theirs, ours, AIM_DOCUMENT)
         # The collection is full now, for both.
-        theirs, ours = _searches(cluster, address, corpora[0])
+        theirs, ours = _searches(address, corpora[0])
         _print("search request", theirs, ours, AIM_SEARCH)
 
 
@@ -51,51 +50,42 @@ def _corpus(folder: Path, documents: int) -> Path:
 def _documents(cluster: Cluster, address: str, corpora: list[Path]) -> tuple[float, float]:
     """Return CPU time per document of both, s."""
     task = {"operation": {"operation-type": "bulk", "bulk-size": BULK_SIZE}, "clients": CLIENTS}
-    spent = [
-        osb.cpu(address, DEFINITION, corpus, documents, [task])
-        for corpus, documents in zip(corpora, DOCUMENTS, strict=True)
-    ]
-    _anew(cluster)
-    measured = _engine(
-        address,
-        {"bulk": {"collection": osb.COLLECTION, "corpus": "trips", "size": BULK_SIZE}},
-        "exhausted",
-        corpora={"trips": {"files": [str(corpora[1])]}},
-    )
+    operation = {"bulk": {"collection": osb.COLLECTION, "corpus": "trips", "size": BULK_SIZE}}
+    theirs, ours = [], []
+    for corpus, documents in zip(corpora, DOCUMENTS, strict=True):
+        theirs.append(osb.cpu(address, DEFINITION, corpus, documents, [task]))
+        cluster.drop_collection(osb.COLLECTION)
+        cluster.create_collection(osb.COLLECTION, DEFINITION)
+        measured = _engine(address, operation, "exhausted", corpora={"trips": {"files": [str(corpus)]}})
+        ours.append(measured.cpu)
     print(
-        f"  {format_count(DOCUMENTS[1])} documents in bulk requests of {format_count(BULK_SIZE)}, {CLIENTS} clients:"
-        f" {format_count(DOCUMENTS[1] / measured.seconds)}/s by the engine"
+        f"  {format_count(documents)} documents in bulk requests of {format_count(BULK_SIZE)}, {CLIENTS} clients:"
+        f" {format_count(documents / measured.seconds)}/s by the engine"
     )
-    return (spent[1] - spent[0]) / (DOCUMENTS[1] - DOCUMENTS[0]), measured.cpu / DOCUMENTS[1]
+    return _each(theirs, DOCUMENTS), _each(ours, DOCUMENTS)
 
 
-def _searches(cluster: Cluster, address: str, corpus: Path) -> tuple[float, float]:
+def _searches(address: str, corpus: Path) -> tuple[float, float]:
     """Return CPU time per search request of both, s."""
     load = {"operation": {"operation-type": "bulk", "bulk-size": BULK_SIZE}, "clients": CLIENTS}
     refresh = {"operation": {"operation-type": "refresh"}}
     search = {"name": "search", "operation-type": "search", "index": osb.COLLECTION, "body": SEARCH, "cache": False}
-    spent = [
-        osb.cpu(
-            address,
-            DEFINITION,
-            corpus,
-            DOCUMENTS[0],
-            [load, refresh, {"operation": search, "clients": CLIENTS, "iterations": searches // CLIENTS}],
-        )
-        for searches in SEARCHES
-    ]
     operation = {"search": {"collection": osb.COLLECTION, "body": SEARCH, "request_cache": False}}
-    measured = _engine(address, operation, {"requests": SEARCHES[1]})
+    theirs, ours = [], []
+    for searches in SEARCHES:
+        task = {"operation": search, "clients": CLIENTS, "iterations": searches // CLIENTS}
+        theirs.append(osb.cpu(address, DEFINITION, corpus, DOCUMENTS[0], [load, refresh, task]))
+        measured = _engine(address, operation, {"requests": searches})
+        ours.append(measured.cpu)
     print(
-        f"  {format_count(SEARCHES[1])} search requests, {CLIENTS} clients:"
-        f" {format_count(measured.rate)}/s by the engine"
+        f"  {format_count(searches)} search requests, {CLIENTS} clients: {format_count(measured.rate)}/s by the engine"
     )
-    return (spent[1] - spent[0]) / (SEARCHES[1] - SEARCHES[0]), measured.cpu / SEARCHES[1]
+    return _each(theirs, SEARCHES), _each(ours, SEARCHES)
 
 
-def _anew(cluster: Cluster) -> None:
-    cluster.drop_collection(osb.COLLECTION)
-    cluster.create_collection(osb.COLLECTION, DEFINITION)
+def _each(spent: list[float], counts: tuple[int, int]) -> float:
+    """Return the CPU time of one more, s."""
+    return (spent[1] - spent[0]) / (counts[1] - counts[0])
 
 
 def _engine(address: str, operation: dict[str, Any], stop: Any, **parts: Any) -> engine_run.Measured:

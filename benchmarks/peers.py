@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loadframe.cluster import folders
+from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
 
 #: What each is fetched by: the program that it is, and the registry's own client.

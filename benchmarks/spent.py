@@ -1,15 +1,25 @@
-"""CPU time of programs that were run, with all that they started in turn."""
+"""CPU time of programs that were run, with all that they started in turn.
+
+What the system adds up for a parent leaves out children that are never waited for, such as the workers of a program
+that ignores their end. So every descendant is looked at while it runs; what it does after the last look is missed.
+"""
 
 import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+import psutil
+
 _PR_SET_CHILD_SUBREAPER = 36
+
+#: How often descendants are looked at, s.
+_LOOK = 0.05
 
 
 @dataclass(frozen=True)
@@ -32,17 +42,23 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
 
 
 def _wrap(command: Sequence[str]) -> int:
-    # Orphans become children of this process, and not of the first one, so that their time is added up here.
+    # Orphans become children of this process, and not of the first one, so that none gets out of sight.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    status = subprocess.call(command)
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print("\n" + json.dumps({"cpu": usage.ru_utime + usage.ru_stime}), flush=True)
-    return status
+    child = psutil.Popen(command)
+    spent: dict[psutil.Process, float] = {}
+    while descendants := psutil.Process().children(recursive=True):
+        for process in descendants:
+            with suppress(psutil.NoSuchProcess, ChildProcessError):
+                ended = process.status() == psutil.STATUS_ZOMBIE
+                times = process.cpu_times()
+                spent[process] = times.user + times.system
+                if ended and process.pid != child.pid:
+                    # An orphan, for us to let go; others are their parents'.
+                    os.waitpid(process.pid, os.WNOHANG)
+        child.poll()
+        time.sleep(_LOOK)
+    print("\n" + json.dumps({"cpu": sum(spent.values())}), flush=True)
+    return int(child.wait())
 
 
 if __name__ == "__main__":

@@ -56,6 +56,10 @@ impl Driver for Http {
         self.http.hosts()
     }
 
+    fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
+        self.http.cap(connections, workers)
+    }
+
     fn connection(&self, client: u64) -> Connection {
         Connection { http: self.http.connection(client), captured: None }
     }

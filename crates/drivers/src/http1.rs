@@ -8,7 +8,9 @@ pub mod answer;
 pub mod client;
 pub mod compress;
 pub mod node;
+pub mod pool;
 pub mod request;
+pub mod route;
 pub mod status;
 pub mod text;
 pub mod tls;
@@ -16,6 +18,7 @@ pub mod topology;
 pub mod wire;
 
 use std::fmt::Display;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,9 +30,12 @@ use self::access::Access;
 use self::answer::Answer;
 use self::client::{Client, Exchanged, Trouble};
 use self::node::Node;
+use self::pool::Pool;
 use self::request::{Buffers, Request};
-use self::topology::{Place, Topology};
+use self::route::Route;
+use self::topology::Topology;
 use self::wire::Wire;
+use crate::per_thread::PerThread;
 
 /// How long a host is waited for before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,15 +46,32 @@ pub struct Http1 {
     topology: Arc<Topology>,
     access: Access,
     timeout: Duration,
+    cap: Option<Cap>,
+}
+
+/// What all clients together may have.
+#[derive(Debug)]
+struct Cap {
+    /// Routes, over all workers.
+    routes: u64,
+    workers: u64,
+    pools: PerThread<Pool>,
 }
 
 /// What one client holds.
 pub struct Connection {
-    place: Place,
-    /// By the number of the node.
-    wires: Vec<Option<Wire>>,
+    means: Means,
+    /// The node that was asked last.
+    node: u16,
     client: Client,
     buffers: Buffers,
+}
+
+/// What a client's requests go by.
+enum Means {
+    Own(Route),
+    /// Borrowed for each.
+    Shared(Rc<Pool>),
 }
 
 /// A request that was answered; the answer lies with the connection.
@@ -66,7 +89,7 @@ impl Http1 {
         let timeout = duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?;
         let access = Access::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, access.tls.clone())?;
-        Ok(Self { topology: Arc::new(topology), access, timeout })
+        Ok(Self { topology: Arc::new(topology), access, timeout, cap: None })
     }
 
     /// How long an answer is waited for, unless the operation says otherwise.
@@ -103,16 +126,38 @@ impl Http1 {
         self.topology.hosts()
     }
 
+    /// Lets no more than so many connections be open at a time; see [`Driver::cap`](loadframe_engine::driver::Driver).
+    pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
+        let each = self.topology.connections();
+        let routes = connections / each;
+        if routes < workers {
+            return Err(PlanError(format!(
+                "{connections} connections are too few: each of {workers} worker threads needs one to each of {each} \
+                 hosts, unless the spread is fixed"
+            )));
+        }
+        self.cap = Some(Cap { routes, workers, pools: PerThread::new() });
+        Ok(())
+    }
+
     /// What client number `client` holds; it connects when it first asks.
     pub fn connection(&self, client: u64) -> Connection {
-        let place = self.topology.place(client);
-        Connection { place, wires: Vec::new(), client: Client::new(), buffers: Buffers::default() }
+        let means = match &self.cap {
+            None => Means::Own(Route::new(self.topology.place(client))),
+            Some(cap) => {
+                // A worker's clients are those whose numbers leave its own when divided by that of all workers.
+                let own = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
+                let route = |number| Route::new(self.topology.place(number));
+                Means::Shared(cap.pools.get(|| Pool::new(own.map(route).collect())))
+            }
+        };
+        Connection { means, node: 0, client: Client::new(), buffers: Buffers::default() }
     }
 
     /// A request as people read it, which is not sent. See [`Connection::shown`].
     pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
-        let Connection { place, buffers, .. } = connection;
-        request.render(&place.node().host, &self.access, values, buffers);
+        let buffers = &mut connection.buffers;
+        request.render(&self.topology.members()[0].host, &self.access, values, buffers);
         let (line, body) = request.rendered(buffers);
         text::message(line, body)
     }
@@ -127,9 +172,24 @@ impl Http1 {
         timeout: Duration,
         values: &Values<'_>,
     ) -> Result<Answered, Reply> {
-        let Connection { place, wires, client, buffers } = connection;
-        let wire = turn(place, wires, values.draw.k);
+        let Connection { means, node: last, client, buffers } = connection;
+        let mut borrowed;
+        let route = match means {
+            Means::Own(route) => route,
+            Means::Shared(pool) => {
+                let Some(lent) = pool.borrow(timeout).await else {
+                    client.forget();
+                    return Err(Answered::unsent(*last).without(Trouble::late("no connection was free", timeout)));
+                };
+                borrowed = lent;
+                borrowed.route()
+            }
+        };
+        let Route { place, wires } = route;
+        let wire = route::turn(place, wires, values.draw.k);
         let node = place.node();
+        *last = node.number;
+        let _busy = place.occupy();
         let rendered = request.render(&node.host, &self.access, values, buffers);
         let (number, documents) = (node.number, rendered.documents);
         if wire.is_none() {
@@ -156,41 +216,6 @@ impl Http1 {
     }
 }
 
-/// Turns to the node that request number `k` goes to; returns the connection to it, or the place for one.
-fn turn<'a>(place: &mut Place, wires: &'a mut Vec<Option<Wire>>, k: u64) -> &'a mut Option<Wire> {
-    let before = usize::from(place.node().number);
-    if place.look() {
-        let gone = wires.iter_mut().enumerate().filter(|(number, _)| !place.has(*number));
-        gone.for_each(|(_, wire)| *wire = None);
-    }
-    place.turn(k);
-    let mut number = usize::from(place.node().number);
-    if !is_open(wires, number) {
-        place.detour(k);
-        number = usize::from(place.node().number);
-        is_open(wires, number);
-    }
-    if number != before
-        && !place.keeps()
-        && let Some(wire) = wires.get_mut(before)
-    {
-        *wire = None;
-    }
-    &mut wires[number]
-}
-
-/// Whether there is a connection to a node that can be used; one that cannot is dropped.
-fn is_open(wires: &mut Vec<Option<Wire>>, number: usize) -> bool {
-    if number >= wires.len() {
-        wires.resize_with(number + 1, || None);
-    }
-    let open = wires[number].as_mut().is_some_and(Wire::is_idle);
-    if !open {
-        wires[number] = None;
-    }
-    open
-}
-
 impl Connection {
     /// The last answer; complete if its request has not failed.
     pub fn answer(&self) -> &Answer {
@@ -203,9 +228,9 @@ impl Connection {
         self.buffers = Buffers::default();
     }
 
-    /// The node that is turned to.
+    /// The node that was asked last.
     pub fn node(&self) -> u16 {
-        self.place.node().number
+        self.node
     }
 
     /// The last request and its answer for people. Of the heads only the first lines: the rest is no secret's place.
@@ -220,6 +245,12 @@ impl Connection {
 }
 
 impl Answered {
+    /// A request that went nowhere.
+    fn unsent(node: u16) -> Self {
+        let now = Instant::now();
+        Self { exchanged: Exchanged { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }, node, documents: 0 }
+    }
+
     /// What became of the request, once the answer is judged.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { exchanged: Exchanged { sent, done, bytes_sent, bytes_received }, node, .. } = self;

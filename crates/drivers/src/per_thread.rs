@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,6 @@ thread_local! {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// One `T` for each thread that asks; it goes with its thread.
-#[derive(Debug)]
 pub struct PerThread<T> {
     number: u64,
     of: PhantomData<fn() -> T>,
@@ -35,6 +35,12 @@ impl<T: 'static> PerThread<T> {
             made
         });
         held.downcast().expect("the number is of this type alone")
+    }
+}
+
+impl<T> fmt::Debug for PerThread<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerThread").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

@@ -61,6 +61,10 @@ impl Driver for Search {
         self.http.hosts()
     }
 
+    fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
+        self.http.cap(connections, workers)
+    }
+
     fn connection(&self, client: u64) -> Connection {
         self.http.connection(client)
     }

@@ -11,17 +11,18 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     let limit = raise();
     let hosts = plan.target.hosts.len() as u64;
     // A target without hosts has nothing to connect to.
-    let each = if plan.target.spread == Spread::RoundRobin { hosts } else { hosts.min(1) };
+    let each = if plan.target.spread == Spread::Fixed { hosts.min(1) } else { hosts };
+    let most = plan.target.connections.unwrap_or(u64::MAX);
     for (stream, profile) in plan.streams.iter().zip(profiles) {
         let (clients, what) = match stream.pacing {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight (max_in_flight)"),
         };
-        let needed = clients.div_ceil(plan.ranks) * each + OTHERS;
+        let needed = (clients * each).min(most).div_ceil(plan.ranks) + OTHERS;
         if needed > limit {
             let cause = format!(
                 "{clients} {what} need {needed} file descriptors, and this process may have {limit}: raise the limit \
-                 (ulimit -n), ask for fewer, or spread them over more generators"
+                 (ulimit -n), ask for fewer, let them share \"connections\", or spread them over more generators"
             );
             return Err(PlanError(cause).within(format!("stream {:?}", stream.name)));
         }
@@ -52,8 +53,12 @@ mod tests {
     use super::*;
 
     fn asked(pacing: &serde_json::Value, hosts: &[&str]) -> Result<(), PlanError> {
+        with(pacing, &json!({"driver": "search", "hosts": hosts}))
+    }
+
+    fn with(pacing: &serde_json::Value, target: &serde_json::Value) -> Result<(), PlanError> {
         let plan: Plan = serde_json::from_value(json!({
-            "seed": 1, "phase": "p", "target": {"driver": "search", "hosts": hosts}, "operations": {"a": {}},
+            "seed": 1, "phase": "p", "target": target, "operations": {"a": {}},
             "streams": [{"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 1}}],
         }))
         .unwrap();
@@ -70,5 +75,12 @@ mod tests {
         assert!(error.0.contains("stream \"s\": 900000000 clients"), "{error}");
         asked(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
         asked(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
+    }
+
+    #[test]
+    fn clients_that_share_connections_need_no_more_descriptors_than_these() {
+        let clients = json!({"closed": {"clients": 900_000_000}});
+        with(&clients, &json!({"driver": "search", "hosts": ["a:1"], "connections": 10})).unwrap();
+        with(&clients, &json!({"driver": "search", "hosts": ["a:1"], "connections": 800_000_000})).unwrap_err();
     }
 }

@@ -60,6 +60,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Lets no more than `connections` be open at a time: clients share them, and a request waits until one is free,
+    /// before it counts as sent. `workers` threads have them by striding as they have the clients. Before the load.
+    fn cap(&mut self, _connections: u64, _workers: u64) -> Result<(), PlanError> {
+        Err(PlanError("this driver cannot cap its connections: leave \"connections\" out".to_owned()))
+    }
+
     /// What client number `client` holds.
     fn connection(&self, client: u64) -> Self::Connection;
 

@@ -78,6 +78,9 @@ pub struct Target {
     /// Which of several hosts a request goes to.
     #[serde(default)]
     pub spread: Spread,
+    /// How many connections may be open at a time, over all generators; as many as there are clients if it is not said.
+    #[serde(default)]
+    pub connections: Option<u64>,
 }
 
 /// A store's software.
@@ -99,6 +102,9 @@ pub enum Spread {
     Fixed,
     /// Request k goes to host k mod n; each client has a connection to each.
     RoundRobin,
+    /// A request goes to the host with the fewest of this generator's requests in flight; each client has a connection
+    /// to each.
+    All,
 }
 
 /// One stream of requests.

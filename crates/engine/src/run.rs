@@ -84,7 +84,10 @@ impl<D: Driver> Control for Phase<D> {
 /// Everything that can be wrong with a plan is said here; afterwards only files and sockets can fail.
 fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
-    let driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
+    let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
+    if let Some(connections) = plan.target.connections {
+        driver.cap(connections, plan.ranks * plan.threads).map_err(|e| e.within("target"))?;
+    }
     let corpora = Corpora::open(&plan.corpora, plan.seed)?;
     let variables = Variables::with_corpora(&plan.variables, &corpora)?;
     let context = Context { variables, corpora };
@@ -161,6 +164,16 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         if !(0.0..1e9).contains(&seconds) {
             return fail(format!("{what} of {seconds} s: give 0 or more"));
         }
+    }
+    let workers = plan.ranks * plan.threads;
+    match plan.target.connections {
+        Some(0) => return fail("target: 0 connections carry nothing: give 1 or more".into()),
+        Some(connections) if connections < workers => {
+            return fail(format!(
+                "target: {connections} connections for {workers} worker threads: give each at least one"
+            ));
+        }
+        _ => {}
     }
     if plan.streams.is_empty() {
         return fail("a phase needs a stream".into());

@@ -33,7 +33,8 @@ impl Trouble {
         Self { class: ErrorClass::Connect, message: message.into() }
     }
 
-    fn late(what: &str, timeout: Duration) -> Self {
+    /// Nothing in time.
+    pub fn late(what: &str, timeout: Duration) -> Self {
         Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", timeout.as_secs_f64()) }
     }
 }

@@ -1,6 +1,7 @@
 //! One of the nodes that are talked to: where it is, and whether it lets us in.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,6 +25,25 @@ pub struct Node {
     due: AtomicU64,
     /// How long after the next failure, in milliseconds.
     wait: AtomicU64,
+    /// Requests in flight, where they are counted.
+    busy: AtomicU64,
+}
+
+/// A request in flight to a node, for as long as it lives.
+pub struct Busy(Arc<Node>);
+
+impl Busy {
+    /// Counts it.
+    pub fn new(node: Arc<Node>) -> Self {
+        node.busy.fetch_add(1, Ordering::Relaxed);
+        Self(node)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// `name:port`, resolved once.
@@ -43,12 +63,17 @@ impl Node {
     /// `proven`: it counts as up until a connection is refused; otherwise nobody moves to it before it was reached.
     pub fn new(number: u16, host: Host, proven: bool) -> Self {
         let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
-        Self { number, host, down: AtomicBool::new(!proven), due: AtomicU64::new(0), wait }
+        Self { number, host, down: AtomicBool::new(!proven), due: AtomicU64::new(0), wait, busy: AtomicU64::new(0) }
     }
 
     /// Whether it is known, or supposed, not to let anybody in.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
+    }
+
+    /// How many requests to it are counted.
+    pub fn busy(&self) -> u64 {
+        self.busy.load(Ordering::Relaxed)
     }
 
     /// It let somebody in.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::plan::{PlanError, Spread};
 
-use super::node::{Host, Node};
+use super::node::{Busy, Host, Node};
 use super::tls::Tls;
 use super::wire::Wire;
 
@@ -99,6 +99,11 @@ impl Topology {
     /// The nodes that there are now.
     pub fn members(&self) -> Members {
         self.shape().members.clone()
+    }
+
+    /// How many connections a client has to have.
+    pub fn connections(&self) -> u64 {
+        if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
     /// A place for client number `client`.
@@ -220,6 +225,7 @@ impl Place {
     pub fn turn(&mut self, k: u64) {
         match self.topology.spread {
             Spread::RoundRobin => self.at = (k % self.members.len() as u64) as usize,
+            Spread::All => self.at = self.idlest(k),
             Spread::Fixed if self.at == self.home => {}
             Spread::Fixed if !self.members[self.home].is_down() => self.at = self.home,
             Spread::Fixed => self.topology.probe(&self.members[self.home]),
@@ -232,7 +238,7 @@ impl Place {
         if self.node().is_down() && self.members.len() > 1 {
             self.topology.probe(self.node());
             self.avoid(match self.topology.spread {
-                Spread::RoundRobin => k,
+                Spread::RoundRobin | Spread::All => k,
                 Spread::Fixed => self.client,
             });
         }
@@ -240,7 +246,30 @@ impl Place {
 
     /// Whether a client keeps its connections to the nodes that it turns away from.
     pub fn keeps(&self) -> bool {
-        self.topology.spread == Spread::RoundRobin
+        self.topology.spread != Spread::Fixed
+    }
+
+    /// The node that is up and has the fewest requests in flight; among equals they take turns.
+    fn idlest(&self, k: u64) -> usize {
+        let count = self.members.len();
+        let first = (k % count as u64) as usize;
+        let up = |at: &usize| {
+            let down = self.members[*at].is_down();
+            if down {
+                self.topology.probe(&self.members[*at]);
+            }
+            !down
+        };
+        (first..first + count)
+            .map(|at| at % count)
+            .filter(up)
+            .min_by_key(|at| self.members[*at].busy())
+            .unwrap_or(first)
+    }
+
+    /// Counts a request to the node that is turned to, while it is in flight, where somebody wants to know.
+    pub fn occupy(&self) -> Option<Busy> {
+        (self.topology.spread == Spread::All).then(|| Busy::new(self.node().clone()))
     }
 
     /// Turns to one of the nodes that are up; when all are down, to the next.

@@ -3,6 +3,7 @@
 mod access;
 mod allocations;
 mod answers;
+mod cap;
 mod certificates;
 mod connections;
 mod nodes;

@@ -21,12 +21,22 @@ pub struct Node {
 struct Counts {
     connections: AtomicU64,
     requests: AtomicU64,
+    /// Before each answer.
+    pause: Duration,
 }
 
 impl Node {
     /// One that runs.
     pub fn new() -> Self {
         let mut node = Self::stopped();
+        node.start();
+        node
+    }
+
+    /// One that runs, and takes so many milliseconds for each answer.
+    pub fn slow(milliseconds: u64) -> Self {
+        let mut node = Self::stopped();
+        node.counts = Arc::new(Counts { pause: Duration::from_millis(milliseconds), ..Counts::default() });
         node.start();
         node
     }
@@ -103,6 +113,7 @@ fn converse(mut stream: TcpStream, counts: &Counts) {
         if head.ends_with(b"\r\n\r\n") {
             head.clear();
             counts.requests.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(counts.pause);
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;
             }

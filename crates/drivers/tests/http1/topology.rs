@@ -152,7 +152,7 @@ fn nobody_waits_for_a_node_that_joins_before_it_is_there() {
 
 #[test]
 fn clients_of_a_node_that_died_ask_the_others_and_go_home_when_it_is_back() {
-    for spread in ["fixed", "round_robin"] {
+    for spread in ["fixed", "round_robin", "all"] {
         let (a, mut b, c) = (Node::new(), Node::new(), Node::new());
         let load = Load::start(&[&a, &b, &c], spread);
         load.wait_for_equal_shares(&[&a, &b, &c]);
@@ -185,6 +185,19 @@ fn in_turn_each_node_gets_the_same_number_of_requests_whoever_asks() {
     assert_eq!([&b, &c].map(Node::connections), [12, 12]);
     let (outcome, _) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
+}
+
+#[test]
+fn with_all_hosts_to_choose_from_a_slow_one_is_asked_less() {
+    let (quick, slow) = (Node::new(), Node::slow(100));
+    let load = Load::start(&[&quick, &slow], "all");
+    while quick.requests() < 500 {
+        sleep(Duration::from_millis(10));
+    }
+    assert!((1..quick.requests() / 2).contains(&slow.requests()), "{} and {}", quick.requests(), slow.requests());
+    let (outcome, nodes) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+    assert!(nodes[&0] > nodes[&1], "{nodes:?}");
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! One way to the target: a place among its nodes, and a connection to the node that is asked, or to each.
+
+use super::topology::Place;
+use super::wire::Wire;
+
+/// What one request at a time goes by.
+pub struct Route {
+    /// Which node is asked.
+    pub place: Place,
+    /// Connections, by the number of the node.
+    pub wires: Vec<Option<Wire>>,
+}
+
+impl Route {
+    /// It connects when it is first used.
+    pub fn new(place: Place) -> Self {
+        Self { place, wires: Vec::new() }
+    }
+}
+
+/// Turns to the node that request number `k` goes to; returns the connection to it, or the place for one.
+pub fn turn<'a>(place: &mut Place, wires: &'a mut Vec<Option<Wire>>, k: u64) -> &'a mut Option<Wire> {
+    let before = usize::from(place.node().number);
+    if place.look() {
+        let gone = wires.iter_mut().enumerate().filter(|(number, _)| !place.has(*number));
+        gone.for_each(|(_, wire)| *wire = None);
+    }
+    place.turn(k);
+    let mut number = usize::from(place.node().number);
+    if !is_open(wires, number) {
+        place.detour(k);
+        number = usize::from(place.node().number);
+        is_open(wires, number);
+    }
+    if number != before
+        && !place.keeps()
+        && let Some(wire) = wires.get_mut(before)
+    {
+        *wire = None;
+    }
+    &mut wires[number]
+}
+
+/// Whether there is a connection to a node that can be used; one that cannot is dropped.
+fn is_open(wires: &mut Vec<Option<Wire>>, number: usize) -> bool {
+    if number >= wires.len() {
+        wires.resize_with(number + 1, || None);
+    }
+    let open = wires[number].as_mut().is_some_and(Wire::is_idle);
+    if !open {
+        wires[number] = None;
+    }
+    open
+}
