@@ -90,13 +90,22 @@ def test_requests_may_go_to_the_nodes_in_turn(tmp_path):
     )
     with RestService() as first, RestService() as second:
         hosts = f"{first.address},{second.address}"
-        words = ["bench", path, "--hosts", hosts, "--store", "http", "--spread", "round_robin"]
+        words = ["bench", path, "--hosts", hosts, "--store", "http", "--spread", "round_robin", "--connections", 2]
         done = loadframe(*words, "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     run = Run(tmp_path / "run")
     assert run.manifest["generator"]["spread"] == "round_robin"
+    assert run.manifest["generator"]["connections"] == 2
     served = dict.fromkeys((f"target:{address}" for address in hosts.split(",")), 0.0)
     for row in run.telemetry.to_pylist():
         if row["source"] in served:
             served[row["source"]] += row["value"]
     assert list(served.values()) == [50.0, 50.0]
+
+
+def test_connections_that_are_too_few_are_refused_before_anything_is_asked(workload):
+    with RestService() as service:
+        words = ["bench", workload, "--hosts", service.address, "--store", "http", "--threads", 4, "--connections", 3]
+        done = loadframe(*words)
+    assert done.returncode == 2
+    assert "3 connections for 4 worker threads: give each at least one" in done.stderr

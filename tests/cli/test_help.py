@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from commands import loadframe
+from loadframe import __version__
 
 #: What scripts and documents rely on.
 COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}
@@ -35,6 +36,10 @@ def test_without_a_command_the_help_is_shown():
     done = loadframe()
     assert done.returncode == 2
     assert "bench" in done.stdout + done.stderr
+
+
+def test_the_version_is_said():
+    assert loadframe("--version").stdout == f"loadframe {__version__}\n"
 
 
 def test_every_command_explains_itself_with_examples_that_it_understands():

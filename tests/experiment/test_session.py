@@ -8,6 +8,7 @@ import pytest
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session
+from loadframe.load import Generator
 from loadframe.record import Run
 from loadframe.workload import load_workload
 
@@ -49,7 +50,7 @@ def session(node, tmp_path):
     def session(line='{"amount": 1.5}', **parameters):
         (tmp_path / "trips.json").write_text(29 * '{"amount": 1.5}\n' + line + "\n")
         workload = load_workload(str(tmp_path / "w.yaml"), parameters)
-        return Session(node, workload.for_family("elasticsearch", 1), seed=1, threads=1, listener=Remarks())
+        return Session(node, workload.for_family("elasticsearch", 1), seed=1, generator=Generator(), listener=Remarks())
 
     return session
 

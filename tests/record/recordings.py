@@ -48,7 +48,7 @@ def manifest(**parts: Any) -> Manifest:
         "workload": {"workload": "nyc_taxis", "parameters": {"documents": 1000}},
         "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 2},
         "seed": 42,
-        "generator": {"ranks": 1, "threads": 2, "spread": "fixed", "ceiling": 80000.0},
+        "generator": {"ranks": 1, "threads": 2, "spread": "fixed", "connections": None, "ceiling": 80000.0},
     }
     return Manifest(**(whole | parts))
 

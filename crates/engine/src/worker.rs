@@ -20,8 +20,9 @@ use crate::recorder::{Recorder, Times};
 use crate::schedule::{Due, Share, salt, think};
 use crate::timer::Timer;
 
-/// How often a worker looks whether its event loop is late and whether it has been told to stop.
-const TICK: Duration = Duration::from_millis(10);
+/// How often a worker looks whether its event loop is late and whether it has been told to stop. Each look wakes the
+/// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.
+const TICK: Duration = Duration::from_millis(50);
 
 /// A client whose connection was refused, or whose request could not even be sent, waits so long before its next one, or
 /// it would do nothing but fail.

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from loadframe import __version__
+
 app = typer.Typer(
     name="loadframe",
     help="A testing machine for data stores: it brings a cluster up, loads it, measures it, says what to believe.",
@@ -20,6 +22,21 @@ out = Console()
 err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        out.print(f"loadframe {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Take the options of `loadframe` itself."""
 
 
 def print_json(result: Any) -> None:

@@ -5,13 +5,13 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import Spread, assignments, exclude, require_writable
+from loadframe.cli.choices import assignments, exclude, require_writable
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_rate, parse_size
 
@@ -59,8 +59,12 @@ def bench(
     duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Worker threads of the generator.")] = 1,
     spread: Annotated[
-        Spread, typer.Option(help="Let each client keep to one node, or requests go to the nodes in turn.")
-    ] = Spread.FIXED,
+        Literal["fixed", "round_robin", "all"],
+        typer.Option(help="Each client keeps to one node, requests go to the nodes in turn, or to the idlest of all."),
+    ] = "fixed",
+    connections: Annotated[
+        int | None, typer.Option(min=1, help="Connections that all clients share; one for each if not given.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Repeats the requests of an earlier run; random if not given.")
     ] = None,
@@ -104,11 +108,11 @@ def bench(
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.session import Labels, Session, require_sound
-    from loadframe.record import Run
-    from loadframe.report.terminal import print_run
+    from loadframe.load import Generator
     from loadframe.store import find
 
     limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None)
+    generator = Generator(threads, spread, connections)
     interrupted = False
     with Console() as console:
         started: AbstractContextManager[Cluster]
@@ -121,19 +125,18 @@ def bench(
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), only, override, reuse=False)
-            require_sound(chosen, kind.driver, Cluster.prospect(spec))
+            require_sound(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
             started = Cluster.start(spec, console.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, live.size, console.step)
             phases = _chosen(resolved, only, override, reuse)
             if hosts or cluster:
-                require_sound(phases, live.store.driver, live.target())
+                require_sound(phases, live.store.driver, live.target(), generator, live.size)
             session = Session(
                 live,
                 resolved,
                 seed=secrets.randbits(32) if seed is None else seed,
-                threads=threads,
-                spread=spread.value,
+                generator=generator,
                 listener=console,
             )
             if not reuse:
@@ -144,14 +147,21 @@ def bench(
                 interrupted = path.exists()
                 if not interrupted:
                     raise
+    _show(path, as_json)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _show(path: Path, as_json: bool) -> None:
+    from loadframe.record import Run
+    from loadframe.report.terminal import print_run
+
     run = Run(path)
     if as_json:
         print_json({"run": str(path), **run.summary})
     else:
         print_run(run)
         err.print(f"recorded in {path}; `loadframe report {path}` draws it", markup=False, highlight=False)
-    if interrupted:
-        raise KeyboardInterrupt
 
 
 def _levels(clients: int | None, rate: str | None, warmup: str | None, duration: str | None) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def check(
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec
     from loadframe.experiment.session import Session
-    from loadframe.load import check_operations
+    from loadframe.load import Generator, check_operations
     from loadframe.store import find
 
     seed = secrets.randbits(32)
@@ -78,7 +78,7 @@ def check(
         with started as live:
             resolved = loaded.for_family(live.store.family, nodes=live.size)
             if not hosts:
-                session = Session(live, resolved, seed=seed, threads=1, listener=console)
+                session = Session(live, resolved, seed=seed, generator=Generator(), listener=console)
                 session.create_collections()
                 with TemporaryDirectory(prefix="loadframe-check-") as scratch:
                     session.prepare([phase for phase in resolved.phases if phase.prepares], Path(scratch))

@@ -2,17 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 
 from loadframe.errors import BadInput
-
-
-class Spread(StrEnum):
-    """Which of several nodes a request goes to."""
-
-    FIXED = "fixed"
-    ROUND_ROBIN = "round_robin"
 
 
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:

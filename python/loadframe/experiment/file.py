@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.errors import BadInput
 from loadframe.experiment.file_factors import SETTINGS, WITH, Factor, Level, read_factors
+from loadframe.load import Generator
+from loadframe.load.generator import Spread
 from loadframe.workload import ResolvedWorkload, Workload, load_workload
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import (
@@ -78,6 +80,8 @@ class ExperimentFile(Model):
     duration: Annotated[Duration, Field(gt=0)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    spread: Spread = "fixed"
+    connections: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _scaling(self) -> "ExperimentFile":
@@ -114,9 +118,9 @@ class Experiment:
         return self.file.seed
 
     @property
-    def threads(self) -> int:
-        """Worker threads of the load generator."""
-        return self.file.threads
+    def generator(self) -> Generator:
+        """What generates the load."""
+        return Generator(self.file.threads, self.file.spread, self.file.connections)
 
     @property
     def repetitions(self) -> int:

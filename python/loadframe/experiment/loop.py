@@ -54,7 +54,8 @@ def _require_sound_load(experiment: Experiment, design: Design, family: str, dri
             workload = experiment.resolve(first.treatment, family, listener.step)
             phases = workload.preparing(experiment.prepared)
             phases += [workload.phase(name).override(**levels) for name in experiment.measured]
-            return require_sound(phases, driver, Cluster.prospect(_spec(experiment, first.treatment)))
+            spec = _spec(experiment, first.treatment)
+            return require_sound(phases, driver, Cluster.prospect(spec), experiment.generator, spec.nodes)
         except BadInput as refusal:
             refusals.append(refusal)
     raise refusals[0]
@@ -103,7 +104,7 @@ class _Group:
             cluster,
             self._experiment.resolve(run.treatment, cluster.store.family, self._listener.step),
             seed=_seed(self._experiment, run),
-            threads=self._experiment.threads,
+            generator=self._experiment.generator,
             listener=self._listener,
         )
 
@@ -127,6 +128,6 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         "store": experiment.cluster_spec(run.treatment),
         "seed": _seed(experiment, run),
-        "generator": {"ranks": 1, "threads": experiment.threads},
+        "generator": experiment.generator.describe(),
     }
     folder.record_failure(run.id, _labels(run), asked, str(error))

@@ -13,7 +13,7 @@ from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
-from loadframe.load import Calibration, Outcome, run_phase, validate_plan
+from loadframe.load import Calibration, Generator, Outcome, run_phase, validate_plan
 from loadframe.observe import (
     CgroupSampler,
     HostSampler,
@@ -36,18 +36,22 @@ class Labels:
     repetition: int | None = None
 
 
-def require_sound(phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any]) -> None:
+def require_sound(
+    phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any], generator: Generator, nodes: int
+) -> None:
     """BadInput if the engine would refuse the load: said before a node starts and before a store is changed.
 
     `target` is what is known of the cluster by then, as `Cluster.target` has it.
     """
+    # Nothing is sent to these addresses; the cluster's own may not be known yet.
+    hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
+    everything = {**generator.target(), **target}
     for phase in phases:
-        # Nothing is sent to this address; the cluster's own may not be known yet.
-        validate_plan(phase.plan(seed=0, hosts=["127.0.0.1:9"], driver=driver, target=target))
+        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, threads=generator.threads, target=everything))
 
 
 class Session:
-    """Phases of one workload on one cluster, with one seed and a fixed number of generator threads."""
+    """Phases of one workload on one cluster, with one seed and one generator."""
 
     def __init__(
         self,
@@ -55,16 +59,13 @@ class Session:
         workload: ResolvedWorkload,
         *,
         seed: int,
-        threads: int,
+        generator: Generator,
         listener: Listener,
-        spread: str = "fixed",
     ) -> None:
         self.cluster = cluster
         self.workload = workload
         self.seed = seed
-        self.threads = threads
-        #: Which node a request goes to, as plans have it: `fixed` or `round_robin`.
-        self.spread = spread
+        self.generator = generator
         self.listener = listener
         calibration = Calibration.load(folders.cache())
         #: Requests per second that one worker is good for, if calibration found out.
@@ -169,7 +170,7 @@ class Session:
             workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
             store=self.cluster.describe(),
             seed=self.seed,
-            generator={"ranks": 1, "threads": self.threads, "spread": self.spread, "ceiling": self._ceiling},
+            generator={**self.generator.describe(), "ceiling": self._ceiling},
         ).as_dict()
 
     def _phase(self, phase: ResolvedPhase, folder: Path, offset: float) -> Outcome:
@@ -177,9 +178,9 @@ class Session:
             seed=self.seed,
             hosts=self.cluster.addresses,
             driver=self.cluster.store.driver,
-            threads=self.threads,
+            threads=self.generator.threads,
             offset=offset,
-            target={"spread": self.spread, **self.cluster.target()},
+            target={**self.generator.target(), **self.cluster.target()},
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
         return run_phase(plan, folder, self.listener.progress, hosts=lambda: self.cluster.addresses)

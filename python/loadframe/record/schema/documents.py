@@ -25,7 +25,13 @@ MANIFEST = (
     Field("store.**", "any", "", "the cluster as it was asked for: kind, version, nodes, limits, settings"),
     Field("generator.ranks", "int", "processes", "load-generator processes"),
     Field("generator.threads", "int", "threads", "worker threads of each"),
-    Field("generator.spread", "string", "", "which node a request goes to: `fixed` for each client, or `round_robin`"),
+    Field(
+        "generator.spread",
+        "string",
+        "",
+        "the node that a request goes to: `fixed` by client, `round_robin`, or the idlest of `all`",
+    ),
+    Field("generator.connections", "int or null", "", "connections that all clients share; null: one for each"),
     Field(
         "generator.ceiling",
         "number or null",
