@@ -1,6 +1,7 @@
 """`loadframe check` on real nodes: every operation once, with request, answer and judgement."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,5 +57,18 @@ def test_an_existing_cluster_is_asked_and_left_as_it_is(node, tmp_path):
     assert "look · all" in shown.stdout
     assert "POST /trips/_search" in shown.stdout
     assert "good · 2 documents" in shown.stdout
-    assert "the answer is empty: does the operation ask for what the data holds?" in shown.stdout
+    assert "0 hits: is the data loaded, and does the operation ask for what it holds?" in shown.stdout
     assert "client:" in shown.stdout
+
+
+def test_a_corpus_with_broken_lines_says_how_many_were_kept_aside(node, tmp_path, cache):
+    text = WORKLOAD.replace("{generate: nyc_taxi_trip, documents: 20}", "{file: t.json, broken: set_aside}")
+    (tmp_path / "w.yaml").write_text(text)
+    (tmp_path / "t.json").write_text('{"a": 1}\n' * 19 + 'not this\n{"a": \n')
+    hosts = ("--hosts", node.addresses[0])
+    done = loadframe("bench", tmp_path / "w.yaml", *hosts, "--only", "fill", "--output", tmp_path / "run")
+    (aside,) = result("report", tmp_path / "run", "--json")["phases"][0]["set_aside"]
+    assert (aside["corpus"], aside["lines"]) == ("trips", 2)
+    assert "20: the line is no JSON object: not this" in Path(aside["kept"][0]).read_text()
+    assert "2 lines of the corpus trips were no documents" in done.stdout
+    assert node.count("trips") == 19

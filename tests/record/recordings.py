@@ -79,6 +79,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "warmup": 0.0,
         "duration": 3.0,
         "streams": [{"name": "main", "pacing": {"closed": {"clients": 8, "think_time": 0.0}}}],
+        "set_aside": [{"corpus": "c", "lines": 1, "kept": ["c.broken"]}],
         "operations": {"range": operation},
     }
     generator = {

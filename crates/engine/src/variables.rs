@@ -31,7 +31,7 @@ pub(crate) use text::{push_letters, push_second};
 use whole::Whole;
 pub(crate) use zipf::fnv;
 
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 18] = [
     "uniform",
     "constant",
     "choice",
@@ -48,6 +48,7 @@ const KINDS: [&str; 17] = [
     "derived",
     "linear",
     "hash",
+    "several",
     "captured",
 ];
 
@@ -270,6 +271,7 @@ impl Kind {
             "derived" => Self::Derived(Derived::text(argument)?),
             "linear" => Self::Derived(Derived::linear(argument)?),
             "hash" => Self::Derived(Derived::hash(argument)?),
+            "several" => Self::Derived(Derived::several(argument)?),
             "captured" => Self::Captured(0),
             _ => return Err(PlanError(unknown("kind of variable", kind, KINDS))),
         };

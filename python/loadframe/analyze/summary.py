@@ -78,6 +78,7 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
         "warmup": outcome["warmup"],
         "duration": outcome["measured"],
         "streams": [{"name": stream["name"], "pacing": stream["pacing"]} for stream in outcome["streams"]],
+        "set_aside": outcome.get("set_aside", []),
         "operations": {name: _operation(name, outcome, measured, histograms) for name in names},
     }
 

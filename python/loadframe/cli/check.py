@@ -1,4 +1,7 @@
-"""`loadframe check`: each operation of a workload once on a live store, request and answer printed, judged."""
+"""`loadframe check`: each operation of a workload once on a live store, request and answer printed, judged.
+
+Without a store, each operation's request as it would be sent.
+"""
 
 import re
 import secrets
@@ -6,22 +9,26 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, out, print_json
-from loadframe.cli.choices import assignments
+from loadframe.cli.choices import assignments, exclude
 from loadframe.errors import LoadframeError
 from loadframe.units import format_count, format_duration
+
+if TYPE_CHECKING:
+    from loadframe.workload import ResolvedWorkload
 
 _EXAMPLES = """\b
 Examples:
   loadframe check nyc_taxis
   loadframe check ./my-workload.yaml --hosts 127.0.0.1:9200
   loadframe check ./my-workload.yaml --set size=50 --json | jq '.[] | select(.error)'
+  loadframe check ./my-workload.yaml --offline
 """
 
 #: Enough for every operation to find something, few enough to be loaded at once.
@@ -36,6 +43,9 @@ def check(
     hosts: Annotated[
         str | None, typer.Option(help="Use the cluster and its data at these host:port or https://host:port.")
     ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Start and ask no store: show the request of each operation.")
+    ] = False,
     set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
     user: access.User = None,
     password_file: access.PasswordFile = None,
@@ -51,9 +61,12 @@ def check(
     """Send each operation of a workload once and show request, answer and judgement.
 
     On a node that is started for it the collections are filled with a few documents first; on an existing cluster
-    nothing is created, and only operations of phases that do not prepare are sent.
+    nothing is created, and only operations of phases that do not prepare are sent. Offline, the workload is checked as
+    far as it can be without a store, and the requests of all its operations are shown.
     """
     from loadframe.workload import load_workload
+
+    exclude({"--offline": offline, "--hosts": hosts}, ["--offline"], ["--hosts"], "offline nobody is asked")
 
     overrides = assignments(set_)
     loaded = load_workload(workload, overrides)
@@ -68,9 +81,15 @@ def check(
     from loadframe.store import find
 
     seed = secrets.randbits(32)
+    if offline:
+        with Console() as console:
+            kind = find(store)
+            resolved = loaded.for_family(kind.family, 1, console.step)
+            _offline(resolved, kind.driver, seed, as_json)
+        return
     shown: list[dict[str, Any]] = []
     with Console() as console:
-        loaded.for_family(find(store).family, nodes=1)
+        loaded.for_family(find(store).family, 1, console.step)
         started: AbstractContextManager[Cluster]
         started = (
             Cluster.attach(addresses, store, reached) if hosts else Cluster.start(ClusterSpec(store), console.step)
@@ -103,10 +122,45 @@ def check(
         )
 
 
+def _offline(workload: "ResolvedWorkload", driver: str, seed: int, as_json: bool) -> None:
+    """Show the request of each operation of each phase; BadInput at what the engine would refuse."""
+    from loadframe.load import render_operations
+
+    shown = [
+        {"phase": phase.name, "operation": operation, "request": request}
+        # Nothing is sent to this address, which a cluster's own will take the place of.
+        for phase in workload.phases
+        for operation, request in render_operations(phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=driver))
+    ]
+    if as_json:
+        print_json(shown)
+        return
+    for each in shown:
+        out.rule(f"[bold]{escape(each['phase'] or '')}[/bold] · {escape(each['operation'] or '')}", align="left")
+        out.print(escape(each["request"] or "only when it is sent, this protocol has a request to show"), style="dim")
+    out.print(f"[green]good[/green] · {len(shown)} operations, none of them sent; {workload.family} can carry them out")
+
+
+#: What asks for documents; of the rest nobody expects any, or knows what one would be.
+_ASKING = (
+    "search",
+    "get",
+    "read",
+    "scan",
+    "multi_search",
+    "scroll",
+    "search_after",
+    "composite",
+    "count",
+    "find",
+    "cql",
+)
+
+
 def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
     """Whether a good answer has nothing. A search that only aggregates returns no hits, and says how many it saw."""
-    if "http" in form:
-        return False  # nobody knows what a document is there
+    if not form.keys() & set(_ASKING):
+        return False
     seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])
     return not answer["error"] and not answer["documents"] and not (seen and int(seen[1]))
 
@@ -121,4 +175,5 @@ def _print(answer: dict[str, Any]) -> None:
     documents = f"{format_count(answer['documents'])} documents in {format_duration(answer['service_time'])}"
     out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}")
     if answer["empty"]:
-        out.print("[yellow]the answer is empty: does the operation ask for what the data holds?[/yellow]")
+        words = "0 hits: is the data loaded, and does the operation ask for what it holds?"
+        out.print(f"[yellow]{words}[/yellow]")

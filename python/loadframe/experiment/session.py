@@ -1,7 +1,6 @@
 """One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Generator, Outcome, run_phase, validate_plan
 from loadframe.observe import (
@@ -70,8 +70,7 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Requests per second that one worker is good for, if calibration found out.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        #: Documents that were sent to each collection since it was made.
-        self._sent: Counter[str] = Counter()
+        self._acknowledged = Acknowledged()
 
     def create_collections(self, *, replace: bool = False) -> None:
         """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data."""
@@ -87,7 +86,7 @@ class Session:
         for name, definition in self.workload.collections.items():
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
-            self._sent[name] = 0
+            self._acknowledged.made(name)
 
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
         """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
@@ -95,6 +94,9 @@ class Session:
             outcome = self._phase(phase, folder, offset=0.0)
             if outcome["interrupted"]:
                 raise KeyboardInterrupt
+            for aside in outcome["set_aside"]:
+                kept = ", ".join(aside["kept"])
+                self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} were no documents; see {kept}")
             for operation in outcome["operations"]:
                 failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
                 if failed:
@@ -186,20 +188,19 @@ class Session:
         return run_phase(plan, folder, self.listener.progress, hosts=lambda: self.cluster.addresses)
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
-        """Compare what was sent with what the store counts, where a phase sends a whole corpus; a sentence each."""
+        """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a
+        sentence for each difference."""
+        written = set()
+        for operation in outcome["operations"]:
+            # What an operation consists of has no form of its own: it is counted with it.
+            form = phase.operations.get(operation["operation"], {})
+            written.add(self._acknowledged.add(form, operation["documents"] + operation["warmup"]["documents"]))
         if phase.stop != "exhausted":
             return []
-        found = []
-        for operation in outcome["operations"]:
-            collection = phase.operations[operation["operation"]].get("bulk", {}).get("collection")
-            if collection not in self._sent:
-                continue
-            self._sent[collection] += operation["documents"] + operation["warmup"]["documents"]
-            counted = self.cluster.count(collection)
-            if counted != self._sent[collection]:
-                sent = self._sent[collection]
-                found.append(f"{collection} holds {counted:,} documents, but {sent:,} were acknowledged")
-        return found
+        found = (
+            self._acknowledged.difference(name, self.cluster.count(name)) for name in sorted(filter(None, written))
+        )
+        return [difference for difference in found if difference is not None]
 
 
 def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:

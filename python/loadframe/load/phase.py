@@ -94,3 +94,11 @@ def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         return _engine.check(json.dumps(plan))
     except _engine.PlanRefused as error:
         raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+
+
+def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Return each operation of a plan with the request that it would send; None where only sending makes one."""
+    try:
+        return _engine.render(json.dumps(plan))
+    except _engine.PlanRefused as error:
+        raise BadInput(str(error), where=f"phase {plan['phase']}") from None

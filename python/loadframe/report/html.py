@@ -13,7 +13,7 @@ from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.record import Run
 from loadframe.report import answer
 from loadframe.report.figures import Figure
-from loadframe.report.labels import cluster_text, load_text, seconds_text
+from loadframe.report.labels import cluster_text, load_text, seconds_text, set_aside_texts
 from loadframe.report.scale_plots import (
     residuals,
     response_over_clients,
@@ -92,6 +92,7 @@ def run_page(run: Run) -> str:
         headline=_headline(phases),
         verdict=summary.get("verdict"),
         operations=operations_table(run) if phases else None,
+        set_aside=[words for phase in phases for words in set_aside_texts(phase)],
         over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
         generator=generator_table(summary) if "generator" in summary else None,
         facts=[run_facts(manifest), *manifest_facts(manifest)],

@@ -68,6 +68,15 @@ def errors_text(operation: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def set_aside_texts(phase: Mapping[str, Any]) -> list[str]:
+    """Write, for each corpus that it happened to, how many of its lines were no documents and were kept aside."""
+    return [
+        f"{format_count(aside['lines'])} line{'s' * (aside['lines'] != 1)} of the corpus {aside['corpus']} were no "
+        f"documents, and were not sent; see {', '.join(aside['kept'])}"
+        for aside in phase.get("set_aside", [])
+    ]
+
+
 def treatment_text(treatment: Mapping[str, Any]) -> str:
     """Write `nodes 2, clients 8`; factors are shown by their last name."""
     return ", ".join(f"{factor.rsplit('.', 1)[-1]} {level}" for factor, level in treatment.items())

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.record import Run
-from loadframe.report.labels import cluster_text, errors_text, load_text, seconds_text, with_parts
+from loadframe.report.labels import cluster_text, errors_text, load_text, seconds_text, set_aside_texts, with_parts
 from loadframe.units import format_count, format_duration
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
@@ -31,6 +31,8 @@ def print_run(run: Run, console: Console | None = None) -> None:
             window += f" after {format_duration(phase['warmup'])} of warm-up"
         console.print(Text.assemble((phase["name"], "bold"), f" · {load_text(phase)} · {window}"))
         console.print(_operations(phase["operations"]))
+        for words in set_aside_texts(phase):
+            console.print(Text(words, style="yellow"))
     if "verdict" in summary:
         console.print()
         print_verdict(console, summary["verdict"])

@@ -10,6 +10,9 @@ from loadframe.workload.phases import Phase
 from loadframe.workload.variables import circle
 from loadframe.yamlfile import Document, did_you_mean
 
+#: Ways to make a variable of others, and what the others must be.
+_MADE_OF = {"derived": None, "linear": "number", "hash": "whole number", "several": None}
+
 
 def check(document: Document, file: WorkloadFile) -> None:
     """Refuse a workload that refers to what it does not have; BadInput at the reference, with the nearest name."""
@@ -45,10 +48,10 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
         if variable.field is not None:
             _known(document, ("variables", name, "field", "corpus"), "corpus", variable.field.corpus, file.corpora)
         for other in variable.of:
-            way = "derived" if variable.derived is not None else "linear" if variable.linear is not None else "hash"
+            way = next(way for way in _MADE_OF if getattr(variable, way) is not None)
             place: Place = ("variables", name, way, *(["of"] if way != "derived" else []))
             _known(document, place, "variable", other, file.variables)
-            wanted = {"derived": None, "linear": "number", "hash": "whole number"}[way]
+            wanted = _MADE_OF[way]
             if wanted is not None and wanted not in file.variables[other].kinds:
                 raise document.error(place, f"the variable {other!r} is no {wanted}", f"name one that is a {wanted}")
     found = circle(file.variables)

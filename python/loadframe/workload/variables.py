@@ -216,6 +216,13 @@ class Hash(Model):
     of: Text
 
 
+class Several(Model):
+    """A list of so many values of another variable; those of the next request are the next so many."""
+
+    of: Text
+    count: Annotated[int, Field(ge=1)]
+
+
 class Variable(Model):
     """One way to draw a value, and whether each request, iteration (of a journey) or user has its own."""
 
@@ -235,6 +242,7 @@ class Variable(Model):
     derived: Text | None = None
     linear: Linear | None = None
     hash: Hash | None = None
+    several: Several | None = None
     per: Literal["request", "iteration", "user"] = "request"
 
     @model_validator(mode="after")
@@ -252,7 +260,7 @@ class Variable(Model):
     @property
     def of(self) -> tuple[str, ...]:
         """The names of the variables that it is made of."""
-        derived = self.linear or self.hash
+        derived = self.linear or self.hash or self.several
         return (derived.of,) if derived is not None else tuple(dict.fromkeys(names(self.derived)))
 
     @property

@@ -135,9 +135,15 @@ mod tests {
     #[test]
     fn pages_have_the_published_numbers_of_revisions_which_rise_in_time() {
         let generator = WikipediaRevision::new(1);
-        let counts: Vec<u64> = generator.first.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mut counts: Vec<u64> = generator.first.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mean = counts.iter().sum::<u64>() as f64 / PAGES as f64;
         assert!((mean / 904.8 - 1.0).abs() < 0.02, "{mean}");
+        counts.sort_unstable();
+        for (share, revisions) in [(0.25, 32.0), (0.5, 230.0), (0.75, 903.0)] {
+            let found = counts[(share * PAGES as f64) as usize] as f64;
+            assert!((found / revisions - 1.0).abs() < 0.03, "{share}: {found}");
+        }
+        assert!(counts[0] <= 1 && (16_000..=16_827).contains(&counts[PAGES as usize - 1]));
         let mut last: BTreeMap<u64, String> = BTreeMap::new();
         for number in 0..3000 {
             let mut out = Vec::new();

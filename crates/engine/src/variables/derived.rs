@@ -1,4 +1,4 @@
-//! Values that are made of other variables: a text of several, a linear function of a number, a number's hash.
+//! Values that are made of other variables: a text of several, a linear function of a number, a number's hash, a list.
 
 use serde_json::Value;
 
@@ -16,9 +16,11 @@ pub enum Derived {
     UnboundText(String),
     UnboundLinear { of: String, times: Value, plus: Value },
     UnboundHash { of: String },
+    UnboundSeveral { of: String, count: u64 },
     Text(Box<Texts>),
     Linear { of: VariableId, times: Number, plus: Number },
     Hash { of: VariableId },
+    Several { of: VariableId, count: u64 },
 }
 
 /// A text with holes, for each place where it may stand.
@@ -75,6 +77,12 @@ impl Derived {
         Ok(Self::UnboundHash { of: form.text("of")?.to_owned() })
     }
 
+    /// `{of: name, count: 100}`: a list of so many values, as that many requests would draw them.
+    pub fn several(argument: &Value) -> Result<Self, PlanError> {
+        let form = Form::new("several", argument, &["of", "count"])?;
+        Ok(Self::UnboundSeveral { of: form.text("of")?.to_owned(), count: form.items("count")? })
+    }
+
     /// The same with the variables that it names.
     pub fn bind(&self, variables: &Variables) -> Result<Self, PlanError> {
         Ok(match self {
@@ -83,6 +91,7 @@ impl Derived {
                 Self::Linear { of: variables.find(of)?, times: Number::new(times), plus: Number::new(plus) }
             }
             Self::UnboundHash { of } => Self::Hash { of: variables.find(of)? },
+            Self::UnboundSeveral { of, count } => Self::Several { of: variables.find(of)?, count: *count },
             bound => bound.clone(),
         })
     }
@@ -91,7 +100,7 @@ impl Derived {
     fn of(&self) -> Vec<VariableId> {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
-            Self::Linear { of, .. } | Self::Hash { of } => vec![*of],
+            Self::Linear { of, .. } | Self::Hash { of } | Self::Several { of, .. } => vec![*of],
             _ => Vec::new(),
         }
     }
@@ -131,12 +140,29 @@ impl Derived {
             };
             template.render(values, out);
         }
+        if let Self::Several { of, count } = self {
+            return list(values, *of, *count, encoding, out);
+        }
         match self.number(values.variables, values.draw) {
             Some(Number::Whole(number)) => push_i64(out, number),
             Some(Number::Real(number)) => push_f64(out, number),
             None => {}
         }
     }
+}
+
+/// Appends the values that requests `k count` to `(k + 1) count` draw: an array, or with commas between them.
+fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out: &mut Vec<u8>) {
+    let json = encoding == Encoding::Json;
+    out.extend_from_slice(if json { b"[" } else { b"" });
+    for i in 0..count {
+        if i > 0 {
+            out.push(b',');
+        }
+        let draw = Draw { k: values.draw.k.wrapping_mul(count).wrapping_add(i), ..*values.draw };
+        Values { draw: &draw, ..*values }.write(of, encoding, out);
+    }
+    out.extend_from_slice(if json { b"]" } else { b"" });
 }
 
 impl Number {

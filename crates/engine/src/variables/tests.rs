@@ -403,3 +403,20 @@ fn a_law_that_cannot_be_is_refused() {
         assert!(error(form.clone()).starts_with("variable \"v\": "), "{form} is no variable");
     }
 }
+
+#[test]
+fn several_values_are_a_list_and_the_next_request_has_the_next() {
+    let forms = json!({"v": {"several": {"of": "id", "count": 3}}, "id": {"sequential": {"from": 10}}});
+    let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
+    assert_eq!(written(&variables, 0, Encoding::Json), "[10,11,12]");
+    assert_eq!(written(&variables, 5, Encoding::Json), "[25,26,27]");
+    assert_eq!(written(&variables, 5, Encoding::Percent), "25,26,27");
+    let texts = json!({"v": {"several": {"of": "word", "count": 100}}, "word": {"text": {"length": 8}}});
+    let variables = Variables::parse(texts.as_object().unwrap()).unwrap();
+    let words: Vec<String> = serde_json::from_str(&written(&variables, 7, Encoding::Json)).unwrap();
+    let different: std::collections::BTreeSet<_> = words.iter().collect();
+    assert_eq!(different.len(), 100);
+    let itself = json!({"v": {"several": {"of": "v", "count": 2}}});
+    assert!(Variables::parse(itself.as_object().unwrap()).unwrap_err().0.contains("in a circle: v -> v"));
+    assert!(error(json!({"several": {"of": "v", "count": 0}})).contains("a whole number above 0"));
+}

@@ -96,6 +96,9 @@ SUMMARY = (
     Field("phases[].duration", "number", "s", "the measured window"),
     Field("phases[].streams[].name", "string", "", "the stream's name"),
     Field("phases[].streams[].pacing.**", "any", "", "closed (clients, think time) or open (rate, arrivals)"),
+    Field("phases[].set_aside[].corpus", "string", "", "a corpus of which lines were no documents and were not sent"),
+    Field("phases[].set_aside[].lines", "int", "lines", "how many; a corpus that only a part is read of may have more"),
+    Field("phases[].set_aside[].kept[]", "string", "", "a file with these lines, their numbers and what is wrong"),
     *(
         Field(f"phases[].operations.OPERATION.{name}", kind, unit, says)
         for name, kind, unit, says in (

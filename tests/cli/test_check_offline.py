@@ -1,0 +1,71 @@
+"""`loadframe check --offline`: what can be said of a workload without a store."""
+
+import json
+
+import pytest
+
+from commands import loadframe, result
+from loadframe.workload.catalogue import LIBRARY
+
+WORKLOAD = """\
+workload: small
+collections: {trips: {}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 2000}}
+variables: {low: {uniform: [5, 10]}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 1000}}
+  cheap: {search: {collection: trips, size: 2, body: {query: {range: {total_amount: {gte: "${low}"}}}}}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: cheap, clients: 1, requests: 5}
+"""
+
+
+def test_each_operations_request_is_shown_and_none_is_sent(tmp_path):
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    fill, cheap = result("check", tmp_path / "w.yaml", "--offline")
+    assert (fill["phase"], fill["operation"]) == ("fill", "fill")
+    assert fill["request"].startswith('POST /trips/_bulk HTTP/1.1\n\n{"index":{}}\n')
+    assert "its beginning is shown" in fill["request"]
+    line, body = cheap["request"].split("\n\n")
+    assert line == "POST /trips/_search?size=2 HTTP/1.1"
+    assert 5 <= json.loads(body)["query"]["range"]["total_amount"]["gte"] <= 10
+    shown = loadframe("check", tmp_path / "w.yaml", "--offline")
+    assert shown.returncode == 0
+    assert "look · cheap" in shown.stdout
+    assert "2 operations, none of them sent" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "what"),
+    [
+        ("gte:", "gte: 1, gte:", "gte"),
+        ('"${low}"', '"${lo}"', "lo"),
+        ("size: 2,", "sise: 2,", "sise"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place_and_status_2(tmp_path, good, bad, what):
+    (tmp_path / "w.yaml").write_text(WORKLOAD.replace(good, bad))
+    done = loadframe("check", tmp_path / "w.yaml", "--offline")
+    assert done.returncode == 2
+    assert "w.yaml:7:" in done.stderr
+    assert what in done.stderr
+
+
+def test_a_family_without_a_form_is_told(tmp_path):
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    done = loadframe("check", tmp_path / "w.yaml", "--offline", "--store", "http")
+    assert done.returncode == 2
+    assert "has no form for stores of the family 'http'" in done.stderr
+
+
+def test_offline_and_hosts_exclude_each_other(tmp_path):
+    done = loadframe("check", "nyc_taxis", "--offline", "--hosts", "127.0.0.1:9")
+    assert done.returncode == 2
+    assert "contradict" in done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in LIBRARY.glob("*.yaml")))
+def test_every_workload_of_the_library_can_be_rendered(name):
+    shown = result("check", name, "--offline")
+    assert all(each["request"] for each in shown)

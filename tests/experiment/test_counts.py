@@ -1,0 +1,61 @@
+"""What a collection should hold by what was acknowledged, and when nobody can know."""
+
+import pytest
+
+from loadframe.experiment.counts import Acknowledged
+
+BULK = {"collection": "c", "corpus": "c", "size": 10}
+
+
+@pytest.fixture
+def counts() -> Acknowledged:
+    counts = Acknowledged()
+    counts.made("c")
+    return counts
+
+
+def test_documents_without_ids_add_up_over_phases(counts):
+    assert counts.add({"bulk": BULK}, 100) == "c"
+    counts.add({"index": {"collection": "c", "document": {}}}, 5)
+    counts.add({"bulk": {**BULK, "action": "create", "id": "key"}}, 20)
+    assert counts.difference("c", 125) is None
+    assert counts.difference("c", 124) == "c holds 124 documents, but 125 were acknowledged"
+
+
+def test_a_first_load_with_ids_is_compared_and_a_second_cannot_be(counts):
+    counts.add({"bulk": {**BULK, "id": "key"}}, 100)
+    assert counts.difference("c", 99) is not None
+    counts.add({"bulk": {**BULK, "id": "key"}}, 100)
+    assert counts.difference("c", 100) is None
+    assert counts.difference("c", 200) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "counted"),
+    [
+        ({"bulk": {**BULK, "action": "update", "id": "key"}}, 100),
+        ({"bulk": {**BULK, "action": "delete", "id": "key"}}, 60),
+        ({"delete": {"collection": "c", "id": "${id}"}}, 60),
+        ({"update": {"collection": "c", "id": "${id}", "document": {}}}, 100),
+        ({"insert": {"collection": "c", "id": "${id}", "document": {}}}, 140),
+    ],
+)
+def test_what_updates_and_deletes_do_is_known(counts, form, counted):
+    counts.add({"bulk": BULK}, 100)
+    assert counts.add(form, 40) == "c"
+    assert counts.difference("c", counted) is None
+    assert counts.difference("c", counted + 1) is not None
+
+
+@pytest.mark.parametrize("kind", ["index", "upsert"])
+def test_what_may_be_new_or_not_only_the_store_can_count(counts, kind):
+    counts.add({"bulk": BULK}, 100)
+    counts.add({kind: {"collection": "c", "id": "${id}", "document": {}}}, 40)
+    assert counts.difference("c", 7) is None
+
+
+def test_other_operations_and_collections_are_no_business_of_a_count(counts):
+    assert counts.add({"search": {"collection": "c"}}, 100) is None
+    assert counts.add({"bulk": {**BULK, "collection": "theirs"}}, 100) is None
+    assert counts.difference("theirs", 3) is None
+    assert counts.difference("c", 0) is None
