@@ -1,0 +1,71 @@
+"""Every workload of the library on a real node, at small scale: filled, and each step answered as it is asserted."""
+
+import json
+
+import pytest
+
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.session import Session
+from loadframe.load import check_operations
+from loadframe.workload import load_workload
+
+pytestmark = pytest.mark.store
+
+#: What makes each small enough for a test.
+SMALL = {
+    "geonames": {"documents": 2000, "terms": 50},
+    "wikipedia": {"documents": 300},
+    "nyc_taxis": {"documents": 2000},
+    "ycsb": {"records": 200},
+}
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_every_step_is_answered_well(node, tmp_path, name):
+    workload = load_workload(name, SMALL[name]).for_family("elasticsearch", 1)
+    session = Session(node, workload, seed=1, threads=1, listener=Listener())
+    session.create_collections()
+    session.prepare([phase for phase in workload.phases if phase.prepares or phase.stop == "exhausted"], tmp_path)
+    for phase in workload.phases:
+        if not phase.prepares and phase.stop != "exhausted":
+            answers = check_operations(phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver))
+            assert [answer for answer in answers if answer["error"]] == []
+
+
+@pytest.mark.parametrize(
+    ("level", "durability", "active"),
+    [
+        ("unacknowledged", "async", "0"),
+        ("acknowledged", "async", "1"),
+        ("journaled", "request", "1"),
+        ("majority", "request", "all"),
+    ],
+)
+def test_a_level_of_acknowledgement_is_a_setting_of_the_index(node, tmp_path, level, durability, active):
+    workload = load_workload("wikipedia", {"documents": 3, "acknowledgement": level}).for_family("elasticsearch", 1)
+    session = Session(node, workload, seed=1, threads=1, listener=Listener())
+    session.create_collections()
+    session.prepare([workload.phase("level")], tmp_path)
+    settings = node.store.request(node.addresses, "GET", "/revisions/_settings")["revisions"]["settings"]["index"]
+    assert settings["translog"]["durability"] == durability
+    assert settings["write"]["wait_for_active_shards"] == active
+
+
+def test_a_real_dump_takes_the_generators_place(node, tmp_path):
+    dump = tmp_path / "dump.xml"
+    revisions = "".join(
+        f"<revision><id>{n}</id><timestamp>2001-01-{n:02}T00:00:00Z</timestamp>"
+        f"<contributor><ip>192.0.2.{n}</ip></contributor><text>text &amp; {n}</text></revision>"
+        for n in range(1, 21)
+    )
+    dump.write_text(f"<mediawiki><page><title>One</title><id>5</id>{revisions}</page></mediawiki>")
+    workload = load_workload("wikipedia", {"file": str(dump), "format": "mediawiki"}).for_family("elasticsearch", 1)
+    session = Session(node, workload, seed=1, threads=1, listener=Listener())
+    session.create_collections()
+    session.prepare([workload.phase(name) for name in ("level", "write", "refresh")], tmp_path)
+    assert node.count("revisions") == 20
+    phase = workload.phase("history")
+    (answer,) = check_operations(phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver))
+    assert answer["error"] is None
+    found = json.loads(answer["answer"].split("\n\n", 1)[1])
+    assert found["hits"]["hits"][0]["_source"]["timestamp"] == "2001-01-20T00:00:00Z"
