@@ -28,7 +28,9 @@ def test_every_step_is_answered_well(node, tmp_path, name):
     session.prepare([phase for phase in workload.phases if phase.prepares or phase.stop == "exhausted"], tmp_path)
     for phase in workload.phases:
         if not phase.prepares and phase.stop != "exhausted":
-            answers = check_operations(phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver))
+            answers = check_operations(
+                phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
+            )
             assert [answer for answer in answers if answer["error"]] == []
 
 
@@ -65,7 +67,9 @@ def test_a_real_dump_takes_the_generators_place(node, tmp_path):
     session.prepare([workload.phase(name) for name in ("level", "write", "refresh")], tmp_path)
     assert node.count("revisions") == 20
     phase = workload.phase("history")
-    (answer,) = check_operations(phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver))
+    (answer,) = check_operations(
+        phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
+    )
     assert answer["error"] is None
     found = json.loads(answer["answer"].split("\n\n", 1)[1])
     assert found["hits"]["hits"][0]["_source"]["timestamp"] == "2001-01-20T00:00:00Z"
