@@ -31,6 +31,8 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def toy(monkeypatch: pytest.MonkeyPatch, state: Path, cache: Path) -> Store:
     """The toy, which is a store because its module lies where stores lie."""
     monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
+    # Nobody is served who would have to be waited for.
+    monkeypatch.setattr("loadframe.cluster.shrinking._FAREWELL", 0.1)
     store = loadframe.store.find("toy")
     store.reset()
     return store

@@ -11,9 +11,9 @@ from loadframe.cluster.growth import balance
 from loadframe.cluster.node import State
 from loadframe.errors import BadInput, LoadframeError
 
-#: Seconds between telling clients that a node has left and stopping it: the load looks for changes five times a second,
-#: and what it has sent by then is answered.
-_FAREWELL = 1.0
+#: Seconds between telling clients that a node has left and stopping it. The load looks for changes five times a second;
+#: the rest is for the answers to what it has sent by then, on a machine that is as busy as such machines are.
+_FAREWELL = 5.0
 
 
 def shrink(change: Change, numbers: Sequence[int]) -> list[str]:
