@@ -47,12 +47,15 @@ pub struct Terms {
     pub consistency: Consistency,
 }
 
+/// A statement that is prepared once, by whoever comes first.
+type Preparing = Rc<OnceCell<Rc<PreparedStatement>>>;
+
 /// What a thread holds.
 #[derive(Default)]
 pub struct Thread {
     session: OnceCell<Session>,
     /// By operation, then by the names of the columns, which may be drawn.
-    prepared: RefCell<Vec<HashMap<Box<[u8]>, Rc<OnceCell<Rc<PreparedStatement>>>>>>,
+    prepared: RefCell<Vec<HashMap<Box<[u8]>, Preparing>>>,
     tables: RefCell<HashMap<TableName, Rc<Table>>>,
     places: RefCell<Vec<(Uuid, u16)>>,
 }

@@ -208,7 +208,7 @@ fn decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
 
 fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if digits.len() % 2 == 0 { digits.as_bytes().chunks(2).map(pair).collect() } else { None }
+    if digits.len().is_multiple_of(2) { digits.as_bytes().chunks(2).map(pair).collect() } else { None }
 }
 
 fn mismatch(value: &Scalar, column: &ColumnType) -> Mismatch {
