@@ -102,12 +102,13 @@ def check(
                 with TemporaryDirectory(prefix="loadframe-check-") as scratch:
                     session.prepare([phase for phase in resolved.phases if phase.prepares], Path(scratch))
             for phase in resolved.phases:
-                if phase.prepares:
-                    continue
                 plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver, target=live.target())
+                left = _without(plan, {answer["operation"] for answer in shown})
+                if phase.prepares or not left["streams"]:
+                    continue
                 shown += [
                     {"phase": phase.name, **answer, "empty": _is_empty(answer, phase.operations[answer["operation"]])}
-                    for answer in check_operations(plan)
+                    for answer in check_operations(left)
                 ]
     if as_json:
         print_json(shown)
@@ -139,6 +140,20 @@ def _offline(workload: "ResolvedWorkload", driver: str, seed: int, as_json: bool
         out.rule(f"[bold]{escape(each['phase'] or '')}[/bold] · {escape(each['operation'] or '')}", align="left")
         out.print(escape(each["request"] or "only when it is sent, this protocol has a request to show"), style="dim")
     out.print(f"[green]good[/green] · {len(shown)} operations, none of them sent; {workload.family} can carry them out")
+
+
+def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
+    """Return a plan without operations that were sent already: to insert a document twice would fail the second time.
+
+    Journeys stay whole, since a step may need what an earlier one's answer gave.
+    """
+    left = [
+        {**stream, "mix": [[name, weight] for name, weight in stream["mix"] if name not in sent]}
+        if "mix" in stream
+        else stream
+        for stream in plan["streams"]
+    ]
+    return {**plan, "streams": [stream for stream in left if stream.get("mix") or stream.get("journey")]}
 
 
 #: What asks for documents; of the rest nobody expects any, or knows what one would be.
