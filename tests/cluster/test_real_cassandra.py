@@ -87,20 +87,31 @@ def test_a_statement_of_ones_own_is_prepared_and_judged(people):
     assert rows(asked(people, select)) == [{"age": 1}]
 
 
-@pytest.mark.parametrize(
-    ("operation", "words"),
-    [
+def test_rows_that_are_not_as_asserted_are_no_success(people):
+    assert asked(people, {"insert": ANN | {"document": DOCUMENT}, "consistency": "all"})["error"] is None
+    select = {"cql": {"statement": "SELECT age, tags FROM people WHERE id = ?", "values": ["ann"]}}
+    scan = {"scan": {"collection": "people", "from": "ann", "count": 5}}
+    for operation in ({"read": ANN}, select, scan):
+        right = asked(people, operation | {"assert": {"fields": {"age": 41, "tags.1": "b"}}})
+        assert (right["error"], right["documents"]) == (None, 1)
+        wrong = asked(people, operation | {"assert": {"fields": {"age": 40}}})
+        assert (wrong["error"], wrong["message"]) == ("assertion", 'the field "age" is 41, and not 40')
+    few = asked(people, scan | {"assert": {"min_hits": 2}})
+    assert (few["error"], few["message"]) == ("assertion", "1 hits, fewer than the 2 that are asserted")
+
+
+def test_a_wrong_request_is_told_in_the_stores_words(people):
+    wrong = [
         ({"insert": ANN | {"document": {"age": "old"}}}, 'column "age": the text "old" does not go into .* int'),
         ({"insert": ANN | {"document": {"aeg": 1}}}, "aeg"),
         ({"read": {"collection": "nobody", "id": "1"}}, r"there is no table loadframe\.nobody"),
         ({"cql": {"statement": "SELEC 1"}}, "SELEC"),
         ({"cql": {"statement": "SELECT * FROM people WHERE id = ?", "values": []}}, "1 markers, and there are 0"),
-    ],
-)
-def test_a_wrong_request_is_told_in_the_stores_words(people, operation, words):
-    failed = asked(people, operation)
-    assert failed["error"] == "client"
-    assert re.search(words, failed["message"])
+    ]
+    told = check_operations(plan(people, {str(number): operation for number, (operation, _) in enumerate(wrong)}))
+    for failed, (_, words) in zip(told, wrong, strict=True):
+        assert failed["error"] == "client"
+        assert re.search(words, failed["message"])
 
 
 def test_a_bulk_request_counts_its_bad_item(people, tmp_path):

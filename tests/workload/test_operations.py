@@ -112,6 +112,15 @@ def test_a_native_operation_is_refused_to_other_families(load, operation):
         workload.for_family("mongodb", 1)
 
 
+def test_a_verb_with_a_consistency_is_for_cassandra_alone(load):
+    verb = "read: {collection: things, id: a}, consistency: quorum"
+    for operation in (f"{{{verb}}}", f"{{cassandra: {{{verb}}}}}"):
+        workload = load(WORKLOAD.format(operation=operation))
+        assert workload.for_family("cassandra", 1).phase("p").operations["o"]["consistency"] == "quorum"
+        with pytest.raises(Exception, match=r"'o' has no form .* 'mongodb'"):
+            workload.for_family("mongodb", 1)
+
+
 def test_an_operation_that_no_phase_uses_needs_no_form(load):
     text = WORKLOAD.format(operation="{bulk: {collection: things, corpus: trips, size: 5}}")
     text = text.replace("phases:", "  unused: {search: {collection: things}}\nphases:")
@@ -154,6 +163,14 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{delete: {collection: things, id: a}, assert: {fields: {a: 1}}}", "assert", "has fields to", "remove"),
         ("{elasticsearch: {search: {collection: things}}, mongo: {}}", "mongo", "unknown key 'mongo'", "'mongodb'"),
         ("{mongodb: {search: {collection: things}}}", "mongodb", "mongodb has no search", None),
+        ("{read: {collection: things, id: a}, consistency: quorom}", "quorom", "not valid", "'quorum'"),
+        ("{cql: {statement: S}, consistency: one}", "consistency", "neutral verbs, and this is cql", "inside cql"),
+        (
+            "{mongodb: {delete: {collection: things, id: a}, consistency: one}}",
+            "mongodb",
+            "no consistency",
+            "cassandra",
+        ),
         ("{mongodb: {command: [PING]}}", "mongodb", "mongodb has no command of this form", None),
         ("{command: []}", "command", "the command is empty", None),
         ("{scan: {collection: things, from: a, count: 0}}", "0", "expected a whole number of at least 1", None),

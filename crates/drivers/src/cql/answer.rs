@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::variables::Values;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::value::{CqlValue, Row};
 use serde_json::{Map, Value};
 
 use super::failure::failure;
 use super::instant;
+use crate::assertion::{self, Assertion};
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -45,15 +47,23 @@ impl Answer {
         conditional && !rows.maybe_first_row::<Row>().ok().flatten().as_ref().is_some_and(applied)
     }
 
+    /// Judges it by what the workload asserts; fields are those of the first row.
+    pub fn judge(&self, assertion: &Assertion, values: &Values) -> Result<(), Failure> {
+        assertion.judge_hits(self.documents(), "")?;
+        if !assertion.has_fields() {
+            return Ok(());
+        }
+        let first = self.rows.as_ref().and_then(|rows| Some(object(rows, rows.maybe_first_row().ok()??)));
+        let first = first.ok_or_else(|| assertion::assertion("no row whose fields could be judged".to_owned()))?;
+        // A column's name may have a dot itself.
+        let inside = |name: &str| first.pointer(&format!("/{}", name.replace('.', "/")));
+        assertion.judge_fields(values, |name| first.get(name).or_else(|| inside(name)).cloned())
+    }
+
     /// Row after row as JSON objects.
-    pub fn documents_as_json(&self) -> Vec<Value> {
+    fn documents_as_json(&self) -> Vec<Value> {
         let Some(rows) = &self.rows else { return Vec::new() };
-        let names: Vec<_> = rows.column_specs().iter().map(|column| column.name().to_owned()).collect();
-        let object = |row: Row| {
-            let cells = row.columns.into_iter().map(|cell| cell.map_or(Value::Null, json));
-            Value::Object(names.iter().cloned().zip(cells).collect::<Map<_, _>>())
-        };
-        rows.rows::<Row>().into_iter().flatten().flatten().map(object).collect()
+        rows.rows::<Row>().into_iter().flatten().flatten().map(|row| object(rows, row)).collect()
     }
 
     /// As people read it.
@@ -66,6 +76,13 @@ impl Answer {
             }
         }
     }
+}
+
+/// A row as a JSON object.
+fn object(rows: &QueryRowsResult, row: Row) -> Value {
+    let names = rows.column_specs().iter().map(|column| column.name().to_owned());
+    let cells = row.columns.into_iter().map(|cell| cell.map_or(Value::Null, json));
+    Value::Object(names.zip(cells).collect::<Map<_, _>>())
 }
 
 /// A value as a workload would have written it.

@@ -111,6 +111,13 @@ impl Asking<'_> {
         Asked { sent, done, node, bytes_sent: row.size(), answer }
     }
 
+    /// Judges what came by what the workload asserts.
+    fn judged(&self, asked: Asked, values: &Values) -> Asked {
+        let Some(assertion) = &self.operation.assertion else { return asked };
+        let answer = asked.answer.and_then(|answer| answer.judge(assertion, values).map(|()| answer));
+        Asked { answer, ..asked }
+    }
+
     async fn native(
         &self,
         connection: &mut Connection,
@@ -119,7 +126,7 @@ impl Asking<'_> {
     ) -> Result<Reply, Failure> {
         let statement = self.statement(b"", || native.statement.clone()).await?;
         connection.buffers.draw_values(&statement, &native.values, values)?;
-        Ok(self.run(connection, &statement).await.reply())
+        Ok(self.judged(self.run(connection, &statement).await, values).reply())
     }
 
     async fn write(
@@ -149,7 +156,7 @@ impl Asking<'_> {
         let fields: Vec<_> = read.fields.iter().map(String::as_str).collect();
         let statement = self.statement(b"", || table.select(&fields)).await?;
         connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
-        Ok(self.run(connection, &statement).await.found())
+        Ok(self.judged(self.run(connection, &statement).await.found(), values))
     }
 
     async fn scan(
@@ -161,7 +168,7 @@ impl Asking<'_> {
     ) -> Result<Asked, Failure> {
         let statement = self.statement(b"", || table.scan()).await?;
         connection.buffers.draw_id(&statement, &scan.from.id, Some(&scan.count), values)?;
-        Ok(self.run(connection, &statement).await)
+        Ok(self.judged(self.run(connection, &statement).await, values))
     }
 
     async fn read_modify_write(
@@ -173,7 +180,7 @@ impl Asking<'_> {
     ) -> Result<Reply, Failure> {
         let statement = self.statement(READING, || table.select(&[])).await?;
         connection.buffers.draw_id(&statement, &write.key.id, None, values)?;
-        let first = self.run(connection, &statement).await.found();
+        let first = self.judged(self.run(connection, &statement).await.found(), values);
         let read = first.part(0);
         let bytes_received = first.received();
         if first.answer.is_err() {

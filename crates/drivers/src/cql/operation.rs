@@ -10,12 +10,13 @@ use serde_json::Value;
 
 use super::session::Terms;
 use super::table::TableName;
+use crate::assertion::Assertion;
 use crate::form::Form;
 use crate::http1::{duration, no_timeout};
 use crate::neutral::{Cell, Neutral, VERBS};
 
 /// What may stand beside the kind.
-const OPTIONS: [&str; 2] = ["timeout", "consistency"];
+const OPTIONS: [&str; 3] = ["timeout", "consistency", "assert"];
 
 const CONSISTENCIES: [(&str, Consistency); 11] = [
     ("any", Consistency::Any),
@@ -40,6 +41,8 @@ pub struct Operation {
     pub kind: Kind,
     /// How it is asked.
     pub terms: Terms,
+    /// What is asserted of the rows that come.
+    pub assertion: Option<Assertion>,
 }
 
 /// What an operation asks.
@@ -88,7 +91,26 @@ impl Operation {
             let table = TableName::parse(collection(&neutral)).map_err(|error| error.within(kind))?;
             Kind::Neutral(neutral, table)
         };
-        Ok(Self { number, kind, terms })
+        let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
+            Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
+            None => None,
+        };
+        Ok(Self { number, kind, terms, assertion })
+    }
+}
+
+impl Kind {
+    /// The assertion, if answers have what it is about.
+    fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
+        let finds = matches!(self, Self::Native(_) | Self::Neutral(Neutral::Scan(_), _));
+        let reads = finds || matches!(self, Self::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_), _));
+        if assertion.counts() && !finds {
+            return Err(PlanError("assert: only scans and statements have hits".to_owned()));
+        }
+        if assertion.has_fields() && !reads {
+            return Err(PlanError("assert: only what reads documents has \"fields\"".to_owned()));
+        }
+        Ok(assertion)
     }
 }
 
@@ -167,5 +189,26 @@ mod tests {
         assert!(error(json!({"cql": {"statement": "SELECT ${x}"}})).contains("no holes"));
         assert!(error(json!({"read": {"collection": "a b", "id": "1"}})).starts_with("read: \"a b\" is no name"));
         assert!(error(json!({"read": {"collection": "a", "id": "1"}, "timeout": 0})).contains("timeout"));
+    }
+
+    #[test]
+    fn only_what_an_answer_has_is_asserted_of_it() {
+        let key = json!({"collection": "c", "id": "a"});
+        let scan = json!({"collection": "c", "from": "a", "count": 2});
+        let write = json!({"collection": "c", "id": "a", "document": {"n": 1}});
+        let (hits, fields) = (json!({"min_hits": 1}), json!({"fields": {"n": 1}}));
+        for (form, right) in [
+            (json!({"read": key, "assert": fields}), true),
+            (json!({"read": key, "assert": hits}), false),
+            (json!({"scan": scan, "assert": {"hits": 2, "fields": {"n": 1}}}), true),
+            (json!({"read_modify_write": write, "assert": fields}), true),
+            (json!({"insert": write, "assert": fields}), false),
+            (json!({"delete": key, "assert": hits}), false),
+            (json!({"cql": {"statement": "SELECT 1"}, "assert": hits}), true),
+        ] {
+            let mapped = map(form.clone());
+            assert_eq!(mapped.is_ok(), right, "{form}");
+            assert!(right || mapped.unwrap_err().starts_with("assert: only"));
+        }
     }
 }

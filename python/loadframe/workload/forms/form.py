@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from loadframe.workload.forms.assertion import Assertion
-from loadframe.workload.forms.cassandra import Cql
+from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.couchbase import Query
 from loadframe.workload.forms.mongodb import Aggregate, Find
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
@@ -31,7 +31,10 @@ _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for 
 
 
 class Form(Model):
-    """One kind of request, when it counts as timed out, and what is asserted of its answer."""
+    """One kind of request, when it counts as timed out, and what is asserted of its answer.
+
+    One with a `consistency` is for Cassandra alone.
+    """
 
     insert: Insert | None = None
     read: Read | None = None
@@ -55,6 +58,7 @@ class Form(Model):
     command: dict[str, Any] | list[Any] | None = None
     query: Query | None = None
     timeout: Annotated[Duration, Field(gt=0)] | None = None
+    consistency: Consistency | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
@@ -66,6 +70,9 @@ class Form(Model):
             raise wrong("it says no request", f"say one of {', '.join(_KINDS)}")
         if self.command is not None and not self.command:
             raise wrong("the command is empty", key="command")
+        if self.consistency is not None and kinds[0] not in NEUTRAL:
+            remedy = "say it inside cql" if kinds[0] == "cql" else "remove it"
+            raise wrong(f"consistency stands beside neutral verbs, and this is {kinds[0]}", remedy, key="consistency")
         misplaced = self.assert_.misplaced(kinds[0]) if self.assert_ is not None else None
         if misplaced is not None:
             raise wrong(misplaced, "remove it", key="assert")
@@ -83,6 +90,8 @@ class Form(Model):
 
     def fits(self, family: str) -> bool:
         """Tell whether stores of a family know the request."""
+        if self.consistency is not None and family != "cassandra":
+            return False
         if self.kind == "command":
             return family == ("redis" if isinstance(self.command, list) else "mongodb")
         native = {str(name): kinds for name, kinds in NATIVE.items()}.get(family, ())
@@ -108,6 +117,8 @@ class Forms(Model):
     def _known_to_each(self) -> "Forms":
         for family, kinds in NATIVE.items():
             form: Form | None = getattr(self, family)
+            if form is not None and form.consistency is not None and family != "cassandra":
+                raise wrong(f"{family} knows no consistency", "say it under cassandra", key=family)
             if form is not None and not form.fits(family):
                 known = [*(() if family in _WITHOUT_NEUTRAL else NEUTRAL), *kinds]
                 raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)
