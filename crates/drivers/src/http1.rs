@@ -222,6 +222,11 @@ impl Connection {
         self.client.answer()
     }
 
+    /// The last answer, and the bytes that the next request which has room for them takes along.
+    pub fn carry(&mut self) -> (&Answer, &mut Vec<u8>) {
+        (self.client.answer(), &mut self.buffers.carried)
+    }
+
     /// Forgets the last request and its answer: the next one is not sent.
     pub fn forget(&mut self) {
         self.client.forget();

@@ -27,6 +27,19 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
+    /// At the value of a member of the object that `bytes` are; `None` if it has no such member.
+    pub fn member(bytes: &'a [u8], name: &[u8]) -> Result<Option<Self>, Unexpected> {
+        let mut found = None;
+        Self::new(bytes).object(|member, cursor| {
+            if member != name {
+                return cursor.skip().map(|()| true);
+            }
+            found = Some(Self { bytes: cursor.bytes, at: cursor.at });
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
     /// Walks through the members of the object that is here. `member` is given each name, with the cursor at the
     /// value, which it has to read or to skip; when it returns false the walk ends there.
     pub fn object(

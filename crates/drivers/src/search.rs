@@ -6,11 +6,13 @@ mod conflicts;
 pub mod dialect;
 mod judge;
 mod operations;
+mod paging;
+mod steps;
 
 use std::time::Duration;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Part, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
@@ -21,6 +23,7 @@ use crate::http1::{Connection, Http1};
 use crate::search::dialect::Dialect;
 pub use crate::search::operations::Operation;
 use crate::search::operations::Step;
+use crate::search::steps::Tally;
 
 /// The driver of one target.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ impl Driver for Search {
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
-        if operation.write.is_some() { &READ_MODIFY_WRITE } else { &[] }
+        operation.pages.as_ref().map_or(operation.parts, |pages| pages.parts())
     }
 
     fn requests(&self, operation: &Operation) -> Option<u64> {
@@ -87,9 +90,9 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let steps = [Some(&operation.step), operation.write.as_ref()];
-        let written = |Step { request, .. }: &Step| self.http.written(connection, request, &values);
-        Some(steps.into_iter().flatten().map(written).collect::<Vec<_>>().join("\n"))
+        let mut written = |Step { request, .. }: &Step| self.http.written(connection, request, &values);
+        let steps = [&operation.step].into_iter().chain(&operation.then);
+        Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
     }
 
     async fn show(
@@ -99,8 +102,13 @@ impl Driver for Search {
         context: &Context,
         draw: &Draw,
     ) -> (Reply, Exchange) {
-        let mut shown = Exchange::default();
+        let (mut shown, mut exchanges) = (Exchange::default(), 0);
         let show = |connection: &Connection, request: &Request, reply: &Reply| {
+            exchanges += 1;
+            // Of many pages the first one will do, with what opened the way to it.
+            if operation.pages.is_some() && exchanges > FIRST {
+                return;
+            }
             let Exchange { request, answer } = connection.shown(request, reply);
             for (all, one) in [(&mut shown.request, request), (&mut shown.answer, answer)] {
                 all.push_str(if all.is_empty() { "" } else { "\n" });
@@ -108,9 +116,18 @@ impl Driver for Search {
             }
         };
         let reply = self.run(connection, operation, context, draw, show).await;
+        if operation.pages.is_some() && exchanges > FIRST {
+            let pages = reply.parts.iter().filter(|part| part.name == paging::PAGE).count();
+            let (more, documents) = (exchanges - FIRST, reply.documents);
+            let total = format!("\n... and {more} exchanges more: {documents} documents on {pages} pages in all");
+            shown.answer.push_str(&total);
+        }
         (reply, shown)
     }
 }
+
+/// So many exchanges of an operation that reads many pages are shown.
+const FIRST: usize = 2;
 
 impl Search {
     /// Takes the operation's steps; `seen` is given each request and what became of it.
@@ -122,32 +139,45 @@ impl Search {
         draw: &Draw,
         mut seen: impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
-        let Operation { step, write, assertion, timeout } = operation;
+        let Operation { step, then, pages, assertion, timeout, .. } = operation;
+        let (assertion, timeout) = (assertion.as_ref(), *timeout);
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let first = self.step(connection, step, assertion.as_ref(), *timeout, &values).await;
+        if let Some(pages) = pages {
+            return pages.read(self, connection, (step, assertion), timeout, &values, &mut seen).await;
+        }
+        let first = self.step(connection, step, assertion, timeout, &values).await;
         seen(connection, &step.request, &first);
-        let Some(write) = write else { return first };
-        let left = timeout.saturating_sub(first.done - first.sent);
-        if first.outcome.is_err() || left.is_zero() {
-            return Reply { parts: vec![part(READ, &first)], ..first };
+        if then.is_empty() {
+            return first;
         }
-        let second = self.step(connection, write, None, left, &values).await;
-        seen(connection, &write.request, &second);
-        Reply {
-            sent: first.sent,
-            bytes_sent: first.bytes_sent + second.bytes_sent,
-            bytes_received: first.bytes_received + second.bytes_received,
-            documents: first.documents + second.documents,
-            parts: vec![part(READ, &first), part(WRITE, &second)],
-            ..second
+        let (sent, mut done) = (first.sent, first.done);
+        let mut tally = Tally::default();
+        let mut good = tally.add(0, first);
+        let mut before = step;
+        for (name, step) in (1..).zip(then) {
+            let left = timeout.saturating_sub(done - sent);
+            if !good || left.is_zero() {
+                break;
+            }
+            if let Some(keep) = &before.keep {
+                let (answer, carried) = connection.carry();
+                carried.clear();
+                carried.extend_from_slice(keep.find(answer.body()).ok().flatten().unwrap_or(b"null"));
+            }
+            let reply = self.step(connection, step, None, left, &values).await;
+            seen(connection, &step.request, &reply);
+            done = reply.done;
+            good = tally.add(name, reply);
+            before = step;
         }
+        tally.finish()
     }
 
     /// Sends a request, waits for its answer and judges it.
     async fn step(
         &self,
         connection: &mut Connection,
-        Step { request, judge }: &Step,
+        Step { request, judge, .. }: &Step,
         assertion: Option<&Assertion>,
         timeout: Duration,
         values: &Values<'_>,
@@ -164,14 +194,4 @@ impl Search {
             Err(reply) => reply,
         }
     }
-}
-
-/// The parts of a read-modify-write.
-const READ_MODIFY_WRITE: [&str; 2] = ["read", "write"];
-const READ: usize = 0;
-const WRITE: usize = 1;
-
-fn part(name: usize, reply: &Reply) -> Part {
-    let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-    Part { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed }
 }

@@ -177,6 +177,8 @@ def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
     if not form.keys() & set(_ASKING):
         return False
     seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])
+    if "count" in form:
+        seen = re.search(r'"count":\s*([0-9]+)', answer["answer"])
     return not answer["error"] and not answer["documents"] and not (seen and int(seen[1]))
 
 

@@ -1,6 +1,6 @@
 """What the parts of a workload say of each other: whether each name that is used exists, and can be used so."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from loadframe.workload.forms import Form, every_form
@@ -35,12 +35,28 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
     content: Any = form.content
     collection = getattr(content, "collection", None)
     # A name that is made per request can only be judged by the store.
-    if collection is not None and "${" not in collection:
-        _known(document, (*place, "collection"), "collection", collection, file.collections)
+    if collection is not None and form.create_collection is None and not set(collection) & set("$*,"):
+        _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
     if form.bulk is not None:
         _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
     if form.request is not None and not form.request.path.startswith("/"):
         raise document.error((*place, "path"), "a path begins with /", f"write /{form.request.path}")
+
+
+def _made(file: WorkloadFile) -> Iterator[str]:
+    """Yield the names of collections, and of aliases for some, that operations of the workload make."""
+    for form in (form for operation in file.operations.values() for form in every_form(operation).values()):
+        if form.create_collection is not None:
+            yield form.create_collection.collection
+            yield from form.create_collection.aliases or {}
+        if form.shrink is not None:
+            yield form.shrink.to
+        if form.rollover is not None:
+            yield form.rollover.alias
+        if form.aliases is not None:
+            yield from (
+                str(said["alias"]) for action in form.aliases.actions for said in action.values() if "alias" in said
+            )
 
 
 def _check_variables(document: Document, file: WorkloadFile) -> None:

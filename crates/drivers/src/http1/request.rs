@@ -40,10 +40,14 @@ pub enum Body {
     None,
     /// JSON.
     Json(Template),
+    /// A JSON text a line.
+    Lines(Template),
     /// Any text.
     Text(Template),
     /// Lines of JSON: documents, and what is done with each.
     Batches(Box<dyn Batches>),
+    /// JSON, with what was taken from earlier answers between its two pieces; see [`Buffers::carried`].
+    Around(Template, Template),
 }
 
 impl Body {
@@ -51,9 +55,9 @@ impl Body {
     fn content_type(&self) -> &'static [u8] {
         match self {
             Self::None => b"",
-            Self::Json(_) => b"content-type: application/json\r\n",
+            Self::Json(_) | Self::Around(..) => b"content-type: application/json\r\n",
             Self::Text(_) => b"content-type: text/plain; charset=utf-8\r\n",
-            Self::Batches(_) => b"content-type: application/x-ndjson\r\n",
+            Self::Lines(_) | Self::Batches(_) => b"content-type: application/x-ndjson\r\n",
         }
     }
 }
@@ -92,6 +96,8 @@ pub struct Buffers {
     body: Vec<u8>,
     compressed: Vec<u8>,
     scratch: Vec<u8>,
+    /// Taken from earlier answers, for a request that goes on from there.
+    pub carried: Vec<u8>,
 }
 
 /// A request, ready to be sent.
@@ -178,17 +184,18 @@ impl Request {
     pub fn requests(&self) -> Option<u64> {
         match &self.body {
             Body::Batches(batches) => Some(batches.requests()),
-            Body::None | Body::Json(_) | Body::Text(_) => None,
+            Body::None | Body::Json(_) | Body::Lines(_) | Body::Text(_) | Body::Around(..) => None,
         }
     }
 
     /// The templates that it is made of.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let body = match &self.body {
-            Body::Json(template) | Body::Text(template) => Some(template),
-            Body::None | Body::Batches(_) => None,
+            Body::Json(template) | Body::Lines(template) | Body::Text(template) => [Some(template), None],
+            Body::Around(before, after) => [Some(before), Some(after)],
+            Body::None | Body::Batches(_) => [None, None],
         };
-        [&self.line, &self.fields.template].into_iter().chain(body)
+        [&self.line, &self.fields.template].into_iter().chain(body.into_iter().flatten())
     }
 
     /// What `values` make of the request to `host`. In the steady state nothing is allocated.
@@ -199,14 +206,19 @@ impl Request {
         values: &Values,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
-        let Buffers { head, body, compressed, scratch } = buffers;
+        let Buffers { head, body, compressed, scratch, carried } = buffers;
         head.clear();
         body.clear();
         let mut documents = 0;
         match &self.body {
             Body::None => {}
-            Body::Json(template) | Body::Text(template) if template.fixed().is_some() => {}
-            Body::Json(template) | Body::Text(template) => template.render(values, body),
+            Body::Json(template) | Body::Lines(template) | Body::Text(template) if template.fixed().is_some() => {}
+            Body::Json(template) | Body::Lines(template) | Body::Text(template) => template.render(values, body),
+            Body::Around(before, after) => {
+                before.render(values, body);
+                body.extend_from_slice(carried);
+                after.render(values, body);
+            }
             Body::Batches(batches) => {
                 scratch.clear();
                 documents = batches.append(values.draw, scratch, body);
@@ -248,8 +260,8 @@ impl Request {
     /// The body, which is the one that was rendered unless it is always the same.
     fn body<'a>(&'a self, rendered: &'a [u8]) -> &'a [u8] {
         match &self.body {
-            Body::Json(template) | Body::Text(template) => template.fixed().unwrap_or(rendered),
-            Body::None | Body::Batches(_) => rendered,
+            Body::Json(template) | Body::Lines(template) | Body::Text(template) => template.fixed().unwrap_or(rendered),
+            Body::None | Body::Batches(_) | Body::Around(..) => rendered,
         }
     }
 }

@@ -134,6 +134,27 @@ impl Dialect {
         })
     }
 
+    /// Where templates of indices are.
+    pub fn templates(&self) -> &'static str {
+        if self.composes() { "_index_template" } else { "_template" }
+    }
+
+    /// Where a template goes, and its body: for collections whose names match `patterns`, of several such templates the
+    /// one with the highest priority.
+    pub fn template(&self, patterns: &Value, priority: Option<u64>, definition: Value) -> (&'static str, Value) {
+        let mut body = if self.composes() { json!({ "template": definition }) } else { definition };
+        body["index_patterns"] = patterns.clone();
+        if let Some(priority) = priority {
+            body[if self.composes() { "priority" } else { "order" }] = priority.into();
+        }
+        (self.templates(), body)
+    }
+
+    /// Whether templates of indices may be composed, which changed their place and form.
+    fn composes(&self) -> bool {
+        self.product == Product::OpenSearch || self.version >= (7, 8)
+    }
+
     /// The body of an index, of a template or of a rollover as this version wants it: with the type of its documents.
     pub fn definition(&self, body: &Value) -> Value {
         let mut body = body.clone();

@@ -28,6 +28,16 @@ pub enum Judge {
     Document,
     /// Hits, from all shards, in time.
     Search,
+    /// An answer to each of several searches, all of them good. Its hits are those of the search with the fewest.
+    Searches,
+    /// Aggregations from all shards, in time. Its documents and its hits are their buckets.
+    Aggregation,
+    /// A number of documents, which are its hits, though none is returned.
+    Count,
+    /// A table, whose rows are its documents and its hits.
+    Rows,
+    /// A snapshot that is complete, or one that was accepted and is not waited for.
+    Snapshot,
     /// One item for each document, none with an error.
     Bulk,
 }
@@ -56,16 +66,24 @@ impl Verdict {
             return;
         }
         let hint = if self.cut_off { "; the store counted no further, track_total_hits makes it" } else { "" };
-        self.outcome = assertion.judge_hits(self.hits, hint).and_then(|()| {
-            if !assertion.has_fields() {
-                return Ok(());
-            }
-            assertion.judge_json(values, judge.source(body), body)
-        });
+        self.outcome = assertion.judge_hits(self.hits, hint).and_then(|()| judge.fields(assertion, values, body));
     }
 }
 
 impl Judge {
+    /// Whether its answers have hits, or something like them, that can be counted.
+    pub fn counts(self) -> bool {
+        matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows)
+    }
+
+    /// Judges what the workload asserts of fields.
+    pub fn fields(self, assertion: &Assertion, values: &Values, body: &[u8]) -> Result<(), Failure> {
+        if !assertion.has_fields() {
+            return Ok(());
+        }
+        assertion.judge_json(values, self.source(body), body)
+    }
+
     /// Judges an answer to a request that carried `sent` documents.
     pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
         if let Some(class) = class_of(status) {
@@ -79,6 +97,14 @@ impl Judge {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
             Self::Search => Shards::read(body).and_then(|shards| shards.search(body)),
+            Self::Searches => searches(body),
+            Self::Aggregation => Shards::read(body).and_then(|shards| aggregation(&shards, body)),
+            Self::Count => Shards::read(body).and_then(|shards| {
+                let hits = Cursor::member(body, b"count")?.ok_or(Unexpected)?.whole()?;
+                Ok(Verdict { hits, ..Verdict::new(0, shards.outcome(body)) })
+            }),
+            Self::Rows => rows(body),
+            Self::Snapshot => snapshot(body),
             Self::Bulk => bulk(body, sent),
         };
         verdict.unwrap_or_else(|Unexpected| {
@@ -167,6 +193,87 @@ impl Shards {
         let verdict = Verdict::new(documents, self.outcome(body));
         Ok(Verdict { hits: self.total.unwrap_or(documents), cut_off: self.cut_off, ..verdict })
     }
+}
+
+/// The answer to several searches is `{"responses": [...]}`, with `error` in the place of hits where one failed.
+fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
+    let (mut total, mut failed) = (0, 0);
+    let mut first = None;
+    let mut documents = 0;
+    let mut hits = u64::MAX;
+    Cursor::member(body, b"responses")?.ok_or(Unexpected)?.array(|_, cursor| {
+        let answer = cursor.value()?;
+        total += 1;
+        let outcome = if Cursor::member(answer, b"error")?.is_some() {
+            failure(ErrorClass::Item, reason(answer))
+        } else {
+            let verdict = Shards::read(answer)?.search(answer)?;
+            documents += verdict.documents;
+            hits = hits.min(verdict.hits);
+            verdict.outcome
+        };
+        if let Err(one) = outcome {
+            failed += 1;
+            first.get_or_insert(one);
+        }
+        Ok(true)
+    })?;
+    let outcome = match first {
+        None => Ok(()),
+        Some(Failure { message, .. }) => {
+            let message = format!("{failed} of {total} searches failed, the first with {message}");
+            Err(Failure { class: ErrorClass::Item, message, items: failed })
+        }
+    };
+    Ok(Verdict { hits, ..Verdict::new(documents, outcome) })
+}
+
+/// Counts the buckets of the outermost aggregations; those with names for keys are members of an object.
+fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
+    let mut buckets = 0;
+    Cursor::member(body, b"aggregations")?.ok_or(Unexpected)?.object(|_, cursor| {
+        let found = cursor.value()?;
+        if let Some(mut cursor) = Cursor::member(found, b"buckets")? {
+            buckets += if cursor.at_array()? {
+                cursor.objects_in_array()?
+            } else {
+                let mut members = 0;
+                cursor.object(|_, cursor| {
+                    members += 1;
+                    cursor.skip().map(|()| true)
+                })?;
+                members
+            };
+        }
+        Ok(true)
+    })?;
+    Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.outcome(body)) })
+}
+
+/// Elasticsearch calls them `rows`, OpenSearch `datarows`.
+fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
+    let mut rows = match Cursor::member(body, b"rows")? {
+        Some(rows) => rows,
+        None => Cursor::member(body, b"datarows")?.ok_or(Unexpected)?,
+    };
+    let mut count = 0;
+    rows.array(|_, cursor| {
+        count += 1;
+        cursor.skip().map(|()| true)
+    })?;
+    Ok(Verdict { hits: count, ..Verdict::new(count, Ok(())) })
+}
+
+/// `{"snapshot": {"state": "SUCCESS", ...}}`, or `{"accepted": true}`.
+fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
+    let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
+    let outcome = match answer["snapshot"]["state"].as_str() {
+        Some("SUCCESS") => Ok(()),
+        Some(state) => failure(ErrorClass::Server, format!("the snapshot is {state}: {}", excerpt(body))),
+        None if answer["accepted"] == true => Ok(()),
+        None => return Err(Unexpected),
+    };
+    Ok(Verdict::new(0, outcome))
 }
 
 fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {

@@ -3,6 +3,7 @@
 mod admin;
 mod bulk;
 mod documents;
+mod paging;
 mod searching;
 
 use std::time::Duration;
@@ -16,21 +17,27 @@ use serde_json::Value;
 
 use super::dialect::{Dialect, Place};
 use super::judge::Judge;
+use super::paging::Paging;
 use crate::assertion::Assertion;
 use crate::form::Form;
 use crate::http1::request::{Body, Line, Request};
 use crate::http1::{duration, no_timeout};
+use crate::json::pointer::Pointer;
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
 pub struct Operation {
     /// What is sent, and what is made of the answer.
     pub step: Step,
-    /// What is sent then, once that has succeeded: the write of a read-modify-write.
-    pub write: Option<Step>,
+    /// What is sent then, each once the one before has succeeded, such as the write of a read-modify-write.
+    pub then: Vec<Step>,
+    /// The names of the steps, if there are several.
+    pub parts: &'static [&'static str],
+    /// The pages that follow, of an operation that reads page by page.
+    pub pages: Option<Box<Paging>>,
     /// What is asserted of the answer to the first step.
     pub assertion: Option<Assertion>,
-    /// How long an answer is waited for, of both steps together.
+    /// How long an answer is waited for: of all steps together, but of each page.
     pub timeout: Duration,
 }
 
@@ -41,10 +48,38 @@ pub struct Step {
     pub request: Request,
     /// What is made of the answer.
     pub judge: Judge,
+    /// What of the answer the next step takes along.
+    pub keep: Option<Pointer>,
+}
+
+impl Step {
+    fn new(request: Request, judge: Judge) -> Self {
+        Self { request, judge, keep: None }
+    }
+}
+
+/// What a form says: a step, and what comes after it.
+struct Made {
+    step: Step,
+    then: Vec<Step>,
+    parts: &'static [&'static str],
+    pages: Option<Box<Paging>>,
+}
+
+impl From<(Request, Judge)> for Made {
+    fn from((request, judge): (Request, Judge)) -> Self {
+        Self { step: Step::new(request, judge), then: Vec::new(), parts: &[], pages: None }
+    }
+}
+
+impl Made {
+    fn paged(step: Step, pages: Paging) -> Self {
+        Self { step, then: Vec::new(), parts: &[], pages: Some(Box::new(pages)) }
+    }
 }
 
 /// The kinds of operations.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 34] = [
     "insert",
     "read",
     "update",
@@ -56,8 +91,28 @@ const KINDS: [&str; 14] = [
     "search",
     "get",
     "index",
+    "multi_search",
+    "aggregation",
+    "count",
+    "sql",
+    "scroll",
+    "search_after",
+    "composite",
+    "create_collection",
+    "delete_collection",
+    "put_settings",
+    "put_template",
+    "delete_template",
+    "aliases",
     "refresh",
+    "flush",
     "force_merge",
+    "rollover",
+    "shrink",
+    "create_repository",
+    "snapshot",
+    "delete_snapshot",
+    "wait_for_health",
     "request",
 ];
 
@@ -75,49 +130,57 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
         let (kind, argument) = kind(form)?;
         let mapping = Mapping { context, dialect };
-        let within = |error: PlanError| error.within(kind);
-        let (request, judge) = match kind {
-            "insert" => mapping.insert(argument),
-            "read" => mapping.read(argument, &["collection", "id", "fields"]),
-            "update" => mapping.update(argument),
-            "upsert" => mapping.upsert(argument),
-            "delete" => mapping.delete(argument),
-            "scan" => mapping.scan(argument),
-            "read_modify_write" => mapping.read(argument, &["collection", "id", "document"]),
-            "bulk" => mapping.bulk(argument),
-            "search" => mapping.search(argument),
-            "get" => mapping.read(argument, &["collection", "id"]),
-            "index" => mapping.index(argument),
-            "refresh" => mapping.refresh(argument),
-            "force_merge" => mapping.force_merge(argument),
-            "request" => mapping.request(argument),
-            _ => Err(PlanError(unknown("operation", kind, KINDS))),
+        let Made { step, then, parts, pages } = match kind {
+            "read_modify_write" => mapping.read_modify_write(argument),
+            "scroll" => mapping.scroll(argument),
+            "search_after" => mapping.search_after(argument),
+            "composite" => mapping.composite(argument),
+            "shrink" => mapping.shrink(argument),
+            _ => mapping.single(kind, argument).map(Made::from),
         }
-        .map_err(within)?;
-        let write = match kind {
-            "read_modify_write" => Some(mapping.update(argument).map_err(within)?),
-            _ => None,
-        };
+        .map_err(|error| error.within(kind))?;
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
-            Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, judge, kind)?),
+            Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, step.judge, kind)?),
             None => None,
         };
         let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
             Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
             None => timeout,
         };
-        let write = write.map(|(request, judge)| Step { request, judge });
-        Ok(Self { step: Step { request, judge }, write, assertion, timeout })
+        Ok(Self { step, then, parts, pages, assertion, timeout })
+    }
+}
+
+impl Mapping<'_> {
+    /// An operation of one step.
+    fn single(&self, kind: &str, argument: &Value) -> Mapped {
+        match kind {
+            "insert" => self.insert(argument),
+            "read" => self.read(argument, &["collection", "id", "fields"]),
+            "update" => self.update(argument),
+            "upsert" => self.upsert(argument),
+            "delete" => self.delete(argument),
+            "scan" => self.scan(argument),
+            "bulk" => self.bulk(argument),
+            "search" => self.search(argument),
+            "get" => self.read(argument, &["collection", "id"]),
+            "index" => self.index(argument),
+            "multi_search" => self.multi_search(argument),
+            "aggregation" => self.aggregation(argument),
+            "count" => self.count(argument),
+            "sql" => self.sql(argument),
+            "request" => self.request(argument),
+            _ => self.administration(kind, argument),
+        }
     }
 }
 
 /// The assertion, if answers that are judged so have what it is about.
 fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
-    let searches = judge == Judge::Search;
-    if assertion.counts() && !searches {
+    if assertion.counts() && !judge.counts() {
         return Err(PlanError(format!("assert: only searches have hits, and this is {kind}")));
     }
-    if assertion.has_fields() && !searches && judge != Judge::Document {
+    if assertion.has_fields() && !matches!(judge, Judge::Search | Judge::Aggregation | Judge::Document) {
         return Err(PlanError(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
     }
     Ok(assertion)

@@ -7,6 +7,7 @@ mod cap;
 mod certificates;
 mod connections;
 mod nodes;
+mod paging;
 mod requests;
 mod rest;
 mod scripted;

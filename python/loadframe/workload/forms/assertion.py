@@ -8,9 +8,14 @@ from loadframe.workload.forms.values import Positive, Text
 from loadframe.yamlfile import Model, wrong
 
 #: Requests whose answers are documents, of which there may be none.
-FINDS = ("search", "scan", "find", "aggregate", "cql", "query")
+FINDS = (
+    *("search", "multi_search", "aggregation", "count", "sql", "scroll", "search_after", "composite"),
+    *("scan", "find", "aggregate", "cql", "query"),
+)
+#: Those that find something else than documents, which has no fields.
+_COUNTS = ("multi_search", "count", "sql")
 #: Those whose answer is a document, too.
-READS = ("get", "read", "read_modify_write", *FINDS)
+READS = ("get", "read", "read_modify_write", *(kind for kind in FINDS if kind not in _COUNTS))
 
 
 class Assertion(Model):

@@ -9,7 +9,25 @@ from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.couchbase import Query
 from loadframe.workload.forms.mongodb import Aggregate, Find
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
-from loadframe.workload.forms.search import ForceMerge, Get, Index, Refresh, Request, Search
+from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
+from loadframe.workload.forms.search import Aggregation, CountDocuments, Get, Index, MultiSearch, Request, Search, Sql
+from loadframe.workload.forms.search_admin import (
+    Aliases,
+    CreateCollection,
+    CreateRepository,
+    DeleteCollection,
+    DeleteSnapshot,
+    DeleteTemplate,
+    Flush,
+    ForceMerge,
+    PutSettings,
+    PutTemplate,
+    Refresh,
+    Rollover,
+    Shrink,
+    Snapshot,
+    WaitForHealth,
+)
 from loadframe.workload.rest import Http
 from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
 
@@ -18,7 +36,13 @@ Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couc
 #: Forms that every family of stores understands, and those that one family has for itself.
 NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk")
 NATIVE: dict[Family, tuple[str, ...]] = {
-    "elasticsearch": ("search", "get", "index", "refresh", "force_merge", "request"),
+    "elasticsearch": (
+        *("search", "multi_search", "aggregation", "count", "sql", "scroll", "search_after", "composite"),
+        *("get", "index", "request"),
+        *("create_collection", "delete_collection", "put_settings", "put_template", "delete_template", "aliases"),
+        *("refresh", "flush", "force_merge", "rollover", "shrink"),
+        *("create_repository", "snapshot", "delete_snapshot", "wait_for_health"),
+    ),
     "http": ("http",),
     "cassandra": ("cql",),
     "mongodb": ("find", "aggregate", "command"),
@@ -45,11 +69,31 @@ class Form(Model):
     read_modify_write: ReadModifyWrite | None = None
     bulk: Bulk | None = None
     search: Search | None = None
+    multi_search: MultiSearch | None = None
+    aggregation: Aggregation | None = None
+    count: CountDocuments | None = None
+    sql: Sql | None = None
+    scroll: Scroll | None = None
+    search_after: SearchAfter | None = None
+    composite: Composite | None = None
     get: Get | None = None
     index: Index | None = None
-    refresh: Refresh | None = None
-    force_merge: ForceMerge | None = None
     request: Request | None = None
+    create_collection: CreateCollection | None = None
+    delete_collection: DeleteCollection | None = None
+    put_settings: PutSettings | None = None
+    put_template: PutTemplate | None = None
+    delete_template: DeleteTemplate | None = None
+    aliases: Aliases | None = None
+    refresh: Refresh | None = None
+    flush: Flush | None = None
+    force_merge: ForceMerge | None = None
+    rollover: Rollover | None = None
+    shrink: Shrink | None = None
+    create_repository: CreateRepository | None = None
+    snapshot: Snapshot | None = None
+    delete_snapshot: DeleteSnapshot | None = None
+    wait_for_health: WaitForHealth | None = None
     http: Http | None = None
     cql: Cql | None = None
     find: Find | None = None

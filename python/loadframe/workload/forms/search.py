@@ -33,17 +33,42 @@ class Index(Model):
     document: dict[str, Any]
 
 
-class Refresh(Model):
-    """Make what was written visible to searches."""
+class SearchOfSeveral(Model):
+    """One of several searches that are sent together."""
 
     collection: Text
+    body: dict[str, Any] = Field(default_factory=dict)
+    size: Hits | None = None
+    request_cache: bool | None = None
 
 
-class ForceMerge(Model):
-    """Merge a collection's segments, down to `max_segments` per shard when it is given."""
+class MultiSearch(Model):
+    """Several searches in one request; each has to succeed."""
+
+    searches: list[SearchOfSeveral] = Field(min_length=1)
+
+
+class Aggregation(Model):
+    """Aggregate what a query finds, without hits. Documents are the buckets of the outermost aggregations."""
 
     collection: Text
-    max_segments: Positive | None = None
+    aggregations: dict[str, Any] = Field(min_length=1)
+    query: dict[str, Any] | None = None
+    request_cache: bool | None = None
+
+
+class CountDocuments(Model):
+    """Count the documents of a collection, or those that match a query."""
+
+    collection: Text
+    query: dict[str, Any] | None = None
+
+
+class Sql(Model):
+    """A query in SQL, for stores that have it. Documents are the rows of the answer."""
+
+    query: Text
+    fetch_size: Positive | None = None
 
 
 class Request(Model):

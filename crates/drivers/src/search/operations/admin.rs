@@ -1,30 +1,195 @@
-//! Operations on whole collections, and any other request of the protocol.
+//! Operations on whole collections and on the cluster, and any other request of the protocol.
 
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Mapped, Mapping, parameters};
+use super::{KINDS, Made, Mapped, Mapping, Step, parameters};
 use crate::form::Form;
-use crate::http1::request::{Body, Line};
+use crate::http1::request::{Body, Line, Request};
+use crate::json::pointer::Pointer;
 use crate::search::judge::Judge;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 
+/// An answer that is good by its status.
+const DONE: Judge = Judge::Status { documents: 0 };
+/// One that tells of shards, too, none of which may have failed, or of a wait that may have been in vain.
+const ON_SHARDS: Judge = Judge::Shards { documents: 0 };
+
 impl Mapping<'_> {
-    pub(super) fn refresh(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection"])?;
-        let line = self.line("POST", &form)?.segment("_refresh")?;
-        Ok((line.finish(Body::None), Judge::Shards { documents: 0 }))
+    /// A request that changes or readies something, and reads no documents.
+    pub(super) fn administration(&self, kind: &str, argument: &Value) -> Mapped {
+        let read = |known: &[&str]| Form::new(argument, known);
+        match kind {
+            "create_collection" => {
+                let form = read(&["collection", "settings", "mappings", "aliases"])?;
+                let body = self.json(&self.dialect.definition(&taken(&form, &DEFINITION)?))?;
+                Ok((self.line("PUT", &form)?.finish(body), DONE))
+            }
+            "delete_collection" => {
+                let form = read(&["collection", "ignore_missing"])?;
+                let ignored = form.switch("ignore_missing")?.unwrap_or(false);
+                let line = self.line("DELETE", &form)?.parameter("ignore_unavailable", &ignored.into())?;
+                Ok((line.finish(Body::None), DONE))
+            }
+            "put_settings" => {
+                let form = read(&["collection", "settings"])?;
+                let body = self.json(form.mapping("settings")?)?;
+                Ok((self.line("PUT", &form)?.segment("_settings")?.finish(body), DONE))
+            }
+            "put_template" => {
+                let form = read(&["name", "patterns", "priority", "settings", "mappings", "aliases"])?;
+                let definition = self.dialect.definition(&taken(&form, &DEFINITION)?);
+                let (place, body) = self.dialect.template(
+                    form.require("patterns")?,
+                    form.get("priority").map(|_| form.count("priority")).transpose()?,
+                    definition,
+                );
+                let line = self.at_root("PUT", &[place])?.segment(form.text("name")?)?;
+                Ok((line.finish(self.json(&body)?), DONE))
+            }
+            "delete_template" => {
+                let form = read(&["name"])?;
+                let line = self.at_root("DELETE", &[self.dialect.templates()])?.segment(form.text("name")?)?;
+                Ok((line.finish(Body::None), DONE))
+            }
+            "aliases" => {
+                let form = read(&["actions"])?;
+                let body = self.json(&json!({"actions": form.require("actions")?}))?;
+                Ok((self.at_root("POST", &["_aliases"])?.finish(body), DONE))
+            }
+            "refresh" => {
+                let line = self.line("POST", &read(&["collection"])?)?.segment("_refresh")?;
+                Ok((line.finish(Body::None), ON_SHARDS))
+            }
+            "flush" => {
+                let form = read(&["collection", "force"])?;
+                let mut line = self.line("POST", &form)?.segment("_flush")?;
+                if let Some(force) = form.switch("force")? {
+                    line = line.parameter("force", &force.into())?;
+                }
+                Ok((line.finish(Body::None), ON_SHARDS))
+            }
+            "force_merge" => {
+                let form = read(&["collection", "max_segments"])?;
+                let mut line = self.line("POST", &form)?.segment("_forcemerge")?;
+                if form.get("max_segments").is_some() {
+                    line = line.parameter("max_num_segments", &form.count("max_segments")?.into())?;
+                }
+                Ok((line.finish(Body::None), ON_SHARDS))
+            }
+            "rollover" => {
+                let form = read(&["alias", "to", "conditions", "settings", "mappings", "aliases"])?;
+                let mut line = self.at_root("POST", &[])?.segment(form.text("alias")?)?.segment("_rollover")?;
+                if form.get("to").is_some() {
+                    line = line.segment(form.text("to")?)?;
+                }
+                let mut body = self.dialect.definition(&taken(&form, &DEFINITION)?);
+                if form.get("conditions").is_some() {
+                    body["conditions"] = form.mapping("conditions")?.clone();
+                }
+                Ok((line.finish(self.json(&body)?), DONE))
+            }
+            "create_repository" => {
+                let form = read(&["repository", "location", "settings"])?;
+                let mut settings = taken(&form, &["settings"])?["settings"].take();
+                if settings.is_null() {
+                    settings = json!({});
+                }
+                settings["location"] = form.text("location")?.into();
+                let body = self.json(&json!({"type": "fs", "settings": settings}))?;
+                Ok((self.at_root("PUT", &["_snapshot"])?.segment(form.text("repository")?)?.finish(body), DONE))
+            }
+            "snapshot" => {
+                let form = read(&["repository", "name", "collections", "wait"])?;
+                let wait = form.switch("wait")?.unwrap_or(true);
+                let mut body = json!({"include_global_state": false});
+                if let Some(collections) = form.get("collections") {
+                    body["indices"] = collections.clone();
+                }
+                let line = self.snapshot_line("PUT", &form)?.parameter("wait_for_completion", &wait.into())?;
+                Ok((line.finish(self.json(&body)?), Judge::Snapshot))
+            }
+            "delete_snapshot" => {
+                let form = read(&["repository", "name"])?;
+                Ok((self.snapshot_line("DELETE", &form)?.finish(Body::None), DONE))
+            }
+            "wait_for_health" => {
+                let form = read(&["collection", "status", "nodes", "still", "wait"])?;
+                self.health(&form)
+            }
+            _ => Err(PlanError(unknown("operation", kind, KINDS))),
+        }
     }
 
-    pub(super) fn force_merge(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "max_segments"])?;
-        let mut line = self.line("POST", &form)?.segment("_forcemerge")?;
-        if form.get("max_segments").is_some() {
-            line = line.parameter("max_num_segments", &form.count("max_segments")?.into())?;
+    fn at_root(&self, method: &str, segments: &[&str]) -> Result<Line<'_>, PlanError> {
+        segments.iter().try_fold(Line::new(method, self.variables()), |line, segment| line.segment(segment))
+    }
+
+    fn snapshot_line(&self, method: &str, form: &Form) -> Result<Line<'_>, PlanError> {
+        self.at_root(method, &["_snapshot"])?.segment(form.text("repository")?)?.segment(form.text("name")?)
+    }
+
+    /// The store answers 408 with `timed_out` when what is waited for has not come.
+    fn health(&self, form: &Form) -> Mapped {
+        let mut line = self.at_root("GET", &["_cluster", "health"])?;
+        if form.get("collection").is_some() {
+            line = line.segment(form.text("collection")?)?;
         }
-        Ok((line.finish(Body::None), Judge::Shards { documents: 0 }))
+        let status = form.get("status").map_or(Ok("green"), |_| form.text("status"))?;
+        line = line.parameter("wait_for_status", &status.into())?;
+        if form.get("nodes").is_some() {
+            line = line.parameter("wait_for_nodes", &form.count("nodes")?.into())?;
+        }
+        if form.switch("still")? == Some(true) {
+            line = line.parameter("wait_for_no_relocating_shards", &true.into())?;
+            line = line.parameter("wait_for_no_initializing_shards", &true.into())?;
+        }
+        let wait = match form.get("wait") {
+            None => 30.0,
+            Some(wait) => wait
+                .as_f64()
+                .filter(|wait| *wait > 0.0 && *wait < 1e9)
+                .ok_or_else(|| PlanError(format!("\"wait\" wants seconds above 0, not {wait}")))?,
+        };
+        line = line.parameter("timeout", &format!("{}ms", (wait * 1e3).ceil()).into())?;
+        Ok((line.finish(Body::None), ON_SHARDS))
+    }
+
+    /// A collection with fewer shards from another's data. The store wants a copy of every shard on one node and no more
+    /// writes, so those are seen to first; the new collection takes over neither.
+    pub(super) fn shrink(&self, argument: &Value) -> Result<Made, PlanError> {
+        let form = Form::new(argument, &["from", "to", "settings"])?;
+        let (from, to) = (form.text("from")?, form.text("to")?);
+        let path = |method: &str, segments: &[&str]| self.at_root(method, segments);
+        let wait = |line: Line<'_>| -> Result<Request, PlanError> {
+            let line = line.parameter("wait_for_no_relocating_shards", &true.into())?;
+            Ok(line.parameter("wait_for_no_initializing_shards", &true.into())?.finish(Body::None))
+        };
+        let shards = path("GET", &["_cat", "shards", from])?.parameter("format", &"json".into())?;
+        let choose = Step {
+            keep: Some(Pointer::parse("/0/node")?),
+            ..Step::new(shards.parameter("h", &"node".into())?.finish(Body::None), DONE)
+        };
+        let (mut before, mut after) = (super::Template::default(), super::Template::default());
+        before.push_literal("{\"index.blocks.write\":true,\"index.routing.allocation.require._name\":");
+        after.push_literal("}");
+        let gather = Step::new(path("PUT", &[from, "_settings"])?.finish(Body::Around(before, after)), DONE);
+        let gathered = Step::new(wait(path("GET", &["_cluster", "health", from])?)?, ON_SHARDS);
+        let mut settings = json!({"index.blocks.write": null, "index.routing.allocation.require._name": null});
+        if form.get("settings").is_some() {
+            let own = form.mapping("settings")?.as_object().into_iter().flatten();
+            own.for_each(|(name, value)| settings[name] = value.clone());
+        }
+        let shrink = path("POST", &[from, "_shrink", to])?.finish(self.json(&json!({"settings": settings}))?);
+        let ready = path("GET", &["_cluster", "health", to])?.parameter("wait_for_status", &"yellow".into())?;
+        Ok(Made {
+            step: choose,
+            then: vec![gather, gathered, Step::new(shrink, DONE), Step::new(wait(ready)?, ON_SHARDS)],
+            parts: &["choose", "gather", "gathered", "shrink", "ready"],
+            pages: None,
+        })
     }
 
     pub(super) fn request(&self, argument: &Value) -> Mapped {
@@ -38,6 +203,20 @@ impl Mapping<'_> {
         }
         let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
         let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;
-        Ok((line.finish(body), Judge::Status { documents: 0 }))
+        Ok((line.finish(body), DONE))
     }
+}
+
+/// What makes a collection.
+const DEFINITION: [&str; 3] = ["settings", "mappings", "aliases"];
+
+/// Those mappings of a form that it has.
+fn taken(form: &Form, keys: &[&str]) -> Result<Value, PlanError> {
+    let mut body = json!({});
+    for key in keys {
+        if form.get(key).is_some() {
+            body[*key] = form.mapping(key)?.clone();
+        }
+    }
+    Ok(body)
 }

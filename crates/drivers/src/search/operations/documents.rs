@@ -3,7 +3,7 @@
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{Mapped, Mapping, id};
+use super::{Made, Mapped, Mapping, Step, id};
 use crate::form::Form;
 use crate::http1::request::Body;
 use crate::search::judge::Judge;
@@ -23,6 +23,13 @@ impl Mapping<'_> {
             line = line.parameter("_source_includes", &names.join(",").into())?;
         }
         Ok((line.finish(Body::None), Judge::Document))
+    }
+
+    /// A read, and then an update of the same document.
+    pub(super) fn read_modify_write(&self, argument: &Value) -> Result<Made, PlanError> {
+        let (write, judge) = self.update(argument)?;
+        let read = Made::from(self.read(argument, &WRITE)?);
+        Ok(Made { then: vec![Step::new(write, judge)], parts: &["read", "write"], ..read })
     }
 
     pub(super) fn delete(&self, argument: &Value) -> Mapped {

@@ -1,11 +1,12 @@
 //! Searches.
 
 use loadframe_engine::plan::PlanError;
-use serde_json::Value;
+use loadframe_engine::template::Template;
+use serde_json::{Value, json};
 
 use super::{Mapped, Mapping, parameters};
 use crate::form::Form;
-use crate::http1::request::Body;
+use crate::http1::request::{Body, Line};
 use crate::search::judge::Judge;
 
 impl Mapping<'_> {
@@ -27,5 +28,68 @@ impl Mapping<'_> {
             None => Body::None,
         };
         Ok((line.finish(body), Judge::Search))
+    }
+
+    /// Several searches in one request, a line for where each goes to and a line for the search.
+    pub(super) fn multi_search(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["searches"])?;
+        let searches = form.require("searches")?;
+        let wrong = || PlanError(format!("\"searches\" wants a list of searches, not {searches}"));
+        let mut lines = Template::default();
+        for search in searches.as_array().filter(|list| !list.is_empty()).ok_or_else(wrong)? {
+            let form = Form::new(search, &["collection", "body", "size", "request_cache"])?;
+            let mut head = json!({"index": form.text("collection")?});
+            if let Some(cache) = form.switch("request_cache")? {
+                head["request_cache"] = cache.into();
+            }
+            let mut body = match form.get("body") {
+                Some(_) => self.dialect.search(form.mapping("body")?),
+                None => json!({}),
+            };
+            if let Some(size) = form.get("size") {
+                body["size"] = size.clone();
+            }
+            for line in [&head, &body] {
+                lines.push_json(line, self.variables())?;
+                lines.push_literal("\n");
+            }
+        }
+        let line = Line::new("POST", self.variables()).path("/_msearch")?;
+        Ok((line.finish(Body::Lines(lines)), Judge::Searches))
+    }
+
+    /// A search for nothing but aggregations.
+    pub(super) fn aggregation(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "aggregations", "query", "request_cache"])?;
+        let mut body = json!({"size": 0, "aggs": form.mapping("aggregations")?});
+        if form.get("query").is_some() {
+            body["query"] = form.mapping("query")?.clone();
+        }
+        let mut line = self.line("POST", &form)?.segment("_search")?;
+        if let Some(cache) = form.switch("request_cache")? {
+            line = line.parameter("request_cache", &Value::Bool(cache))?;
+        }
+        Ok((line.finish(self.json(&self.dialect.search(&body))?), Judge::Aggregation))
+    }
+
+    /// How many documents there are, or match a query.
+    pub(super) fn count(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "query"])?;
+        let body = match form.get("query") {
+            Some(_) => self.json(&json!({"query": form.mapping("query")?}))?,
+            None => Body::None,
+        };
+        Ok((self.line("POST", &form)?.segment("_count")?.finish(body), Judge::Count))
+    }
+
+    /// A query in SQL.
+    pub(super) fn sql(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["query", "fetch_size"])?;
+        let mut body = json!({"query": form.text("query")?});
+        if form.get("fetch_size").is_some() {
+            body["fetch_size"] = form.count("fetch_size")?.into();
+        }
+        let line = Line::new("POST", self.variables()).path(self.dialect.sql())?;
+        Ok((line.finish(self.json(&body)?), Judge::Rows))
     }
 }

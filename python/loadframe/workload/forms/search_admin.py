@@ -1,0 +1,127 @@
+"""Administration of the elasticsearch family: what changes or readies collections, and reads no documents."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from loadframe.workload.forms.values import Positive, Text
+from loadframe.yamlfile import Duration, Model
+
+
+class CreateCollection(Model):
+    """Make an index, as defined."""
+
+    collection: Text
+    settings: dict[str, Any] | None = None
+    mappings: dict[str, Any] | None = None
+    aliases: dict[str, Any] | None = None
+
+
+class DeleteCollection(Model):
+    """Remove an index with its documents; that there is none is an error unless `ignore_missing` is true."""
+
+    collection: Text
+    ignore_missing: bool = False
+
+
+class PutSettings(Model):
+    """Change settings of an index that is there."""
+
+    collection: Text
+    settings: dict[str, Any]
+
+
+class PutTemplate(Model):
+    """Define indices that will be made, by the `patterns` of their names; the highest `priority` wins."""
+
+    name: Text
+    patterns: list[Text] = Field(min_length=1)
+    priority: Positive | None = None
+    settings: dict[str, Any] | None = None
+    mappings: dict[str, Any] | None = None
+    aliases: dict[str, Any] | None = None
+
+
+class DeleteTemplate(Model):
+    """Remove such a definition."""
+
+    name: Text
+
+
+class Aliases(Model):
+    """Change other names of indices; all `actions` take effect at once."""
+
+    actions: list[dict[str, Any]] = Field(min_length=1)
+
+
+class Refresh(Model):
+    """Make what was written visible to searches."""
+
+    collection: Text
+
+
+class Flush(Model):
+    """Write what is only in the log to the index's own files."""
+
+    collection: Text
+    force: bool | None = None
+
+
+class ForceMerge(Model):
+    """Merge a collection's segments, down to `max_segments` per shard when it is given."""
+
+    collection: Text
+    max_segments: Positive | None = None
+
+
+class Rollover(Model):
+    """Have an alias write to a new index if one of the `conditions` is met, or in any case if there are none."""
+
+    alias: Text
+    to: Text | None = None
+    conditions: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    mappings: dict[str, Any] | None = None
+    aliases: dict[str, Any] | None = None
+
+
+class Shrink(Model):
+    """Make an index with fewer shards from another, which is gathered on one node and closed to writes before."""
+
+    from_: Text = Field(alias="from")
+    to: Text
+    settings: dict[str, Any] | None = None
+
+
+class CreateRepository(Model):
+    """Name a folder for snapshots, which all nodes share and which their `path.repo` allows."""
+
+    repository: Text
+    location: Text
+    settings: dict[str, Any] | None = None
+
+
+class Snapshot(Model):
+    """Copy collections into a repository; waits until they are there unless `wait` is false."""
+
+    repository: Text
+    name: Text
+    collections: Text | list[Text] | None = None
+    wait: bool = True
+
+
+class DeleteSnapshot(Model):
+    """Remove a snapshot from its repository."""
+
+    repository: Text
+    name: Text
+
+
+class WaitForHealth(Model):
+    """Wait for a status, for a number of nodes, and if `still` is true until no shard moves or comes up."""
+
+    collection: Text | None = None
+    status: Literal["green", "yellow", "red"] = "green"
+    nodes: Positive | None = None
+    still: bool = False
+    wait: Annotated[Duration, Field(gt=0)] = 30.0
