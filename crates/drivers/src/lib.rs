@@ -10,4 +10,5 @@ pub mod neutral;
 pub mod null;
 pub mod null_server;
 pub mod per_thread;
+pub mod redis;
 pub mod search;

@@ -9,6 +9,7 @@ use loadframe_drivers::cql::Cql;
 use loadframe_drivers::http::Http;
 use loadframe_drivers::null::Null;
 use loadframe_drivers::null_server::NullServer;
+use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
@@ -28,13 +29,14 @@ macro_rules! with_driver {
             "cql" => $function::<Cql> $arguments,
             "http" => $function::<Http> $arguments,
             "null" => $function::<Null> $arguments,
+            "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
             other => Err(PlanError(format!("there is no driver {other:?}; there are {}", DRIVERS.join(", ")))),
         }
     };
 }
 
-const DRIVERS: [&str; 4] = ["cql", "http", "null", "search"];
+const DRIVERS: [&str; 5] = ["cql", "http", "null", "redis", "search"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]

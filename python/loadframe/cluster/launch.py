@@ -40,7 +40,7 @@ class Software:
     store: Store
     version: str
     installation: Installation
-    java_version: str
+    java_version: str | None  #: of stores that need Java
     user: int | None
 
 
@@ -53,6 +53,8 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
     _require_memory(spec)
     store.check_settings(spec.settings)
+    if found := store.installation(spec.version, spec.settings):
+        return Software(store, *found, java_version=None, user=host.server_user() if store.refuses_root else None)
     distribution = store.distribution(version(store, spec))
     user = host.server_user() if store.refuses_root else None
     runtime = java.find(distribution.java, user, distribution.java_most, report)

@@ -35,6 +35,11 @@ def mend(change: Change, software: Software) -> None:
     unsure = [number for number in change.roster.numbers if _state(change, number) in (State.JOINING, State.LEFT)]
     there = [node for node in change.roster.nodes if node.number not in unsure]
     size = len(change.roster.numbers) - len(unsure)
+    if gone:
+        running = [node for node in change.roster.nodes if node.alive]
+        change.store.reunite(
+            [node.member() for node in running], change.patience("bringing the nodes together", running)
+        )
     launch.wait_until_ready(change.store, there, size, more=len(unsure))
     for node in gone:
         _equip(change, node.name)

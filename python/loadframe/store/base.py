@@ -138,6 +138,13 @@ class Store(ABC):
             raise BadInput(f"{self.kind} cannot be reached by TLS or as somebody", remedy="leave those options out")
         return self
 
+    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation] | None:
+        """Return the version and place of what this machine has already; None for stores that are fetched instead.
+
+        BadInput when there is nothing, or another version.
+        """
+        return None
+
     @abstractmethod
     def distribution(self, version: str) -> Distribution:
         """Return what to fetch for a version; BadInput when that version cannot be had from the registries."""
@@ -180,6 +187,12 @@ class Store(ABC):
         """Make a cluster of processes that were just started with empty folders, and may not answer yet.
 
         Some stores' nodes do so by themselves. `members` are all processes, companions last.
+        """
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:  # noqa: B027 - most need nothing
+        """Have processes that were started again find each other, perhaps at other addresses than before.
+
+        Some may not answer yet. Most stores' nodes are told by their files where the others are.
         """
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:

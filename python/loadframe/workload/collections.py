@@ -38,7 +38,9 @@ class MongoCollection(Model):
 
 
 class RedisKeys(Model):
-    """Keys of their own prefix; there is nothing to define."""
+    """Keys of their own prefix, and whether an index of the ids is kept, which scans need; on single servers only."""
+
+    index: bool | None = None
 
 
 class CouchbaseCollection(Model):

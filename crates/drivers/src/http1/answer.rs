@@ -8,6 +8,8 @@ use std::fmt;
 
 use memchr::memchr;
 
+use super::client::Frame;
+
 /// A head longer than this is none.
 const HEAD_LIMIT: usize = 64 << 10;
 /// The line of a chunk's size.
@@ -103,33 +105,6 @@ impl Answer {
         *self = Self { bytes, bodyless, ..Self::new() };
     }
 
-    /// Where the next bytes are to be put; never empty.
-    pub fn space(&mut self) -> Result<&mut [u8], Malformed> {
-        if self.filled == self.bytes.len() {
-            if self.filled >= LIMIT {
-                return malformed(format!("it is longer than {LIMIT} bytes"));
-            }
-            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
-        }
-        Ok(&mut self.bytes[self.filled..])
-    }
-
-    /// Takes note of `count` bytes that were put into `space`. Says whether the answer is complete.
-    pub fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
-        self.filled += count;
-        while self.step()? {}
-        Ok(self.stage == Stage::Done)
-    }
-
-    /// The peer has closed the connection. Says whether that completes the answer.
-    pub fn end(&mut self) -> bool {
-        if self.stage == Stage::UntilClose {
-            self.body_end = self.filled;
-            self.stage = Stage::Done;
-        }
-        self.stage == Stage::Done
-    }
-
     /// Whether all of the answer has come.
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Done
@@ -160,17 +135,6 @@ impl Answer {
     /// The body of a complete answer.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body_start..self.body_end]
-    }
-
-    /// How many bytes have come.
-    pub fn received(&self) -> u64 {
-        self.filled as u64
-    }
-
-    /// Whether the connection may carry another request: the answer is complete, nothing came after it, and the
-    /// server did not say that it would close.
-    pub fn reusable(&self) -> bool {
-        self.stage == Stage::Done && self.head.keep_alive && self.at == self.filled
     }
 
     /// Does what can be done with the bytes at hand; false when more are wanted, or none.
@@ -279,6 +243,43 @@ impl Answer {
             }
         };
         Ok(())
+    }
+}
+
+impl Frame for Answer {
+    type Error = Malformed;
+
+    fn space(&mut self) -> Result<&mut [u8], Malformed> {
+        if self.filled == self.bytes.len() {
+            if self.filled >= LIMIT {
+                return malformed(format!("it is longer than {LIMIT} bytes"));
+            }
+            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
+        }
+        Ok(&mut self.bytes[self.filled..])
+    }
+
+    fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
+        self.filled += count;
+        while self.step()? {}
+        Ok(self.stage == Stage::Done)
+    }
+
+    fn end(&mut self) -> bool {
+        if self.stage == Stage::UntilClose {
+            self.body_end = self.filled;
+            self.stage = Stage::Done;
+        }
+        self.stage == Stage::Done
+    }
+
+    fn received(&self) -> u64 {
+        self.filled as u64
+    }
+
+    /// The answer is complete, nothing came after it, and the server did not say that it would close.
+    fn reusable(&self) -> bool {
+        self.stage == Stage::Done && self.head.keep_alive && self.at == self.filled
     }
 }
 

@@ -4,6 +4,7 @@
 //! socket is drained, and the next read waits for the kernel's word. The timeout costs a comparison: its timer
 //! is armed once per period, not per request. Nothing is tried twice; the caller decides.
 
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use loadframe_engine::driver::ErrorClass;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::answer::{Answer, Malformed};
+use super::answer::Answer;
 use super::tls::refusal;
 use super::wire::Wire;
 
@@ -39,10 +40,20 @@ impl Trouble {
     }
 }
 
-impl From<Malformed> for Trouble {
-    fn from(malformed: Malformed) -> Self {
-        Self::broken(malformed.to_string())
-    }
+/// What takes the bytes of an answer as they come, and knows where it ends.
+pub trait Frame {
+    /// Says in words what is wrong with an answer.
+    type Error: Display;
+    /// Where the next bytes are to be put; never empty.
+    fn space(&mut self) -> Result<&mut [u8], Self::Error>;
+    /// Takes note of `count` bytes that were put into `space`. Says whether the answer is complete.
+    fn advance(&mut self, count: usize) -> Result<bool, Self::Error>;
+    /// The peer has closed the connection. Says whether that completes the answer.
+    fn end(&mut self) -> bool;
+    /// Bytes that came.
+    fn received(&self) -> u64;
+    /// Whether the connection can serve another exchange after this answer.
+    fn reusable(&self) -> bool;
 }
 
 /// A request that was sent, or begun to be.
@@ -59,15 +70,15 @@ pub struct Exchanged {
 }
 
 /// See the module.
-pub struct Client {
-    answer: Answer,
+pub struct Client<F = Answer> {
+    answer: F,
     deadline: Deadline,
 }
 
 impl Client {
     /// Without an answer yet.
     pub fn new() -> Self {
-        Self { answer: Answer::new(), deadline: Deadline(None) }
+        Self::with(Answer::new())
     }
 
     /// Forgets the last answer.
@@ -75,9 +86,7 @@ impl Client {
         self.answer.begin(false);
     }
 
-    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next; the
-    /// error says why there is no whole one, and `wire` is gone then, or when it cannot be used again. `bodyless`: the
-    /// request is HEAD. A server may answer before it has read all; its word counts then.
+    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `bodyless`: the request is HEAD.
     pub async fn exchange(
         &mut self,
         wire: &mut Option<Wire>,
@@ -86,6 +95,30 @@ impl Client {
         timeout: Duration,
     ) -> (Exchanged, Result<(), Trouble>) {
         self.answer.begin(bodyless);
+        self.speak(wire, parts, timeout).await
+    }
+}
+
+impl<F: Frame> Client<F> {
+    /// One whose answers `answer` takes.
+    pub fn with(answer: F) -> Self {
+        Self { answer, deadline: Deadline(None) }
+    }
+
+    /// What takes the answers, to be made ready for the next.
+    pub fn answer_mut(&mut self) -> &mut F {
+        &mut self.answer
+    }
+
+    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next; the
+    /// error says why there is no whole one, and `wire` is gone then, or when it cannot be used again. A server may
+    /// answer before it has read all; its word counts then.
+    pub async fn speak(
+        &mut self,
+        wire: &mut Option<Wire>,
+        parts: [&[u8]; 2],
+        timeout: Duration,
+    ) -> (Exchanged, Result<(), Trouble>) {
         // The wire is put back when the exchange has ended well: one that was broken off is not used again.
         let taken = wire.take();
         let sent = Instant::now();
@@ -122,7 +155,7 @@ impl Client {
     }
 
     /// The answer of the last exchange; complete if that ended well.
-    pub fn answer(&self) -> &Answer {
+    pub fn answer(&self) -> &F {
         &self.answer
     }
 }
@@ -173,17 +206,17 @@ impl Outgoing<'_> {
 /// Reads what has come; ready when the answer is complete or never will be. `done` is read after each read.
 fn poll_answer(
     wire: &mut Wire,
-    answer: &mut Answer,
+    answer: &mut impl Frame,
     done: &mut Instant,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), Trouble>> {
     loop {
-        let mut space = ReadBuf::new(answer.space()?);
+        let mut space = ReadBuf::new(answer.space().map_err(malformed)?);
         let read = ready!(Pin::new(&mut *wire).poll_read(cx, &mut space));
         let count = space.filled().len();
         *done = Instant::now();
         let complete = match read {
-            Ok(()) if count > 0 => answer.advance(count)?,
+            Ok(()) if count > 0 => answer.advance(count).map_err(malformed)?,
             Ok(()) if answer.end() => true,
             Ok(()) => return Poll::Ready(Err(closed(answer))),
             // The end of TLS without a word: whether the answer was to end there, nobody knows.
@@ -199,7 +232,11 @@ fn poll_answer(
     }
 }
 
-fn closed(answer: &Answer) -> Trouble {
+fn malformed(error: impl Display) -> Trouble {
+    Trouble::broken(error.to_string())
+}
+
+fn closed(answer: &impl Frame) -> Trouble {
     let when = if answer.received() == 0 { "without an answer" } else { "amid its answer" };
     Trouble::broken(format!("the server closed the connection {when}"))
 }

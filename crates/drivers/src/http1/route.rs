@@ -18,12 +18,24 @@ impl Route {
     }
 }
 
+/// What has a connection, while there is one.
+pub trait Wired: Default {
+    /// The connection, or the place for one.
+    fn wire(&mut self) -> &mut Option<Wire>;
+}
+
+impl Wired for Option<Wire> {
+    fn wire(&mut self) -> &mut Option<Wire> {
+        self
+    }
+}
+
 /// Turns to the node that request number `k` goes to; returns the connection to it, or the place for one.
-pub fn turn<'a>(place: &mut Place, wires: &'a mut Vec<Option<Wire>>, k: u64) -> &'a mut Option<Wire> {
+pub fn turn<'a, W: Wired>(place: &mut Place, wires: &'a mut Vec<W>, k: u64) -> &'a mut W {
     let before = usize::from(place.node().number);
     if place.look() {
         let gone = wires.iter_mut().enumerate().filter(|(number, _)| !place.has(*number));
-        gone.for_each(|(_, wire)| *wire = None);
+        gone.for_each(|(_, wire)| *wire.wire() = None);
     }
     place.turn(k);
     let mut number = usize::from(place.node().number);
@@ -36,19 +48,20 @@ pub fn turn<'a>(place: &mut Place, wires: &'a mut Vec<Option<Wire>>, k: u64) -> 
         && !place.keeps()
         && let Some(wire) = wires.get_mut(before)
     {
-        *wire = None;
+        *wire.wire() = None;
     }
     &mut wires[number]
 }
 
 /// Whether there is a connection to a node that can be used; one that cannot is dropped.
-fn is_open(wires: &mut Vec<Option<Wire>>, number: usize) -> bool {
+fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     if number >= wires.len() {
-        wires.resize_with(number + 1, || None);
+        wires.resize_with(number + 1, W::default);
     }
-    let open = wires[number].as_mut().is_some_and(Wire::is_idle);
+    let wire = wires[number].wire();
+    let open = wire.as_mut().is_some_and(Wire::is_idle);
     if !open {
-        wires[number] = None;
+        *wire = None;
     }
     open
 }

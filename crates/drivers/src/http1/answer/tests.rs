@@ -1,5 +1,6 @@
 //! Answers in every cut, and what is no answer.
 
+use super::super::client::Frame;
 use super::*;
 
 /// Feeds `text` in pieces of `step` bytes. Says whether the answer is complete.

@@ -1,0 +1,239 @@
+//! The protocol of Redis and Valkey, for single servers and for clusters: one request at a time for each client, which
+//! goes straight to the node that serves its key.
+//!
+//! A node that serves a key no longer, or not yet, names the one that does, and the request goes there: that is the
+//! store's doing, and part of the service time.
+
+mod asking;
+mod bulk;
+mod command;
+mod judge;
+mod line;
+mod nodes;
+mod operation;
+mod resp;
+mod slots;
+
+use std::sync::Arc;
+
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Part, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::asking::{Asked, Means};
+use self::line::{Terms, is_refusal, nothing_sent};
+use self::nodes::{Mode, Nodes};
+pub use self::operation::Operation;
+use self::operation::{Kind, Room};
+use self::resp::{Item, Reader};
+use crate::http1::client::Exchanged;
+use crate::http1::topology::Topology;
+use crate::neutral::{Action, Neutral};
+
+/// What a read-modify-write consists of.
+const PARTS: [&str; 2] = ["read", "write"];
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Redis {
+    nodes: Arc<Nodes>,
+}
+
+/// What one client holds.
+pub struct Connection {
+    means: Means,
+    room: Room,
+    /// Filled where somebody wants to see what was asked and answered.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Redis {
+    type Operation = Operation;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let terms = Terms::new(target)?;
+        let topology = Topology::new(&target.hosts, target.spread, terms.tls.clone())?;
+        Ok(Self { nodes: Arc::new(Nodes::new(Arc::new(topology), terms)) })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, &self.nodes)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        match operation.kind {
+            Kind::Neutral(Neutral::ReadModifyWrite(_), _) => &PARTS,
+            _ => &[],
+        }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        match &operation.kind {
+            Kind::Neutral(Neutral::Bulk(bulk), _) => Some(bulk.requests()),
+            _ => None,
+        }
+    }
+
+    /// Finds out what the target is. Refuses credentials that it does not take.
+    async fn verify(&self) -> Result<(), PlanError> {
+        match self.nodes.discover().await {
+            Err(failure) if is_refusal(&failure) => Err(PlanError(failure.message)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.hosts()
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection { means: Means::new(self.nodes.topology.place(client)), room: Room::default(), shown: None }
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let nodes = &self.nodes;
+        if nodes.mode() == Mode::Unknown
+            && let Err(failure) = nodes.discover().await
+        {
+            return reply(nothing_sent(), 0, 0, Err(failure));
+        }
+        if nodes.claim() {
+            let nodes = nodes.clone();
+            tokio::spawn(async move {
+                if nodes.mode() == Mode::Cluster && nodes.discover().await.is_err() {
+                    nodes.doubt();
+                }
+            });
+        }
+        let Connection { means, room, shown } = connection;
+        room.request.clear();
+        let slot = match &operation.kind {
+            Kind::Neutral(Neutral::Bulk(bulk), collection) => {
+                return bulk::ask(means, nodes, bulk, collection, room, draw.k, operation.timeout).await;
+            }
+            Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
+                let message = if nodes.mode() == Mode::Cluster {
+                    "a cluster keeps no order of ids over its nodes: scans are for single servers"
+                } else {
+                    "the collection keeps no index of its ids: define it with redis: {index: true}"
+                };
+                return reply(nothing_sent(), 0, 0, Err(judge::client(message)));
+            }
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values),
+            Kind::Command(command) => command.write(&values, room),
+        };
+        let (asked, outcome) = means.ask(nodes, &room.request, slot, draw.k, operation.timeout).await;
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if means.is_answered(&asked) {
+                shown.answer = judge::shown(operation, means.answer(&asked));
+            }
+        }
+        let judged = outcome.and_then(|()| judge::judge(operation, means.answer(&asked), &values));
+        match &operation.kind {
+            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
+                let read = match judged {
+                    Ok(_) => asked,
+                    Err(failure) => {
+                        let part = part(0, &asked.exchanged, Err(&failure));
+                        let failed = reply(asked.exchanged, asked.node, 0, Err(failure));
+                        return Reply { parts: vec![part], ..failed };
+                    }
+                };
+                room.request.clear();
+                let slot = room.write(Action::Update, write, collection, &values);
+                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), draw.k, operation.timeout).await;
+                let outcome = outcome.and_then(|()| judge::changed(means.answer(&written)));
+                modified(&read.exchanged, written, outcome)
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                reply(asked.exchanged, asked.node, documents, judged.map(drop))
+            }
+        }
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let room = &mut connection.room;
+        room.request.clear();
+        match &operation.kind {
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values)?,
+            Kind::Command(command) => command.write(&values, room).unwrap_or(0),
+        };
+        Some(words(&room.request))
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        connection.shown = Some(Exchange::default());
+        let reply = self.execute(connection, operation, context, draw).await;
+        let mut exchange = connection.shown.take().unwrap_or_default();
+        if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
+            exchange.answer.clone_from(&failure.message);
+        }
+        (reply, exchange)
+    }
+}
+
+/// What became of a read and of the write that followed it.
+fn modified(read: &Exchanged, written: Asked, outcome: Result<(), Failure>) -> Reply {
+    let parts = vec![part(0, read, Ok(())), part(1, &written.exchanged, outcome.as_ref().map(drop))];
+    let exchanged = Exchanged {
+        sent: read.sent,
+        done: written.exchanged.done,
+        bytes_sent: read.bytes_sent + written.exchanged.bytes_sent,
+        bytes_received: read.bytes_received + written.exchanged.bytes_received,
+    };
+    Reply { parts, ..reply(exchanged, written.node, u64::from(outcome.is_ok()), outcome) }
+}
+
+fn part(name: usize, exchanged: &Exchanged, outcome: Result<(), &Failure>) -> Part {
+    let Exchanged { sent, done, .. } = *exchanged;
+    let failed = outcome.err().map(|failure| failure.class);
+    Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
+}
+
+fn reply(exchanged: Exchanged, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
+    let Exchanged { sent, done, bytes_sent, bytes_received } = exchanged;
+    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+}
+
+/// A command as people write it.
+fn words(request: &[u8]) -> String {
+    let mut reader = Reader::new(request);
+    let mut words = Vec::new();
+    while let Some(item) = reader.next() {
+        if let Item::Bulk(word) = item {
+            let word = String::from_utf8_lossy(word);
+            let plain = !word.is_empty() && !word.contains([' ', '"', '\\', '\n']);
+            words.push(if plain { word.into_owned() } else { format!("{word:?}") });
+        }
+    }
+    words.join(" ")
+}

@@ -1,0 +1,168 @@
+//! The way of a request: to the node that a single server's clients turn to, or to the one that serves its slot, and from
+//! there to wherever that one sends it.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+
+use super::line::{Line, failure, nothing_sent};
+use super::nodes::{Mode, Nodes, redirection};
+use super::resp::{Item, Reader};
+use super::slots::SLOTS;
+use crate::http1::client::Exchanged;
+use crate::http1::route::turn;
+use crate::http1::topology::Place;
+
+/// Further on than this nothing is followed: two nodes that send each other's clients to the other are broken.
+const REDIRECTIONS: usize = 8;
+
+/// Goes before a command that a node is to answer though its slot is not its own yet.
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// One client's connections.
+pub struct Means {
+    place: Place,
+    /// By the number of the node.
+    lines: Vec<Line>,
+}
+
+/// A request that was sent, or begun to be; its answer lies with the node's line.
+#[derive(Debug)]
+pub struct Asked {
+    /// From the first byte that was sent to the last that came, over all nodes that were asked.
+    pub exchanged: Exchanged,
+    /// The node that was asked last.
+    pub node: u16,
+    /// Answers that come before that of the request.
+    before: usize,
+}
+
+impl Means {
+    /// No connection yet.
+    pub fn new(place: Place) -> Self {
+        Self { place, lines: Vec::new() }
+    }
+
+    /// The answer to the request that was asked last.
+    pub fn answer(&self, asked: &Asked) -> Reader<'_> {
+        let mut answers = self.lines[usize::from(asked.node)].answers();
+        (0..asked.before).for_each(|_| answers.skip());
+        answers
+    }
+
+    /// Whether it was answered.
+    pub fn is_answered(&self, asked: &Asked) -> bool {
+        self.lines.get(usize::from(asked.node)).is_some_and(Line::is_answered)
+    }
+
+    /// The lines to all nodes, by their numbers.
+    pub fn lines(&mut self) -> &mut Vec<Line> {
+        &mut self.lines
+    }
+
+    /// Asks one command: request number `k`, about `slot` if it is about any.
+    pub async fn ask(
+        &mut self,
+        nodes: &Nodes,
+        request: &[u8],
+        slot: Option<usize>,
+        k: u64,
+        timeout: Duration,
+    ) -> (Asked, Result<(), Failure>) {
+        match nodes.mode() {
+            Mode::Cluster => self.follow(nodes, request, slot, k, timeout).await,
+            Mode::Single | Mode::Unknown => {
+                let (node, opened) = self.turn(nodes, k, timeout).await;
+                let unsent = Asked { exchanged: nothing_sent(), node, before: 0 };
+                if let Err(failure) = opened {
+                    return (unsent, Err(failure));
+                }
+                let (exchanged, outcome) = self.lines[usize::from(node)].speak([request, b""], 1, timeout).await;
+                (Asked { exchanged, ..unsent }, outcome.map_err(failure))
+            }
+        }
+    }
+
+    /// Turns to the node that request `k` of a single server is for, and opens a line to it; returns its number.
+    pub async fn turn(&mut self, nodes: &Nodes, k: u64, timeout: Duration) -> (u16, Result<(), Failure>) {
+        let line = turn(&mut self.place, &mut self.lines, k);
+        let node = self.place.node();
+        let opened = line.open(&node.host, &nodes.terms, timeout).await;
+        match &opened {
+            Ok(()) => node.rise(),
+            Err(failure) if failure.class == ErrorClass::Connect => self.place.refused(),
+            Err(_) => {}
+        }
+        (node.number, opened)
+    }
+
+    /// Opens a line to a node of a cluster.
+    pub async fn open(&mut self, nodes: &Nodes, node: u16, timeout: Duration) -> Result<(), Failure> {
+        let at = usize::from(node);
+        if at >= self.lines.len() {
+            self.lines.resize_with(at + 1, Line::default);
+        }
+        let opened = self.lines[at].open(&nodes.host(node), &nodes.terms, timeout).await;
+        if opened.is_err() {
+            nodes.doubt();
+        }
+        opened
+    }
+
+    async fn follow(
+        &mut self,
+        nodes: &Nodes,
+        request: &[u8],
+        slot: Option<usize>,
+        k: u64,
+        timeout: Duration,
+    ) -> (Asked, Result<(), Failure>) {
+        // What is about no key is as good for one node as for another.
+        let mut node = nodes.slots.get(slot.unwrap_or(k as usize % SLOTS)).unwrap_or(0);
+        let mut asking = false;
+        let mut asked: Option<Asked> = None;
+        for _ in 0..=REDIRECTIONS {
+            if let Err(failure) = self.open(nodes, node, timeout).await {
+                let asked = asked.unwrap_or(Asked { exchanged: nothing_sent(), node, before: 0 });
+                return (Asked { node, ..asked }, Err(failure));
+            }
+            let before = usize::from(asking);
+            let parts = if asking { [ASKING, request] } else { [request, b""] };
+            let line = &mut self.lines[usize::from(node)];
+            let (exchanged, outcome) = line.speak(parts, 1 + before, timeout).await;
+            let whole = match asked {
+                None => exchanged,
+                Some(asked) => joined(asked.exchanged, exchanged),
+            };
+            asked = Some(Asked { exchanged: whole, node, before });
+            if let Err(trouble) = outcome {
+                nodes.doubt();
+                return (asked.unwrap(), Err(failure(trouble)));
+            }
+            let mut answers = line.answers();
+            (0..before).for_each(|_| answers.skip());
+            let Some(Item::Error(words)) = answers.next() else { break };
+            asking = words.starts_with(b"ASK ");
+            if !asking && !words.starts_with(b"MOVED ") {
+                break;
+            }
+            let Some((slot, address)) = redirection(words, &nodes.host(node)) else { break };
+            let Ok(next) = nodes.number(&address) else { break };
+            if !asking {
+                nodes.slots.set(slot, next);
+            }
+            node = next;
+        }
+        (asked.expect("it was asked once"), Ok(()))
+    }
+}
+
+/// Two exchanges of one request, the later after the earlier.
+fn joined(earlier: Exchanged, later: Exchanged) -> Exchanged {
+    Exchanged {
+        sent: earlier.sent,
+        done: later.done,
+        bytes_sent: earlier.bytes_sent + later.bytes_sent,
+        bytes_received: earlier.bytes_received + later.bytes_received,
+    }
+}

@@ -1,0 +1,224 @@
+//! A bulk request: a command for each document, all sent at once, to each node those of its slots.
+//!
+//! A document that a node sends elsewhere, because its slot has moved, is sent there alone.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
+
+use super::asking::Means;
+use super::judge::refusal;
+use super::nodes::{Mode, Nodes};
+use super::operation::{Collection, Room};
+use super::resp::Item;
+use crate::neutral::{Action, Bulk, Scalar, fields};
+
+/// One document's command, and what became of it.
+struct Document {
+    slot: usize,
+    command: Vec<u8>,
+    outcome: Option<Result<(), Failure>>,
+}
+
+/// Sends the documents of request `k`.
+pub async fn ask(
+    means: &mut Means,
+    nodes: &Nodes,
+    bulk: &Bulk,
+    collection: &Collection,
+    room: &mut Room,
+    k: u64,
+    timeout: Duration,
+) -> Reply {
+    let mut documents = commands(bulk, collection, room, k);
+    let cluster = nodes.mode() == Mode::Cluster;
+    let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
+    let home = if cluster { Ok(0) } else { home(means, nodes, k, timeout).await };
+    for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
+        let node = match (cluster, &home) {
+            (true, _) => nodes.slots.get(document.slot).unwrap_or(0),
+            (false, Ok(home)) => *home,
+            (false, Err(failure)) => {
+                document.outcome = Some(Err(failure.clone()));
+                continue;
+            }
+        };
+        match groups.iter_mut().find(|(of, _)| *of == node) {
+            Some((_, numbers)) => numbers.push(number),
+            None => groups.push((node, vec![number])),
+        }
+    }
+    if cluster {
+        let mut open = Vec::new();
+        for (node, numbers) in groups {
+            match means.open(nodes, node, timeout).await {
+                Ok(()) => open.push((node, numbers)),
+                Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
+            }
+        }
+        groups = open;
+    }
+    let requests: Vec<Vec<u8>> = groups
+        .iter()
+        .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].command.iter().copied()).collect())
+        .collect();
+    let (mut bytes_sent, mut bytes_received) = (0, 0);
+    let sent = Instant::now();
+    let mut exchanges = Vec::new();
+    for (node, line) in means.lines().iter_mut().enumerate() {
+        if let Some(group) = groups.iter().position(|(of, _)| usize::from(*of) == node) {
+            let request = &requests[group];
+            let commands = groups[group].1.len();
+            exchanges.push(async move { (group, line.speak([request, b""], commands, timeout).await) });
+        }
+    }
+    for (group, (exchanged, outcome)) in join_all(exchanges).await {
+        bytes_sent += exchanged.bytes_sent;
+        bytes_received += exchanged.bytes_received;
+        let (node, numbers) = &groups[group];
+        if let Err(trouble) = outcome {
+            let failure = super::line::failure(trouble);
+            numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
+            nodes.doubt();
+            continue;
+        }
+        let mut answers = means.lines()[usize::from(*node)].answers();
+        for at in numbers {
+            documents[*at].outcome = judge(answers.next(), bulk.action);
+        }
+    }
+    for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
+        let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), k, timeout).await;
+        bytes_sent += asked.exchanged.bytes_sent;
+        bytes_received += asked.exchanged.bytes_received;
+        document.outcome = Some(match outcome {
+            Ok(()) => match means.answer(&asked).next() {
+                Some(Item::Error(words)) => Err(refusal(words)),
+                item => judge(item, bulk.action).unwrap_or(Ok(())),
+            },
+            Err(failure) => Err(failure),
+        });
+    }
+    let done = Instant::now();
+    let node = groups.first().map_or(0, |(node, _)| *node);
+    let (documents, outcome) = summed(documents);
+    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+}
+
+async fn home(means: &mut Means, nodes: &Nodes, k: u64, timeout: Duration) -> Result<u16, Failure> {
+    let (node, opened) = means.turn(nodes, k, timeout).await;
+    opened.map(|()| node)
+}
+
+/// The command of each document of request `k`. A document without an id of its own has the number of its line in the
+/// corpus for one.
+fn commands(bulk: &Bulk, collection: &Collection, room: &mut Room, k: u64) -> Vec<Document> {
+    let mut lines = Vec::new();
+    bulk.documents(k, &mut lines);
+    let first = k % bulk.requests().max(1) * bulk.size;
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.enumerate().map(|(n, line)| command(bulk, collection, room, line, first + n as u64)).collect()
+}
+
+fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], number: u64) -> Document {
+    let mut id = bulk.id.is_none().then(|| number.to_string());
+    let mut count = 0;
+    let read = fields(line, |name, value| {
+        count += 1;
+        if bulk.id.as_deref().is_some_and(|field| field.as_bytes() == name) {
+            id = match value {
+                Scalar::Text(text) => Some(text.into_owned()),
+                Scalar::Int(whole) => Some(whole.to_string()),
+                _ => None,
+            };
+        }
+        Ok(())
+    });
+    let wrong = |message: &str| Document {
+        slot: 0,
+        command: Vec::new(),
+        outcome: Some(Err(Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 })),
+    };
+    let (Ok(()), Some(id)) = (read, id) else {
+        return wrong("a document of the corpus is no JSON object, or has no id");
+    };
+    room.request.clear();
+    let slot = room.named(&collection.name, id.as_bytes());
+    if bulk.action == Action::Delete {
+        room.begin(bulk.action, collection, 0);
+    } else {
+        room.begin(bulk.action, collection, count);
+        let written = fields(line, |name, value| {
+            room.field(name, &value);
+            Ok(())
+        });
+        if written.is_err() {
+            return wrong("a document of the corpus is no JSON object");
+        }
+    }
+    Document { slot, command: room.request.clone(), outcome: None }
+}
+
+/// What an answer says of a document; `None` if it is to be sent elsewhere.
+fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> {
+    let wrong = |message: &str| Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 };
+    Some(match item {
+        Some(Item::Error(words)) if words.starts_with(b"MOVED ") || words.starts_with(b"ASK ") => return None,
+        Some(Item::Error(words)) => Err(refusal(words)),
+        Some(Item::Int(0)) if action == Action::Create => Err(wrong("already there")),
+        Some(Item::Int(0)) if matches!(action, Action::Update | Action::Delete) => Err(wrong("not found")),
+        Some(_) => Ok(()),
+        None => Err(wrong("no answer")),
+    })
+}
+
+/// How many documents went well, and how the others failed: all of them for what is no fault of theirs is the request's.
+fn summed(documents: Vec<Document>) -> (u64, Result<(), Failure>) {
+    let all = documents.len();
+    let failures: Vec<Failure> =
+        documents.into_iter().filter_map(|document| document.outcome.and_then(Result::err)).collect();
+    let items = failures.len() as u64;
+    let good = all as u64 - items;
+    let whole = good == 0 && failures.iter().all(|failure| failure.class != ErrorClass::Client);
+    match failures.into_iter().next() {
+        None => (good, Ok(())),
+        Some(first) => {
+            let class = if whole { first.class } else { ErrorClass::Item };
+            (good, Err(Failure { class, items, ..first }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(outcome: Result<(), ErrorClass>) -> Document {
+        let failed = |class| Failure { class, message: "no".to_owned(), items: 1 };
+        Document { slot: 0, command: Vec::new(), outcome: Some(outcome.map_err(failed)) }
+    }
+
+    #[test]
+    fn some_documents_that_fail_are_items_and_all_of_them_are_the_request() {
+        let (good, outcome) = summed(vec![document(Ok(())), document(Err(ErrorClass::Connect))]);
+        let failure = outcome.unwrap_err();
+        assert_eq!((good, failure.class, failure.items), (1, ErrorClass::Item, 1));
+        let (good, outcome) = summed(vec![document(Err(ErrorClass::Connect)), document(Err(ErrorClass::Connect))]);
+        let failure = outcome.unwrap_err();
+        assert_eq!((good, failure.class, failure.items), (0, ErrorClass::Connect, 2));
+        let (_, outcome) = summed(vec![document(Err(ErrorClass::Client))]);
+        assert_eq!(outcome.unwrap_err().class, ErrorClass::Item);
+        assert!(summed(vec![document(Ok(()))]).1.is_ok());
+    }
+
+    #[test]
+    fn what_is_there_already_fails_only_what_may_not_be_there() {
+        let judged = |item, action| judge(Some(item), action).map(|outcome| outcome.is_ok());
+        assert_eq!(judged(Item::Int(0), Action::Create), Some(false));
+        assert_eq!(judged(Item::Int(0), Action::Delete), Some(false));
+        assert_eq!(judged(Item::Int(0), Action::Upsert), Some(true), "no field of it was new");
+        assert_eq!(judged(Item::Error(b"MOVED 1 a:1"), Action::Upsert), None);
+        assert_eq!(judged(Item::Error(b"OOM no"), Action::Upsert), Some(false));
+    }
+}

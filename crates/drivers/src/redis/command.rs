@@ -1,0 +1,148 @@
+//! Commands as bytes, and the scripts that do what no command does.
+//!
+//! A document is a hash at the key `COLLECTION:ID`. In a collection that keeps an index, the sorted set at the key
+//! `COLLECTION` holds the ids of all its documents. A script is one command: it is done as a whole or not at all, and as
+//! it touches one key (or two on a single server), a cluster can move its slot meanwhile. It is sent with its text,
+//! which a server keeps once it has read it: nodes that join under load need no preparation.
+
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::Values;
+
+use crate::neutral::{Action, Scalar};
+
+/// Appends commands to a buffer.
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    word: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// `word` is room for one word.
+    pub fn new(out: &'a mut Vec<u8>, word: &'a mut Vec<u8>) -> Self {
+        Self { out, word }
+    }
+
+    /// Begins a command that consists of so many words.
+    pub fn begin(&mut self, words: usize) {
+        length(self.out, b'*', words);
+    }
+
+    /// A word.
+    pub fn word(&mut self, word: impl AsRef<[u8]>) {
+        push(self.out, word.as_ref());
+    }
+
+    /// A word that is drawn.
+    pub fn drawn(&mut self, template: &Template, values: &Values) {
+        self.word.clear();
+        template.render(values, self.word);
+        push(self.out, self.word);
+    }
+
+    /// A value of a field.
+    pub fn value(&mut self, value: &Scalar) {
+        self.word.clear();
+        text(value, self.word);
+        push(self.out, self.word);
+    }
+}
+
+fn push(out: &mut Vec<u8>, word: &[u8]) {
+    length(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    out.push(kind);
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = length;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Values as hashes hold them: numbers in digits, lists and mappings as JSON, nothing as the empty text.
+fn text(value: &Scalar, out: &mut Vec<u8>) {
+    match value {
+        Scalar::Null => {}
+        Scalar::Bool(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
+        Scalar::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Scalar::Float(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Scalar::Text(text) => out.extend_from_slice(text.as_bytes()),
+        Scalar::Json(json) => out.extend_from_slice(json),
+    }
+}
+
+/// The script of an action on one document; it returns 1, or 0 where what is there forbids it. Keys: the document's, and
+/// that of the index if the collection keeps one. Arguments: the document's id if there is an index, then names and
+/// values. `None`: a command alone does it.
+pub fn script(action: Action, indexed: bool) -> Option<&'static str> {
+    Some(match (action, indexed) {
+        (Action::Create, false) => {
+            "if redis.call('EXISTS',KEYS[1])==1 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV)) return 1"
+        }
+        (Action::Create, true) => {
+            "if redis.call('EXISTS',KEYS[1])==1 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV,2)) \
+             redis.call('ZADD',KEYS[2],0,ARGV[1]) return 1"
+        }
+        (Action::Update, false) => {
+            "if redis.call('EXISTS',KEYS[1])==0 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV)) return 1"
+        }
+        (Action::Update, true) => {
+            "if redis.call('EXISTS',KEYS[1])==0 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV,2)) return 1"
+        }
+        (Action::Index, false) => "redis.call('DEL',KEYS[1]) redis.call('HSET',KEYS[1],unpack(ARGV)) return 1",
+        (Action::Index, true) => {
+            "redis.call('DEL',KEYS[1]) redis.call('HSET',KEYS[1],unpack(ARGV,2)) \
+             redis.call('ZADD',KEYS[2],0,ARGV[1]) return 1"
+        }
+        (Action::Upsert, true) => {
+            "redis.call('HSET',KEYS[1],unpack(ARGV,2)) redis.call('ZADD',KEYS[2],0,ARGV[1]) return 1"
+        }
+        (Action::Delete, true) => "redis.call('ZREM',KEYS[2],ARGV[1]) return redis.call('DEL',KEYS[1])",
+        (Action::Upsert | Action::Delete, false) => return None,
+    })
+}
+
+/// Up to ARGV[2] documents from the id ARGV[1] on, by the index KEYS[1]; ARGV[3] is what ids have before them.
+pub const SCAN: &str = "local ids=redis.call('ZRANGE',KEYS[1],'['..ARGV[1],'+','BYLEX','LIMIT',0,ARGV[2]) \
+    for i,id in ipairs(ids) do ids[i]=redis.call('HGETALL',ARGV[3]..id) end return ids";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_says_how_many_words_and_bytes_come() {
+        let (mut out, mut word) = (Vec::new(), Vec::new());
+        let mut writer = Writer::new(&mut out, &mut word);
+        writer.begin(3);
+        writer.word("SET");
+        writer.word(b"a b\r\n");
+        writer.value(&Scalar::Int(-1_234_567_890));
+        assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$5\r\na b\r\n\r\n$11\r\n-1234567890\r\n");
+    }
+
+    #[test]
+    fn values_are_texts() {
+        let told = |value: Scalar| {
+            let mut out = Vec::new();
+            text(&value, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(told(Scalar::Null), "");
+        assert_eq!(told(Scalar::Bool(true)), "true");
+        assert_eq!(told(Scalar::Float(0.5)), "0.5");
+        assert_eq!(told(Scalar::Text("x".into())), "x");
+        assert_eq!(told(Scalar::Json(b"[1]")), "[1]");
+    }
+}

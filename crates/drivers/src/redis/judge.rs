@@ -1,0 +1,184 @@
+//! What answers mean.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::variables::Values;
+use serde_json::{Map, Value};
+
+use super::operation::{Kind, Operation};
+use super::resp::{Item, Reader};
+use crate::assertion::Assertion;
+use crate::neutral::Neutral;
+
+/// The class of an error in the server's words, by the word that they begin with.
+pub fn refusal(words: &[u8]) -> Failure {
+    let code = words.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let class = match code {
+        b"OOM" | b"TRYAGAIN" | b"BUSY" | b"BUSYKEY" => ErrorClass::Rejected,
+        b"LOADING" | b"CLUSTERDOWN" | b"MASTERDOWN" | b"MISCONF" | b"NOREPLICAS" | b"READONLY" | b"MOVED" | b"ASK" => {
+            ErrorClass::Server
+        }
+        // A script that runs out of memory says so behind its own words.
+        _ if memchr::memmem::find(words, b"OOM command not allowed").is_some() => ErrorClass::Rejected,
+        _ => ErrorClass::Client,
+    };
+    Failure { class, message: String::from_utf8_lossy(words).into_owned(), items: 1 }
+}
+
+/// Judges the answer to the write of a read-modify-write.
+pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
+    match answer.next() {
+        Some(Item::Error(words)) => Err(refusal(words)),
+        Some(Item::Int(0)) => Err(client("not found")),
+        _ => Ok(()),
+    }
+}
+
+/// A request that is wrong.
+pub fn client(message: &str) -> Failure {
+    Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 }
+}
+
+/// Judges the answer to an operation's command; returns how many documents it stands for.
+pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values) -> Result<u64, Failure> {
+    let first = answer.clone().next().ok_or_else(|| client("no answer"))?;
+    if let Item::Error(words) = first {
+        return Err(refusal(words));
+    }
+    let documents = match &operation.kind {
+        Kind::Command(_) => match first {
+            Item::List(elements) => elements as u64,
+            Item::Null => 0,
+            _ => 1,
+        },
+        Kind::Neutral(neutral, _) => match (neutral, first) {
+            (Neutral::Insert(_), Item::Int(0)) => return Err(client("already there")),
+            (Neutral::Update(_) | Neutral::Delete(_), Item::Int(0)) => return Err(client("not found")),
+            (Neutral::Read(_) | Neutral::ReadModifyWrite(_), _) if is_empty(answer.clone()) => {
+                return Err(client("not found"));
+            }
+            (Neutral::Scan(_), Item::List(elements)) => elements as u64,
+            _ => 1,
+        },
+    };
+    match &operation.assertion {
+        Some(assertion) => judge_content(operation, assertion, answer, documents, values),
+        None => Ok(documents),
+    }
+}
+
+/// Whether a document has no field: a key without fields is not there.
+fn is_empty(mut answer: Reader<'_>) -> bool {
+    let elements = answer.list().unwrap_or(0);
+    (0..elements).all(|_| answer.next() == Some(Item::Null))
+}
+
+fn judge_content(
+    operation: &Operation,
+    assertion: &Assertion,
+    answer: Reader<'_>,
+    documents: u64,
+    values: &Values,
+) -> Result<u64, Failure> {
+    assertion.judge_hits(documents, "")?;
+    if assertion.has_fields() {
+        let found = self::documents(operation, answer).into_iter().next();
+        let json = found.map(|document| Value::Object(document).to_string());
+        assertion.judge_json(values, json.as_deref().map(str::as_bytes), b"")?;
+    }
+    Ok(documents)
+}
+
+/// The documents of an answer to a verb that reads. What a hash holds is text: what reads as a number, a boolean, a
+/// list or a mapping in JSON is taken for one.
+pub fn documents(operation: &Operation, mut answer: Reader<'_>) -> Vec<Map<String, Value>> {
+    match &operation.kind {
+        Kind::Neutral(Neutral::Read(read), _) if !read.fields.is_empty() => {
+            let elements = answer.list().unwrap_or(0);
+            let mut document = Map::new();
+            for name in read.fields.iter().take(elements) {
+                if let Some(Item::Bulk(text)) = answer.next() {
+                    document.insert(name.clone(), value(text));
+                }
+            }
+            vec![document]
+        }
+        Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_), _) => vec![document(&mut answer)],
+        Kind::Neutral(Neutral::Scan(_), _) => {
+            let elements = answer.list().unwrap_or(0);
+            (0..elements).map(|_| document(&mut answer)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn document(answer: &mut Reader<'_>) -> Map<String, Value> {
+    let pairs = answer.list().unwrap_or(0) / 2;
+    let pair = |_| Some((String::from_utf8_lossy(answer.text()?).into_owned(), value(answer.text()?)));
+    (0..pairs).filter_map(pair).collect()
+}
+
+fn value(text: &[u8]) -> Value {
+    let parsed = serde_json::from_slice::<Value>(text).ok().filter(|value| !value.is_string() && !value.is_null());
+    parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(text).into_owned()))
+}
+
+/// An answer for people: documents as JSON, one a line, under their number; anything else as the server's own client
+/// shows it.
+pub fn shown(operation: &Operation, answer: Reader<'_>) -> String {
+    if !matches!(answer.clone().next(), Some(Item::List(_))) || matches!(operation.kind, Kind::Command(_)) {
+        let (mut answer, mut lines) = (answer, Vec::new());
+        while let Some(item) = answer.next() {
+            lines.push(match item {
+                Item::Status(text) | Item::Error(text) | Item::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+                Item::Int(number) => number.to_string(),
+                Item::Null => "(nil)".to_owned(),
+                Item::List(elements) => format!("({elements} items)"),
+            });
+        }
+        return lines.join("\n");
+    }
+    let documents = documents(operation, answer);
+    let rows = documents.iter().map(|document| format!("\n{}", Value::Object(document.clone())));
+    format!("{} documents{}", documents.len(), rows.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_counted_by_what_it_begins_with() {
+        for (words, class) in [
+            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::Rejected),
+            ("ERR Error running script: OOM command not allowed when used memory", ErrorClass::Rejected),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", ErrorClass::Rejected),
+            ("LOADING Redis is loading the dataset in memory", ErrorClass::Server),
+            ("CLUSTERDOWN Hash slot not served", ErrorClass::Server),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorClass::Client),
+            ("NOAUTH Authentication required.", ErrorClass::Client),
+            ("ERR unknown command", ErrorClass::Client),
+            ("", ErrorClass::Client),
+        ] {
+            let failure = refusal(words.as_bytes());
+            assert_eq!((failure.class, failure.message.as_str()), (class, words));
+        }
+    }
+
+    #[test]
+    fn a_text_is_taken_for_the_value_that_it_reads_as() {
+        assert_eq!(value(b"7"), 7);
+        assert_eq!(value(b"true"), true);
+        assert_eq!(value(b"[1]"), serde_json::json!([1]));
+        assert_eq!(value(b"Ann"), "Ann");
+        assert_eq!(value(b"null"), "null");
+        assert_eq!(value(b"\"a\""), "\"a\"");
+        assert_eq!(value(b""), "");
+    }
+
+    #[test]
+    fn a_document_without_a_field_is_not_there() {
+        assert!(is_empty(Reader::new(b"*0\r\n")));
+        assert!(is_empty(Reader::new(b"*2\r\n$-1\r\n$-1\r\n")));
+        assert!(!is_empty(Reader::new(b"*2\r\n$-1\r\n$0\r\n\r\n")));
+    }
+}

@@ -1,0 +1,139 @@
+//! One connection to one node: opened, let in, and spoken on.
+
+use std::time::{Duration, Instant};
+
+use loadframe_engine::access::{Auth, Secret};
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::{PlanError, Target};
+
+use super::command::Writer;
+use super::judge::refusal;
+use super::resp::{Answers, Item, Reader};
+use crate::http1::client::{Client, Exchanged, Trouble};
+use crate::http1::node::Host;
+use crate::http1::route::Wired;
+use crate::http1::tls::Tls;
+use crate::http1::wire::Wire;
+use crate::http1::{duration, no_timeout};
+
+/// What nodes are approached with.
+#[derive(Debug)]
+pub struct Terms {
+    /// None: in the clear.
+    pub tls: Option<Tls>,
+    user: Option<(String, Secret)>,
+    /// How long an answer is waited for, unless an operation says otherwise.
+    pub timeout: Duration,
+}
+
+impl Terms {
+    /// Reads certificates; says which credentials the protocol has not.
+    pub fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.compress {
+            return Err(PlanError("this protocol's requests are not compressed".to_owned()));
+        }
+        let user = match &target.auth {
+            None => None,
+            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
+            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+        };
+        Ok(Self {
+            tls: target.tls.as_ref().map(Tls::new).transpose()?,
+            user,
+            timeout: duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?,
+        })
+    }
+
+    /// In the clear, as nobody in particular.
+    #[cfg(test)]
+    pub fn plain(timeout: Duration) -> Self {
+        Self { tls: None, user: None, timeout }
+    }
+}
+
+/// See the module.
+pub struct Line {
+    /// The connection, while there is one that can be used.
+    pub wire: Option<Wire>,
+    client: Client<Answers>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { wire: None, client: Client::with(Answers::default()) }
+    }
+}
+
+impl Wired for Line {
+    fn wire(&mut self) -> &mut Option<Wire> {
+        &mut self.wire
+    }
+}
+
+impl Line {
+    /// Connects, if there is no connection that can be used, and says who asks.
+    pub async fn open(&mut self, host: &Host, terms: &Terms, timeout: Duration) -> Result<(), Failure> {
+        if self.wire.as_mut().is_some_and(Wire::is_idle) {
+            return Ok(());
+        }
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await.map_err(failure)?);
+        if let Some((user, password)) = &terms.user {
+            let words = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
+            let mut answer = self.ask(&words, timeout).await?;
+            if let Some(Item::Error(words)) = answer.next() {
+                let refused = refusal(words);
+                self.wire = None;
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks one command, for its answer.
+    pub async fn ask(&mut self, words: &[&[u8]], timeout: Duration) -> Result<Reader<'_>, Failure> {
+        let (mut request, mut room) = (Vec::new(), Vec::new());
+        let mut writer = Writer::new(&mut request, &mut room);
+        writer.begin(words.len());
+        words.iter().for_each(|word| writer.word(word));
+        let (_, outcome) = self.speak([&request, b""], 1, timeout).await;
+        outcome.map_err(failure)?;
+        Ok(self.answers())
+    }
+
+    /// Sends so many commands and waits for all of their answers.
+    pub async fn speak(
+        &mut self,
+        parts: [&[u8]; 2],
+        commands: usize,
+        timeout: Duration,
+    ) -> (Exchanged, Result<(), Trouble>) {
+        self.client.answer_mut().begin(commands);
+        self.client.speak(&mut self.wire, parts, timeout).await
+    }
+
+    /// The answers of the last exchange, if it ended well.
+    pub fn answers(&self) -> Reader<'_> {
+        self.client.answer().read()
+    }
+
+    /// Whether the last exchange ended with all its answers.
+    pub fn is_answered(&self) -> bool {
+        self.client.answer().is_complete()
+    }
+}
+
+/// What became of a request without an answer.
+pub fn failure(Trouble { class, message }: Trouble) -> Failure {
+    Failure { class, message, items: 1 }
+}
+
+/// An exchange that never began.
+pub fn nothing_sent() -> Exchanged {
+    let now = Instant::now();
+    Exchanged { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
+}
+
+/// Whether trying the same again without a change is in vain: the node answered, and will not have us.
+pub fn is_refusal(failure: &Failure) -> bool {
+    failure.class == ErrorClass::Client
+}

@@ -1,0 +1,268 @@
+//! What all clients of a target know together: whether it is a cluster, which nodes it has, and which of them serves
+//! which slot.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use loadframe_engine::driver::Failure;
+use loadframe_engine::plan::PlanError;
+
+use super::line::{Line, Terms};
+use super::operation::Collection;
+use super::resp::{Item, Reader};
+use super::slots::{SLOTS, Slots};
+use crate::http1::node::Host;
+use crate::http1::topology::Topology;
+
+/// How long a node is waited for that is asked for the others.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where loadframe keeps what collections there are, and which of them keep an index.
+const COLLECTIONS: &str = "loadframe:collections";
+
+/// What kind of server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// None has answered yet.
+    Unknown,
+    /// One that has all data.
+    Single,
+    /// One that has some slots.
+    Cluster,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The hosts that the user named, or whoever changes them; of a cluster any of them tells of the others.
+    pub topology: Arc<Topology>,
+    /// How nodes let us in.
+    pub terms: Terms,
+    /// Which node of a cluster serves a slot.
+    pub slots: Slots,
+    mode: AtomicU8,
+    /// Every node of a cluster that was ever heard of, by its number.
+    known: Mutex<Vec<Arc<Host>>>,
+    /// The slots are to be asked for again.
+    stale: AtomicBool,
+    /// Those of the operations.
+    collections: Mutex<Vec<Arc<Collection>>>,
+}
+
+impl Nodes {
+    /// Nothing is asked yet.
+    pub fn new(topology: Arc<Topology>, terms: Terms) -> Self {
+        Self {
+            topology,
+            terms,
+            slots: Slots::new(),
+            mode: AtomicU8::new(Mode::Unknown as u8),
+            known: Mutex::default(),
+            stale: AtomicBool::new(false),
+            collections: Mutex::default(),
+        }
+    }
+
+    /// What kind of server answers.
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Acquire) {
+            1 => Mode::Single,
+            2 => Mode::Cluster,
+            _ => Mode::Unknown,
+        }
+    }
+
+    /// A collection that an operation is about.
+    pub fn collection(&self, name: &str) -> Arc<Collection> {
+        let mut collections = self.collections.lock().expect("nobody panics with it in hand");
+        if let Some(known) = collections.iter().find(|known| known.name == name) {
+            return known.clone();
+        }
+        let new = Arc::new(Collection::new(name));
+        collections.push(new.clone());
+        new
+    }
+
+    /// The hosts that there ever were, by the numbers that requests are recorded with.
+    pub fn hosts(&self) -> Vec<String> {
+        match self.mode() {
+            Mode::Cluster => self.known().iter().map(|host| host.text.clone()).collect(),
+            Mode::Single | Mode::Unknown => self.topology.hosts(),
+        }
+    }
+
+    /// Changes the hosts that are asked; those of a cluster are asked for its nodes.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.topology.set_hosts(hosts)?;
+        self.doubt();
+        Ok(())
+    }
+
+    /// The slots may lie elsewhere by now.
+    pub fn doubt(&self) {
+        self.stale.store(true, Ordering::Relaxed);
+    }
+
+    /// Says to one who asks, and to nobody else, that the slots are to be asked for again.
+    pub fn claim(&self) -> bool {
+        self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
+    }
+
+    /// A node of the cluster by its number.
+    pub fn host(&self, number: u16) -> Arc<Host> {
+        self.known()[usize::from(number)].clone()
+    }
+
+    /// The number of the node at `address`, `host:port`, which is a new one if it was never heard of.
+    pub fn number(&self, address: &str) -> Result<u16, PlanError> {
+        let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
+        if let Some(number) = place(&self.known()) {
+            return Ok(number as u16);
+        }
+        // What the user calls by a name, the cluster calls by an address.
+        let found = Host::resolve(address)?;
+        let mut known = self.known();
+        let same = |host: &Arc<Host>| host.addresses.iter().any(|address| found.addresses.contains(address));
+        let number = known.iter().position(same).unwrap_or_else(|| {
+            known.push(Arc::new(found));
+            known.len() - 1
+        });
+        u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {
+        self.known.lock().expect("nobody panics with it in hand")
+    }
+
+    /// Asks the first host that answers what it is, and for the slots or the collections. The error is the last one's.
+    pub async fn discover(&self) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for node in self.topology.members().iter() {
+            outcome = self.ask(&node.host).await;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn ask(&self, host: &Host) -> Result<(), Failure> {
+        let mut line = Line::default();
+        line.open(host, &self.terms, PATIENCE.min(self.terms.timeout)).await?;
+        let mut answer = line.ask(&[b"CLUSTER", b"SLOTS"], PATIENCE).await?;
+        if let Some(Item::List(ranges)) = answer.clone().next() {
+            answer.next();
+            self.learn(answer, ranges, host);
+            self.mode.store(Mode::Cluster as u8, Ordering::Release);
+            return Ok(());
+        }
+        let mut answer = line.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], PATIENCE).await?;
+        answer.next();
+        while let (Some(name), Some(definition)) = (answer.text(), answer.text()) {
+            let keeps = serde_json::from_slice::<serde_json::Value>(definition).is_ok_and(|json| json["index"] == true);
+            let collections = self.collections.lock().expect("nobody panics with it in hand");
+            if let Some(known) = collections.iter().find(|known| known.name.as_bytes() == name) {
+                known.set_indexed(keeps);
+            }
+        }
+        self.mode.store(Mode::Single as u8, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes note of ranges of slots and of who serves them: `[first, last, [address, port, ...], ...]`.
+    fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
+        for _ in 0..ranges {
+            let Some(parts) = answer.list() else { return };
+            let (Some(first), Some(last), Some(fields)) = (answer.int(), answer.int(), answer.list()) else { return };
+            let address = match answer.next() {
+                Some(Item::Bulk(address)) if !address.is_empty() => String::from_utf8_lossy(address).into_owned(),
+                // A node that does not know its own address means the one that it was asked at.
+                _ => asked.name.clone(),
+            };
+            let Some(port) = answer.int() else { return };
+            (2..fields).for_each(|_| answer.skip());
+            (3..parts).for_each(|_| answer.skip());
+            if let Ok(number) = self.number(&host_port(&address, port)) {
+                let first = usize::try_from(first).unwrap_or(SLOTS);
+                let last = usize::try_from(last).unwrap_or(0).min(SLOTS - 1);
+                (first..=last).for_each(|slot| self.slots.set(slot, number));
+            }
+        }
+    }
+}
+
+fn host_port(address: &str, port: i64) -> String {
+    if address.contains(':') && !address.starts_with('[') {
+        format!("[{address}]:{port}")
+    } else {
+        format!("{address}:{port}")
+    }
+}
+
+/// `MOVED 866 127.0.0.1:7001` or `ASK ...`: the slot, and where to. An address without a host is that of the one asked.
+pub fn redirection(words: &[u8], asked: &Host) -> Option<(usize, String)> {
+    let text = std::str::from_utf8(words).ok()?;
+    let (_, rest) = text.split_once(' ')?;
+    let (slot, address) = rest.split_once(' ')?;
+    let (host, port) = address.rsplit_once(':')?;
+    let slot: usize = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
+    Some((slot, host_port(if host.is_empty() { &asked.name } else { host }, port.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::plan::Spread;
+
+    use super::*;
+
+    fn nodes() -> Nodes {
+        let hosts = ["127.0.0.1:7000".to_owned()];
+        let topology = Topology::new(&hosts, Spread::Fixed, None).unwrap();
+        Nodes::new(Arc::new(topology), Terms::plain(Duration::from_secs(1)))
+    }
+
+    #[test]
+    fn ranges_of_slots_are_taken_down_with_whoever_serves_them() {
+        let nodes = nodes();
+        let asked = Host::resolve("127.0.0.1:7000").unwrap();
+        let answer = b"*3\r\n:0\r\n:8191\r\n*4\r\n$0\r\n\r\n:7000\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n\
+            *4\r\n:8192\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$2\r\nid\r\n*2\r\n$9\r\n127.0.0.1\r\n:7002\r\n";
+        nodes.learn(Reader::new(answer), 2, &asked);
+        assert_eq!((nodes.slots.get(0), nodes.slots.get(8191)), (Some(0), Some(0)));
+        assert_eq!((nodes.slots.get(8192), nodes.slots.get(16_383)), (Some(1), Some(1)));
+        assert_eq!(nodes.host(1).text, "127.0.0.1:7001");
+    }
+
+    #[test]
+    fn hostile_ranges_stay_within_the_slots() {
+        let nodes = nodes();
+        let asked = Host::resolve("127.0.0.1:7000").unwrap();
+        for range in ["*3\r\n:-5\r\n:99999\r\n", "*3\r\n:16384\r\n:16400\r\n", "*1\r\n:1\r\n", ":1\r\n"] {
+            let answer = format!("{range}*2\r\n$9\r\n127.0.0.1\r\n:1\r\n");
+            nodes.learn(Reader::new(answer.as_bytes()), 1 << 40, &asked);
+        }
+    }
+
+    #[test]
+    fn a_redirection_names_a_slot_and_an_address() {
+        let asked = Host::resolve("127.0.0.1:7000").unwrap();
+        let told = |words: &str| redirection(words.as_bytes(), &asked);
+        assert_eq!(told("MOVED 866 127.0.0.2:7001"), Some((866, "127.0.0.2:7001".into())));
+        assert_eq!(told("ASK 866 :7001"), Some((866, "127.0.0.1:7001".into())));
+        assert_eq!(told("MOVED 866 ::1:7001"), Some((866, "[::1]:7001".into())));
+        for words in ["MOVED", "MOVED 1", "MOVED 16384 a:1", "MOVED x a:1", "MOVED 1 a:b", "MOVED 1 a"] {
+            assert_eq!(told(words), None, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_node_has_one_number_by_whatever_name() {
+        let nodes = nodes();
+        assert_eq!(nodes.number("127.0.0.1:7000").unwrap(), 0);
+        assert_eq!(nodes.number("localhost:7000").unwrap(), 0);
+        assert_eq!(nodes.number("127.0.0.1:7001").unwrap(), 1);
+        assert!(nodes.number("nonsense").is_err());
+    }
+}

@@ -1,0 +1,293 @@
+//! Operations: a neutral verb, or a command of the workload's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::{Values, Variables};
+use serde_json::Value;
+
+use super::command::{SCAN, Writer, script};
+use super::nodes::Nodes;
+use super::slots::slot_of;
+use crate::assertion::Assertion;
+use crate::http1::{duration, no_timeout};
+use crate::neutral::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
+
+/// What may stand beside the kind.
+const OPTIONS: [&str; 2] = ["timeout", "assert"];
+
+/// An operation, ready to be executed.
+#[derive(Debug)]
+pub struct Operation {
+    /// What is asked.
+    pub kind: Kind,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// What is asserted of the answer.
+    pub assertion: Option<Assertion>,
+}
+
+/// What an operation asks.
+#[derive(Debug)]
+pub enum Kind {
+    /// A verb, and the collection that it is about.
+    Neutral(Neutral, Arc<Collection>),
+    /// A command of the workload's own.
+    Command(Command),
+}
+
+/// A collection, as it was found before the load.
+#[derive(Debug)]
+pub struct Collection {
+    /// What it is called.
+    pub name: String,
+    indexed: AtomicBool,
+}
+
+/// Words, and which of them is the key that says where a cluster's command goes.
+#[derive(Debug)]
+pub struct Command {
+    words: Vec<Template>,
+    key: Option<usize>,
+}
+
+impl Collection {
+    /// Without an index, as far as is known yet.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), indexed: AtomicBool::new(false) }
+    }
+
+    /// Whether it keeps an index of its ids.
+    pub fn indexed(&self) -> bool {
+        self.indexed.load(Ordering::Relaxed)
+    }
+
+    /// It keeps an index, or none.
+    pub fn set_indexed(&self, indexed: bool) {
+        self.indexed.store(indexed, Ordering::Relaxed);
+    }
+}
+
+impl Operation {
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`. `timeout` holds unless the form has its own.
+    pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
+        let kinds = || VERBS.into_iter().chain(["command"]);
+        let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
+        let mut named = mapping.iter().filter(|(key, _)| !OPTIONS.contains(&key.as_str()));
+        let (Some((name, argument)), None) = (named.next(), named.next()) else {
+            let kinds: Vec<_> = kinds().collect();
+            return Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", "))));
+        };
+        let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
+            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
+            None => nodes.terms.timeout,
+        };
+        let kind = if name == "command" {
+            Kind::Command(Command::map(argument, &context.variables).map_err(|error| error.within(name))?)
+        } else {
+            let neutral = Neutral::map(name, argument, context);
+            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds())))??;
+            let collection = nodes.collection(collection(&neutral));
+            Kind::Neutral(neutral, collection)
+        };
+        let assertion = form.get("assert").filter(|assert| !assert.is_null());
+        let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
+        if let Some(assertion) = &assertion {
+            let reads = matches!(
+                kind,
+                Kind::Command(_) | Kind::Neutral(Neutral::Read(_) | Neutral::Scan(_) | Neutral::ReadModifyWrite(_), _)
+            );
+            if !reads || (assertion.has_fields() && matches!(kind, Kind::Command(_))) {
+                return Err(PlanError(format!("{name:?} answers with nothing that such an assertion could be about")));
+            }
+        }
+        Ok(Self { kind, timeout, assertion })
+    }
+}
+
+impl Command {
+    fn map(argument: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        let wrong = || PlanError(format!("a list of words is wanted, not {argument}"));
+        let list = argument.as_array().filter(|words| !words.is_empty()).ok_or_else(wrong)?;
+        let word = |value: &Value| {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => return Err(wrong()),
+            };
+            let mut template = Template::default();
+            template.push_verbatim(&text, variables)?;
+            Ok(template)
+        };
+        let words: Vec<_> = list.iter().map(word).collect::<Result<_, PlanError>>()?;
+        // Where most commands have their key, and where those that are different have it.
+        let name = list[0].as_str().unwrap_or_default().to_ascii_uppercase();
+        let key = match name.as_str() {
+            "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" => 3,
+            "OBJECT" | "MEMORY" | "XGROUP" | "XINFO" | "BITOP" => 2,
+            "LMPOP" | "ZMPOP" | "SINTERCARD" | "ZINTER" | "ZUNION" | "ZDIFF" | "ZINTERCARD" => 2,
+            _ => 1,
+        };
+        Ok(Self { key: (key < words.len()).then_some(key), words })
+    }
+
+    /// Writes the command; returns the slot that it is about, if it has a key.
+    pub fn write(&self, values: &Values, room: &mut Room) -> Option<usize> {
+        let Room { request, word, .. } = room;
+        let mut writer = Writer::new(request, word);
+        writer.begin(self.words.len());
+        self.words.iter().for_each(|template| writer.drawn(template, values));
+        self.key.map(|key| {
+            word.clear();
+            self.words[key].render(values, word);
+            slot_of(word)
+        })
+    }
+}
+
+/// Buffers that serve all requests of a client.
+#[derive(Debug, Default)]
+pub struct Room {
+    /// The command.
+    pub request: Vec<u8>,
+    word: Vec<u8>,
+    key: Vec<u8>,
+    id: usize,
+    value: Vec<u8>,
+}
+
+impl Room {
+    /// Puts a document's key together, with where its id begins in it; returns its slot.
+    fn key(&mut self, key: &Key, values: &Values) -> usize {
+        self.key.clear();
+        self.key.extend_from_slice(key.collection.as_bytes());
+        self.key.push(b':');
+        self.id = self.key.len();
+        key.id.render(values, &mut self.key);
+        slot_of(&self.key)
+    }
+
+    /// The same for an id that is at hand.
+    pub fn named(&mut self, collection: &str, id: &[u8]) -> usize {
+        self.key.clear();
+        self.key.extend_from_slice(collection.as_bytes());
+        self.key.push(b':');
+        self.id = self.key.len();
+        self.key.extend_from_slice(id);
+        slot_of(&self.key)
+    }
+
+    /// Begins what does an action on the document of the key, which names and values follow.
+    pub fn begin(&mut self, action: Action, collection: &Collection, fields: usize) {
+        let Self { request, word, key, id, .. } = self;
+        let mut writer = Writer::new(request, word);
+        let indexed = collection.indexed();
+        match script(action, indexed) {
+            Some(script) => {
+                writer.begin(if indexed { 6 } else { 4 } + 2 * fields);
+                writer.word("EVAL");
+                writer.word(script);
+                writer.word(if indexed { "2" } else { "1" });
+                writer.word(&key);
+                if indexed {
+                    writer.word(&collection.name);
+                    writer.word(&key[*id..]);
+                }
+            }
+            None => {
+                writer.begin(2 + 2 * fields);
+                writer.word(if action == Action::Delete { "DEL" } else { "HSET" });
+                writer.word(&key);
+            }
+        }
+    }
+
+    /// A name and a value.
+    pub fn field(&mut self, name: &[u8], value: &Scalar) {
+        let mut writer = Writer::new(&mut self.request, &mut self.word);
+        writer.word(name);
+        writer.value(value);
+    }
+
+    fn document(&mut self, document: &[(Template, Cell)], values: &Values) {
+        for (name, cell) in document {
+            let Self { request, word, value, .. } = self;
+            let mut writer = Writer::new(request, word);
+            writer.drawn(name, values);
+            writer.value(&cell.scalar(values, value).unwrap_or(Scalar::Null));
+        }
+    }
+
+    /// Writes a read; returns its slot.
+    pub fn read(&mut self, key: &Key, fields: &[String], values: &Values) -> usize {
+        let slot = self.key(key, values);
+        let Self { request, word, key, .. } = self;
+        let mut writer = Writer::new(request, word);
+        writer.begin(2 + fields.len());
+        writer.word(if fields.is_empty() { "HGETALL" } else { "HMGET" });
+        writer.word(&key);
+        fields.iter().for_each(|field| writer.word(field));
+        slot
+    }
+
+    /// Writes an action on one document; returns its slot.
+    pub fn write(&mut self, action: Action, write: &Write, collection: &Collection, values: &Values) -> usize {
+        let slot = self.key(&write.key, values);
+        self.begin(action, collection, write.document.len());
+        self.document(&write.document, values);
+        slot
+    }
+
+    fn delete(&mut self, key: &Key, collection: &Collection, values: &Values) -> usize {
+        let slot = self.key(key, values);
+        self.begin(Action::Delete, collection, 0);
+        slot
+    }
+
+    fn scan(&mut self, scan: &Scan, collection: &Collection, values: &Values) -> usize {
+        self.key(&scan.from, values);
+        let Self { request, word, key, id, value } = self;
+        let mut writer = Writer::new(request, word);
+        writer.begin(7);
+        writer.word("EVAL");
+        writer.word(SCAN);
+        writer.word("1");
+        writer.word(&collection.name);
+        writer.word(&key[*id..]);
+        writer.value(&scan.count.scalar(values, value).unwrap_or(Scalar::Int(0)));
+        writer.word(&key[..*id]);
+        slot_of(collection.name.as_bytes())
+    }
+
+    /// Writes a verb's first command; returns its slot. A bulk request is written elsewhere.
+    pub fn verb(&mut self, neutral: &Neutral, collection: &Collection, values: &Values) -> Option<usize> {
+        self.request.clear();
+        Some(match neutral {
+            Neutral::Insert(write) => self.write(Action::Create, write, collection, values),
+            Neutral::Update(write) => self.write(Action::Update, write, collection, values),
+            Neutral::Upsert(write) => self.write(Action::Upsert, write, collection, values),
+            Neutral::Read(Read { key, fields }) => self.read(key, fields, values),
+            Neutral::ReadModifyWrite(write) => self.read(&write.key, &[], values),
+            Neutral::Delete(key) => self.delete(key, collection, values),
+            Neutral::Scan(scan) => self.scan(scan, collection, values),
+            Neutral::Bulk(_) => return None,
+        })
+    }
+}
+
+fn collection(neutral: &Neutral) -> &str {
+    match neutral {
+        Neutral::Insert(write) | Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => {
+            &write.key.collection
+        }
+        Neutral::Read(read) => &read.key.collection,
+        Neutral::Delete(key) => &key.collection,
+        Neutral::Scan(scan) => &scan.from.collection,
+        Neutral::Bulk(bulk) => &bulk.collection,
+    }
+}

@@ -1,0 +1,322 @@
+//! Answers of the protocol RESP2, read out of bytes as they come, into a buffer that serves all of a connection.
+//!
+//! Whoever sits at the other end may send anything: lines, texts and lists are bounded, and what breaks the rules is an
+//! error. Lists may lie in lists as deep as they like: they are counted, and nothing recurses.
+
+use std::fmt;
+
+use memchr::memchr;
+
+use crate::http1::answer::LIMIT;
+use crate::http1::client::Frame;
+
+/// A line of a kind, a length or an error longer than this is none.
+const LINE_LIMIT: usize = 64 << 10;
+/// Room at first; it grows by doubling, with what has really come.
+const ROOM: usize = 16 << 10;
+
+/// Bytes that are no answer, or one beyond the bounds set here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed(&'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed RESP answer: {}", self.0)
+    }
+}
+
+/// The answers to the commands of one exchange.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// Initialised throughout; `filled` bytes of it came from the peer.
+    bytes: Vec<u8>,
+    filled: usize,
+    /// What comes before this is complete items.
+    at: usize,
+    /// Between `at` and this there is no line end.
+    searched: usize,
+    /// Items that are still to come; a list is as many more.
+    left: usize,
+}
+
+/// One item; a list's elements follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// `OK` and the like.
+    Status(&'a [u8]),
+    /// The server's words.
+    Error(&'a [u8]),
+    /// A whole number.
+    Int(i64),
+    /// A text.
+    Bulk(&'a [u8]),
+    /// Nothing, where there might be a text or a list.
+    Null,
+    /// So many items follow.
+    List(usize),
+}
+
+/// A place among complete answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl Answers {
+    /// Makes room for the answers to so many commands.
+    pub fn begin(&mut self, commands: usize) {
+        *self = Self { bytes: std::mem::take(&mut self.bytes), left: commands, ..Self::default() };
+    }
+
+    /// Reads the answers, if all of them have come.
+    pub fn read(&self) -> Reader<'_> {
+        Reader::new(&self.bytes[..self.at])
+    }
+
+    /// Whether all have come.
+    pub fn is_complete(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Passes over an item that is here; false when more bytes are wanted.
+    fn step(&mut self) -> Result<bool, Malformed> {
+        let from = self.searched.max(self.at);
+        let Some(found) = memchr(b'\n', &self.bytes[from..self.filled]) else {
+            self.searched = self.filled;
+            return if self.filled - self.at > LINE_LIMIT {
+                Err(Malformed("a line without an end"))
+            } else {
+                Ok(false)
+            };
+        };
+        let end = from + found + 1;
+        self.searched = from;
+        let (item, after) = match item(&self.bytes[self.at..end])? {
+            // The text itself is looked for when the line is there, which may be more than once.
+            Line::Bulk(length) => (None, end + length + 2),
+            Line::Item(Item::List(elements)) => (Some(elements), end),
+            Line::Item(_) => (None, end),
+        };
+        if after > self.filled {
+            return Ok(false);
+        }
+        if after > end && &self.bytes[after - 2..after] != b"\r\n" {
+            return Err(Malformed("a text that does not end where it should"));
+        }
+        self.left = self.left - 1 + item.unwrap_or(0);
+        if self.left > LIMIT {
+            return Err(Malformed("more items than can be"));
+        }
+        (self.at, self.searched) = (after, after);
+        Ok(true)
+    }
+}
+
+impl Frame for Answers {
+    type Error = Malformed;
+
+    fn space(&mut self) -> Result<&mut [u8], Malformed> {
+        if self.filled == self.bytes.len() {
+            if self.filled >= LIMIT {
+                return Err(Malformed("it is longer than 256 MiB"));
+            }
+            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
+        }
+        Ok(&mut self.bytes[self.filled..])
+    }
+
+    fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
+        self.filled += count;
+        while self.left > 0 && self.step()? {}
+        Ok(self.left == 0)
+    }
+
+    fn end(&mut self) -> bool {
+        false
+    }
+
+    fn received(&self) -> u64 {
+        self.filled as u64
+    }
+
+    fn reusable(&self) -> bool {
+        self.left == 0 && self.at == self.filled
+    }
+}
+
+/// What a line begins.
+enum Line<'a> {
+    Item(Item<'a>),
+    /// A text of so many bytes.
+    Bulk(usize),
+}
+
+/// Reads a line with its end.
+fn item(line: &[u8]) -> Result<Line<'_>, Malformed> {
+    let (Some(text), Some(kind)) = (line.strip_suffix(b"\r\n"), line.first()) else {
+        return Err(Malformed("a line without its end"));
+    };
+    let rest = text.get(1..).ok_or(Malformed("an empty line"))?;
+    Ok(match kind {
+        b'+' => Line::Item(Item::Status(rest)),
+        b'-' => Line::Item(Item::Error(rest)),
+        b':' => Line::Item(Item::Int(number(rest)?)),
+        b'$' => length(rest)?.map_or(Line::Item(Item::Null), Line::Bulk),
+        b'*' => Line::Item(length(rest)?.map_or(Item::Null, Item::List)),
+        _ => return Err(Malformed("an item of an unknown kind")),
+    })
+}
+
+fn number(digits: &[u8]) -> Result<i64, Malformed> {
+    let text = std::str::from_utf8(digits).ok();
+    text.and_then(|text| text.parse().ok()).ok_or(Malformed("a number that is none"))
+}
+
+/// A length within the bounds; `None` is -1, which stands for nothing.
+fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
+    match number(digits)? {
+        -1 => Ok(None),
+        length => match usize::try_from(length) {
+            Ok(length) if length <= LIMIT => Ok(Some(length)),
+            _ => Err(Malformed("a length beyond all bounds")),
+        },
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// At the beginning of `bytes`, which are whole items.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The item that is here; `None` at the end.
+    pub fn next(&mut self) -> Option<Item<'a>> {
+        let bytes = self.0;
+        let end = memchr(b'\n', bytes)? + 1;
+        match item(&bytes[..end]).ok()? {
+            Line::Item(item) => {
+                self.0 = &bytes[end..];
+                Some(item)
+            }
+            Line::Bulk(length) => {
+                let text = bytes.get(end..end + length)?;
+                self.0 = bytes.get(end + length + 2..)?;
+                Some(Item::Bulk(text))
+            }
+        }
+    }
+
+    /// Passes over the item that is here, with all that it holds.
+    pub fn skip(&mut self) {
+        let mut left = 1;
+        while left > 0 {
+            match self.next() {
+                Some(Item::List(elements)) => left = left + elements - 1,
+                Some(_) => left -= 1,
+                None => return,
+            }
+        }
+    }
+
+    /// The text that is here, if it is one.
+    pub fn text(&mut self) -> Option<&'a [u8]> {
+        match self.next()? {
+            Item::Bulk(text) | Item::Status(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The whole number that is here, if it is one.
+    pub fn int(&mut self) -> Option<i64> {
+        match self.next()? {
+            Item::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The list that is here, if it is one: how many elements follow.
+    pub fn list(&mut self) -> Option<usize> {
+        match self.next()? {
+            Item::List(elements) => Some(elements),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `text` in pieces of `step` bytes.
+    fn feed(text: &[u8], commands: usize, step: usize) -> Result<(bool, Answers), Malformed> {
+        let mut answers = Answers::default();
+        answers.begin(commands);
+        let mut complete = false;
+        for piece in text.chunks(step) {
+            let space = answers.space()?;
+            space[..piece.len()].copy_from_slice(piece);
+            complete = answers.advance(piece.len())?;
+        }
+        Ok((complete, answers))
+    }
+
+    #[test]
+    fn answers_are_complete_with_their_last_byte_however_they_come() {
+        let text = b"*3\r\n$3\r\na\nb\r\n*-1\r\n*2\r\n:-7\r\n$-1\r\n+OK\r\n-ERR no\r\n$0\r\n\r\n";
+        for step in 1..text.len() {
+            let (complete, answers) = feed(text, 4, step).unwrap();
+            assert!(complete && answers.reusable());
+            let mut reader = answers.read();
+            let mut items = Vec::new();
+            while let Some(item) = reader.next() {
+                items.push(item);
+            }
+            let (a, b) = (Item::Bulk(b"a\nb"), Item::Bulk(b""));
+            let no = Item::Error(b"ERR no");
+            assert_eq!(
+                items,
+                [Item::List(3), a, Item::Null, Item::List(2), Item::Int(-7), Item::Null, Item::Status(b"OK"), no, b]
+            );
+        }
+        for cut in 0..text.len() {
+            assert!(!feed(&text[..cut], 4, 7).unwrap().0, "{cut}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_asked_for_ends_the_connection() {
+        let (complete, answers) = feed(b"+OK\r\n+OK\r\n", 1, 100).unwrap();
+        assert!(complete && !answers.reusable());
+    }
+
+    #[test]
+    fn a_hostile_answer_is_an_error_and_takes_no_room() {
+        for text in [
+            &b"$99999999999999999999\r\n"[..],
+            b"$-2\r\n",
+            b"$1099511627776\r\n",
+            b"*9223372036854775807\r\n",
+            b"*268435456\r\n*268435456\r\n",
+            b":1x\r\n",
+            b"$3\r\nabcde\r\n",
+            b"+OK\n",
+            b"\n",
+            b"\r\n",
+            b"HTTP/1.1 400 Bad Request\r\n",
+            b"$\xff\r\n",
+        ] {
+            assert!(feed(text, 1, 3).is_err(), "{}", text.escape_ascii());
+        }
+        let endless = vec![b'+'; LINE_LIMIT * 2];
+        assert_eq!(feed(&endless, 1, 1024).unwrap_err(), Malformed("a line without an end"));
+    }
+
+    #[test]
+    fn lists_in_lists_are_passed_over_without_recursion() {
+        let mut text = b"*1\r\n".repeat(100_000);
+        text.extend_from_slice(b":1\r\n:2\r\n");
+        let (complete, answers) = feed(&text, 2, 8192).unwrap();
+        assert!(complete);
+        let mut reader = answers.read();
+        reader.skip();
+        assert_eq!(reader.int(), Some(2));
+    }
+}

@@ -1,0 +1,319 @@
+"""Redis and Valkey: a node's files and command line from the software of this machine, collections, and the cluster.
+
+How a cluster forms and how its slots move is in `redis_cluster`.
+"""
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from loadframe.errors import BadInput
+from loadframe.store import redis_cluster as ring
+from loadframe.store.access import OPEN, Access
+from loadframe.store.base import (
+    Figure,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    Store,
+    Unreachable,
+    Watch,
+)
+from loadframe.store.distribution import Distribution
+from loadframe.store.redis_client import Client
+
+#: The servers that are looked for, the first that is found is taken.
+_PROGRAMS = ("redis-server", "valkey-server")
+#: Settings that loadframe decides; `home` and `cluster` are its own.
+_OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-config-file", "daemonize", "logfile"}
+_OWN = {"home", "cluster"}
+#: A hash with the definition of each collection, which the driver reads, too.
+_COLLECTIONS = "loadframe:collections"
+#: Of a node's memory limit, what the data may take; the rest is for buffers and for copies on write.
+_SHARE = 0.75
+#: Where a node of a cluster keeps what it knows of the others.
+_STATE = "nodes.conf"
+
+#: Figures of INFO, by what they are called there.
+_FIGURES = {
+    "connected_clients": "clients",
+    "blocked_clients": "blocked_clients",
+    "used_memory": "memory_bytes",
+    "used_memory_rss": "memory_rss_bytes",
+    "mem_fragmentation_ratio": "memory_fragmentation",
+    "total_commands_processed": "commands",
+    "total_net_input_bytes": "received_bytes",
+    "total_net_output_bytes": "sent_bytes",
+    "keyspace_hits": "hits",
+    "keyspace_misses": "misses",
+    "expired_keys": "expired",
+    "evicted_keys": "evicted",
+    "total_error_replies": "errors",
+    "used_cpu_user": "cpu_user_seconds",
+    "used_cpu_sys": "cpu_system_seconds",
+    "rdb_bgsave_in_progress": "saving",
+    "aof_rewrite_in_progress": "rewriting",
+    "aof_current_size": "log_bytes",
+}
+
+
+class Redis(Store):
+    """Single servers, and clusters."""
+
+    kind = "redis"
+    family = "redis"
+    driver = "redis"
+    watched = (
+        Figure("commands/s", "commands", total=True),
+        Figure("keys", "keys"),
+        Figure("memory", "memory_bytes", size=True),
+        Figure("clients", "clients"),
+        Figure("slots", "slots"),
+        Figure("evicted/s", "evicted", total=True),
+    )
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Remember who asks, and how."""
+        self._access = access
+        #: A connection to each node for its figures, which are asked for every second.
+        self._clients: dict[str, Client] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        if access.auth is not None and access.auth.scheme != "basic":
+            raise BadInput("redis knows users with passwords, and no keys or tokens", remedy="give --user")
+        if access.compress:
+            raise BadInput("requests to redis are not compressed", remedy="leave --compress out")
+        return self if access == OPEN else type(self)(access)
+
+    def distribution(self, version: str) -> Distribution:
+        """Refuse: no registry has it."""
+        raise BadInput(
+            f"redis {version} cannot be had from the package registries".replace("  ", " "),
+            remedy="install your system's redis-server or valkey-server, or name its folder with --set home=FOLDER",
+        )
+
+    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation]:
+        """Return the version and place of the server that the setting `home`, or else the PATH, has."""
+        home = settings.get("home")
+        found = [shutil.which(name, path=f"{home}:{home}/bin:{home}/src") for name in _PROGRAMS] if home else []
+        found += [] if home else [shutil.which(name) for name in _PROGRAMS]
+        program = next((each for each in found if each), None)
+        if program is None:
+            raise BadInput(
+                "there is no redis-server and no valkey-server here",
+                where=str(home) if home else "PATH",
+                remedy="install your system's redis-server or valkey-server, or name its folder with --set home=FOLDER",
+            )
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        match = re.search(r"v=(\d+(?:\.\d+)*)", told)
+        there = match[1] if match else "unknown"
+        if version and not f"{there}.".startswith(f"{version}."):
+            raise BadInput(
+                f"this is version {there}, and not {version}",
+                where=program,
+                remedy="name the folder of that version with --set home=FOLDER",
+            )
+        name = "valkey " if "valkey" in Path(program).name else ""
+        return f"{name}{there}", Installation(Path(program))
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Settings are those of redis.conf, and `home` and `cluster`."""
+        for key in settings:
+            if key in _OURS:
+                raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+        if not isinstance(settings.get("cluster", True), bool):
+            raise BadInput("the setting cluster wants true or false", where=str(settings["cluster"]))
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Bind one address, write into the folder alone, and be a cluster's node unless the user wants none."""
+        clustered = _clustered(node)
+        lines: dict[str, Any] = {
+            "bind": node.address,
+            "port": node.port,
+            "dir": str(node.folder / "data"),
+            "daemonize": False,
+            "protected-mode": False,
+            # Pauses by forked copies would be measured as the store's own; the log alone keeps the data.
+            "save": '""',
+            "appendonly": True,
+            "appendfsync": "everysec",
+            # A loadframe that looks away must not see its nodes declared dead and alive again.
+            "cluster-node-timeout": 5000,
+            # A slot without a node fails alone, as it does in the other stores.
+            "cluster-require-full-coverage": False,
+            # A node that gives its last slot away would fetch all data again, as another's replica.
+            "cluster-allow-replica-migration": False,
+        }
+        if node.memory:
+            lines["maxmemory"] = int(node.memory * _SHARE)
+        lines |= {key: value for key, value in node.settings.items() if key not in _OWN}
+        if clustered:
+            lines |= {
+                "cluster-enabled": True,
+                "cluster-config-file": _STATE,
+                "cluster-port": node.peer_port,
+                "cluster-announce-ip": node.address,
+            }
+        else:
+            lines = {key: value for key, value in lines.items() if not key.startswith("cluster-")}
+        text = "".join(f"{key} {_said(value)}\n" for key, value in lines.items())
+        return NodePlan(
+            files={"config/redis.conf": text},
+            folders=("data",),
+            argv=(str(installation.home), str(node.folder / "config" / "redis.conf")),
+            environment={},
+            facts={"cluster_mode": clustered},
+        )
+
+    def client(self, address: str) -> Client:
+        """Return a connection to one node."""
+        if address not in self._clients:
+            self._clients[address] = Client(address, self._access)
+        return self._clients[address]
+
+    def _first(self, addresses: Sequence[str]) -> tuple[str, dict[str, Any]]:
+        """Return the first address that answers, and what its INFO says; Unreachable when none does."""
+        for address in addresses[:-1]:
+            with contextlib.suppress(Unreachable):
+                return address, self.client(address).info()
+        return addresses[-1], self.client(addresses[-1]).info()
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, with the name of one that only speaks the same protocol."""
+        _, info = self._first(addresses)
+        if "valkey_version" in info:
+            return f"valkey {info['valkey_version']}"
+        return str(info["redis_version"])
+
+    def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
+        """Return the cluster as the first node that answers sees it; None of a single server."""
+        address, info = self._first(addresses)
+        return ring.Ring.read(self.client(address)) if info.get("cluster_enabled") else None
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Ready is that every slot is served, and that every node has every other for a member."""
+        seen = self._ring(addresses)
+        if seen is None:
+            _, info = self._first(addresses)
+            ready = not info.get("loading")
+            return Health(ready=ready, status="ok" if ready else "loading", nodes=1, moving=0, missing=0)
+        return ring.health(seen, self.client)
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Have the nodes meet, and give each its share of the slots."""
+        if len(members) == 1 and not settings.get("cluster"):
+            return
+        if not settings.get("cluster", True):
+            raise BadInput("several servers that are no cluster share no data", remedy="leave cluster: false out")
+        ring.form([self.client(member.address) for member in members], members, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Have nodes meet again, some of which may be at other addresses by now."""
+        clients = [self.client(member.address) for member in members]
+        ring.wait(clients, watch)
+        if clients[0].info().get("cluster_enabled"):
+            ring.meet(clients, members, watch)
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Have the node meet the others; it has no slots yet."""
+        self._clustered_only(addresses)
+        ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Move slots until each node has as many as any other, or one more."""
+        if (seen := self._ring(addresses)) is not None:
+            ring.balance(seen, self.client, watch)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Move the node's slots to the others, and have those forget it."""
+        self._clustered_only(addresses)
+        ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Have every node forget one that is gone, before its word of mouth brings it back."""
+        if (seen := self._ring(addresses)) is not None:
+            ring.forget(seen, member, self.client)
+        self._clients.pop(member.address, None)
+
+    def _clustered_only(self, addresses: Sequence[str]) -> None:
+        if self._ring(addresses) is None:
+            raise BadInput(
+                "a single redis server cannot grow or shrink", remedy="start it as a cluster, with --set cluster=true"
+            )
+
+    def _masters(self, addresses: Sequence[str]) -> list[Client]:
+        """Return a connection to each node that holds data."""
+        seen = self._ring(addresses)
+        if seen is None:
+            return [self.client(self._first(addresses)[0])]
+        return [self.client(node.address) for node in seen.masters]
+
+    def _registry(self, addresses: Sequence[str]) -> Client:
+        """Return a connection to the node that keeps the list of collections."""
+        seen = self._ring(addresses)
+        return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Note the collection's definition: keys need no more."""
+        if definition.get("index") and self._ring(addresses) is not None:
+            definition = {**definition, "index": False}
+        self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether it was created."""
+        return bool(self._registry(addresses).ask("HEXISTS", _COLLECTIONS, name))
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Remove all keys of the collection."""
+        for master in self._masters(addresses):
+            for keys in master.keys(name):
+                # A command for each, since the keys of one command would have to share a slot.
+                master.ask_all([("UNLINK", key) for key in keys])
+        registry = self._registry(addresses)
+        if registry.ask("HEXISTS", _COLLECTIONS, name):
+            if self._ring(addresses) is None:
+                registry.ask("UNLINK", name)
+            registry.ask("HDEL", _COLLECTIONS, name)
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Count the collection's keys, each once."""
+        return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return each node's figures by its address."""
+        seen = self._ring(addresses)
+        slots = {node.address: float(len(node.slots)) for node in seen.nodes} if seen else {}
+        found = {}
+        for address in slots or [self._first(addresses)[0]]:
+            info = self.client(address).info()
+            figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
+            figures["keys"] = float(info.get("db0", {}).get("keys", 0))
+            if slots:
+                figures["slots"] = slots[address]
+            found[address] = figures
+        return found
+
+
+def _clustered(node: NodeSpec) -> bool:
+    """Whether a node is a cluster's: it is said, or it is one of several, or joins some, or was one before."""
+    if "cluster" in node.settings:
+        return bool(node.settings["cluster"])
+    data = node.folder / "data"
+    return len(node.founders) > 1 or (not node.founders and ((data / _STATE).exists() or not data.exists()))
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+STORE = Redis()
