@@ -173,7 +173,7 @@ def test_a_node_comes_and_goes_under_load_and_nothing_is_lost(ring, tmp_path):
         "insert": {"insert": {"collection": "people", "id": "${new}", "document": {"age": "${new}"}}},
     }
     variables = {"there": {"uniform": [0, documents - 1]}, "new": {"sequential": {"from": documents}}}
-    stream = {"pacing": {"closed": {"clients": 4}}, "stop": {"duration": 900}}
+    stream = {"pacing": {"open": {"rate": 500}}, "stop": {"duration": 900}}
     load(ring, folders.make(tmp_path / "load"), documents)
 
     def tell(_progress) -> None:
@@ -197,7 +197,7 @@ def test_a_node_comes_and_goes_under_load_and_nothing_is_lost(ring, tmp_path):
         over.set()
         thread.join()
     outcome = outcomes[0]
-    done = {operation["name"]: operation for operation in outcome["operations"]}
+    done = {operation["operation"]: operation for operation in outcome["operations"]}
     assert [operation["errors"] for operation in done.values()] == [[], []]
     assert newcomer in outcome["hosts"]
     assert served > 0

@@ -57,7 +57,7 @@ pub enum Item<'a> {
 }
 
 /// A place among complete answers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl Answers {

@@ -1,0 +1,119 @@
+"""A Redis node's files and command line, what a node says of its cluster, and what is refused."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.store import Installation, NodePlan, NodeSpec, find
+from loadframe.store.access import Access, Auth
+from loadframe.store.redis_cluster import SLOTS, Node, Ring, health, slot_of
+
+STORE = find("redis")
+
+
+def plan(**more) -> NodePlan:
+    settled = NodeSpec(
+        cluster="loadframe-x",
+        name="node-0",
+        address="127.0.0.1",
+        port=7000,
+        peer_port=7100,
+        folder=Path("/clusters/x/node-0"),
+        peers=("127.0.0.1:7100",),
+        founders=("node-0", "node-1"),
+    )
+    return STORE.plan(replace(settled, **more), Installation(Path("/usr/bin/redis-server")))
+
+
+def configuration(planned: NodePlan) -> dict[str, str]:
+    lines = planned.files["config/redis.conf"].splitlines()
+    return dict(line.split(" ", 1) for line in lines)
+
+
+def test_a_node_binds_one_address_and_writes_into_its_folder():
+    found = configuration(plan())
+    assert (found["bind"], found["port"], found["cluster-port"]) == ("127.0.0.1", "7000", "7100")
+    assert found["dir"] == "/clusters/x/node-0/data"
+    assert plan().argv == ("/usr/bin/redis-server", "/clusters/x/node-0/config/redis.conf")
+
+
+@pytest.mark.parametrize(
+    ("founders", "settings", "clustered"),
+    [
+        (("node-0",), {}, False),
+        (("node-0",), {"cluster": True}, True),
+        (("node-0", "node-1"), {}, True),
+        ((), {}, True),
+    ],
+)
+def test_several_nodes_are_a_cluster_and_one_is_when_it_is_said(founders, settings, clustered):
+    found = configuration(plan(founders=founders, settings=settings))
+    assert (found.get("cluster-enabled") == "yes") is clustered
+    assert any(key.startswith("cluster-") for key in found) is clustered
+
+
+@pytest.mark.parametrize("clustered", [True, False])
+def test_a_node_that_starts_again_stays_what_it_was(tmp_path, clustered):
+    (tmp_path / "data").mkdir()
+    if clustered:
+        (tmp_path / "data" / "nodes.conf").touch()
+    assert plan(founders=(), folder=tmp_path).facts["cluster_mode"] is clustered
+
+
+def test_the_users_settings_go_over_ours_and_a_limit_leaves_room():
+    found = configuration(plan(memory=400 * 2**20, settings={"appendonly": False, "home": "/x", "hz": 50}))
+    assert (found["appendonly"], found["hz"], found["maxmemory"]) == ("no", "50", str(300 * 2**20))
+    assert "home" not in found
+
+
+@pytest.mark.parametrize("settings", [{"port": 1}, {"cluster-enabled": True}, {"cluster": "maybe"}])
+def test_what_loadframe_decides_is_refused_among_the_settings(settings):
+    with pytest.raises(BadInput, match=next(iter(settings))):
+        STORE.check_settings(settings)
+
+
+@pytest.mark.parametrize("access", [Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))])
+def test_what_the_protocol_has_not_is_refused(access):
+    with pytest.raises(BadInput):
+        STORE.with_access(access)
+
+
+def test_software_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_path):
+    with pytest.raises(BadInput, match="no redis-server and no valkey-server") as caught:
+        STORE.installation(None, {"home": str(tmp_path)})
+    assert caught.value.where == str(tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on this machine")
+def test_another_version_than_is_there_is_refused():
+    there, _ = STORE.installation(None, {})
+    assert STORE.installation(there.split(".")[0], {})[0] == there
+    with pytest.raises(BadInput, match=r"and not 1\.2\.3"):
+        STORE.installation("1.2.3", {})
+
+
+def node(name: str, port: int, rest: str, flags: str = "master", link: str = "connected") -> Node:
+    return Node.parse(f"{name} 127.0.0.1:{port}@1{port},host {flags} - 0 0 1 {link} {rest}".strip())
+
+
+def test_a_nodes_line_names_its_slots_and_those_on_their_way():
+    parsed = node("a", 7000, "0-2 5 [3->-b] [9-<-c]", "myself,master")
+    assert (parsed.address, parsed.slots) == ("127.0.0.1:7000", {0, 1, 2, 5})
+    assert (parsed.migrating, parsed.importing) == ({3: "b"}, {9: "c"})
+    assert parsed.present
+
+
+@pytest.mark.parametrize(("flags", "link"), [("master,fail", "disconnected"), ("master", "disconnected")])
+def test_a_cluster_is_not_ready_while_a_node_that_has_slots_is_out_of_reach(flags, link):
+    mine = node("a", 7000, "0-8191", "myself,master")
+    seen = Ring((mine, node("b", 7001, "8192-16383", flags, link)), mine, "ok")
+    found = health(seen, lambda _: pytest.fail("nobody is there to be asked"))
+    assert (found.ready, found.nodes, found.missing) == (False, 1, SLOTS // 2)
+
+
+def test_a_keys_slot_is_that_of_the_specification():
+    assert slot_of("123456789") == 0x31C3
+    assert slot_of("foo") == 12182
