@@ -107,7 +107,8 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
         plain = isinstance(scalar(text), str)
     except ValueError:
         plain = False
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+    # A Hole is a text of a kind of its own, which the writer in C does not take.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=None if plain else '"')
 
 
 _represent: Callable[..., None] = _Dumper.add_representer

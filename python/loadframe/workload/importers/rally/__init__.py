@@ -19,7 +19,16 @@ from loadframe.yamlfile import scalar
 
 #: A track's keys that this package reads, and those that say nothing of the load.
 _SECTIONS = ("indices", "data-streams", "corpora", "operations", "challenges", "challenge", "schedule", "parameters")
-_NO_MATTER = ("version", "short-description", "meta", "test_procedures", "test_procedure", "$schema", "dependencies")
+_NO_MATTER = (
+    "version",
+    "description",
+    "short-description",
+    "meta",
+    "test_procedures",
+    "test_procedure",
+    "$schema",
+    "dependencies",
+)
 
 
 def import_rally(

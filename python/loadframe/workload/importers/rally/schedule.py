@@ -7,14 +7,18 @@ from typing import Any
 
 from loadframe.errors import BadInput
 from loadframe.workload.importers.imported import name_of
-from loadframe.workload.importers.rally.operations import Form, Operations
+from loadframe.workload.importers.rally.making import Form
+from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 from loadframe.yamlfile import did_you_mean
 
 #: Operations that prepare: a track measures what comes with the first other one, or else its bulk operations.
-_PREPARE = ("bulk", "refresh", "force_merge", "request")
+_PREPARE = (
+    *("bulk", "refresh", "force_merge", "flush", "request", "wait_for_health", "put_template", "delete_template"),
+    *("create_collection", "delete_collection", "shrink", "create_repository", "snapshot"),
+)
 _MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
 #: What a task may say and no workload needs.
 _NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level", "type")

@@ -43,8 +43,8 @@ class Track:
     corpora: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     sets: list[DocumentSet] = field(default_factory=list)
-    #: Requests that make templates, by kind: `templates`, ...
-    templates: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    #: The bodies of templates by name, by kind: `templates`, ...
+    templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: Where the documents come from.
     downloads: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -68,8 +68,8 @@ class Track:
             name = stream.text("name")
             self.collections[name] = {}
             self.leave_out(f"data stream {name}: it became an index, without the rollover of a data stream")
-        for kind, path in TEMPLATES.items():
-            self.templates[kind] = [self._template(template, path) for template in self.part.parts(kind)]
+        for kind in TEMPLATES:
+            self.templates[kind] = dict(_template(template) for template in self.part.parts(kind))
         for corpus in self.part.parts("corpora"):
             self._corpus(corpus)
 
@@ -97,14 +97,6 @@ class Track:
         for key in [key for key in body if key not in definition] + index.rest():
             self.leave_out(f"index {name}: {key}")
         self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
-
-    def _template(self, template: Part, path: str) -> dict[str, Any]:
-        name = template.text("name")
-        body = template.mapping("template")
-        inner = template.get("template-path")
-        if isinstance(inner, str) and isinstance(body.get(inner), dict):
-            body = body[inner]
-        return {"request": {"method": "PUT", "path": literal(path + name), "body": literal(body)}}
 
     def _corpus(self, corpus: Part) -> None:
         name = corpus.text("name")
@@ -136,3 +128,12 @@ class Track:
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
+
+
+def _template(template: Part) -> tuple[str, dict[str, Any]]:
+    """Return a template's name and its body, which may be a part of its file."""
+    body = template.mapping("template")
+    inner = template.get("template-path")
+    if isinstance(inner, str) and isinstance(body.get(inner), dict):
+        body = body[inner]
+    return template.text("name"), body
