@@ -59,3 +59,9 @@ def test_other_operations_and_collections_are_no_business_of_a_count(counts):
     assert counts.add({"bulk": {**BULK, "collection": "theirs"}}, 100) is None
     assert counts.difference("theirs", 3) is None
     assert counts.difference("c", 0) is None
+
+
+def test_documents_that_meet_others_with_their_id_only_the_store_can_count(counts):
+    counts.made("trips")
+    counts.add({"bulk": {"collection": "trips", "corpus": "c", "size": 5, "conflicts": "random"}}, 300)
+    assert counts.difference("trips", 115) is None

@@ -40,6 +40,8 @@ class Acknowledged:
 
 def _change(kind: str, content: Mapping[str, Any], *, first: bool) -> int | None:
     """Return what each document does to the count. `first`: the collection is empty."""
+    if content.get("conflicts"):
+        return None
     action = content.get("action", "index") if kind == "bulk" else kind
     if action in ("index", "upsert"):
         # Documents without an id are new ones, and so are those with ids as long as there are no others.
