@@ -56,6 +56,10 @@ impl Driver for Http {
         self.http.hosts()
     }
 
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.http.unreachable()
+    }
+
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
     }

@@ -126,6 +126,11 @@ impl Http1 {
         self.topology.hosts()
     }
 
+    /// See [`Driver::unreachable`](loadframe_engine::driver::Driver::unreachable).
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        self.topology.unreachable()
+    }
+
     /// Lets no more than so many connections be open at a time; see [`Driver::cap`](loadframe_engine::driver::Driver).
     pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         let each = self.topology.connections();
@@ -201,7 +206,7 @@ impl Http1 {
                     node.rise();
                 }
                 Err(trouble) => {
-                    place.refused();
+                    place.refused(&trouble.message);
                     let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };
                     return Err(Answered { exchanged, node: number, documents }.without(trouble));
                 }

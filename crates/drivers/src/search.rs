@@ -64,6 +64,10 @@ impl Driver for Search {
         self.http.hosts()
     }
 
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.http.unreachable()
+    }
+
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
     }

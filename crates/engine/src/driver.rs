@@ -60,6 +60,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The hosts that let nobody in now, each with the reason: the load goes round them.
+    fn unreachable(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Lets no more than `connections` be open at a time: clients share them, and a request waits until one is free,
     /// before it counts as sent. `workers` threads have them by striding as they have the clients. Before the load.
     fn cap(&mut self, _connections: u64, _workers: u64) -> Result<(), PlanError> {

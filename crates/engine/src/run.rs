@@ -398,6 +398,7 @@ fn describe<D: Driver>(
         "ranks": plan.ranks,
         "threads": plan.threads,
         "hosts": phase.driver.hosts(),
+        "unreachable": phase.driver.unreachable().iter().map(|(host, why)| json!({"host": host, "why": why})).collect::<Vec<_>>(),
         "streams": plan.streams.iter().map(|stream| json!({
             "name": stream.name,
             "pacing": stream.pacing,

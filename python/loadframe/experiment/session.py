@@ -132,6 +132,8 @@ class Session:
                     outcomes.append(outcome | {"prepares": phase.prepares})
                     if outcome["interrupted"]:
                         break
+                    for host in outcome["unreachable"]:
+                        deviations.append(f"the load does not get into {host['host']}: {host['why']}")
                     for difference in self._differences(phase, outcome):
                         writer.event("documents differ", phase=phase.name, difference=difference)
                         self.listener.remark(difference)

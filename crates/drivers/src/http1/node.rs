@@ -1,8 +1,8 @@
 //! One of the nodes that are talked to: where it is, and whether it lets us in.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loadframe_engine::plan::PlanError;
@@ -27,6 +27,8 @@ pub struct Node {
     wait: AtomicU64,
     /// Requests in flight, where they are counted.
     busy: AtomicU64,
+    /// Why the last attempt to connect has failed.
+    refusal: Mutex<Option<String>>,
 }
 
 /// A request in flight to a node, for as long as it lives.
@@ -63,7 +65,15 @@ impl Node {
     /// `proven`: it counts as up until a connection is refused; otherwise nobody moves to it before it was reached.
     pub fn new(number: u16, host: Host, proven: bool) -> Self {
         let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
-        Self { number, host, down: AtomicBool::new(!proven), due: AtomicU64::new(0), wait, busy: AtomicU64::new(0) }
+        Self {
+            number,
+            host,
+            down: AtomicBool::new(!proven),
+            due: AtomicU64::new(0),
+            wait,
+            busy: AtomicU64::new(0),
+            refusal: Mutex::default(),
+        }
     }
 
     /// Whether it is known, or supposed, not to let anybody in.
@@ -84,15 +94,22 @@ impl Node {
         }
     }
 
-    /// It let somebody not in, at `now`, milliseconds. Many may find that out at once; one word is enough.
-    pub fn fall(&self, now: u64) {
+    /// Why it lets nobody in, if that is so and somebody has tried.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.clone().filter(|_| self.is_down())
+    }
+
+    /// It let somebody not in, at `now`, milliseconds, and `why`. Many may find that out at once; one word is enough.
+    pub fn fall(&self, now: u64, why: &str) {
         if !self.down.swap(true, Ordering::Relaxed) {
-            self.postpone(now);
+            self.postpone(now, why);
         }
     }
 
     /// Whoever asked whether it is back had no luck.
-    pub fn postpone(&self, now: u64) {
+    pub fn postpone(&self, now: u64, why: &str) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
         let wait = self.wait.load(Ordering::Relaxed);
         self.wait.store((wait * 2).min(LONGEST.as_millis() as u64), Ordering::Relaxed);
         self.due.store(now + wait, Ordering::Relaxed);
@@ -161,18 +178,18 @@ mod tests {
         let node = Node::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
         let mut now = 0;
         // All of its clients find the door closed.
-        (0..10).for_each(|_| node.fall(now));
+        (0..10).for_each(|_| node.fall(now, "refused"));
         for wait in [100, 200, 400, 800, 1600, 2000, 2000] {
             assert!(node.is_down());
             assert!(!node.claim(now + wait - 1));
             now += wait;
             assert!(node.claim(now));
             assert!(!node.claim(now + 10_000), "somebody is at it");
-            node.postpone(now);
+            node.postpone(now, "refused again");
         }
         node.rise();
         assert!(!node.is_down());
-        node.fall(now);
+        node.fall(now, "refused");
         assert!(node.claim(now + 100));
         node.release();
         assert!(node.claim(now + 100), "whoever was at it has gone");

@@ -96,6 +96,12 @@ impl Topology {
         self.shape().nodes.iter().map(|node| node.host.text.clone()).collect()
     }
 
+    /// The hosts among those that there are now which let nobody in, each with the reason.
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        let refusal = |node: &Arc<Node>| node.refusal().map(|why| (node.host.text.clone(), why));
+        self.members().iter().filter_map(refusal).collect()
+    }
+
     /// The nodes that there are now.
     pub fn members(&self) -> Members {
         self.shape().members.clone()
@@ -140,7 +146,7 @@ impl Topology {
             let Claim { topology, node } = &claim;
             match Wire::connect(&node.host, topology.tls.as_ref(), PROBE).await {
                 Ok(_) => node.rise(),
-                Err(_) => node.postpone(topology.now()),
+                Err(trouble) => node.postpone(topology.now(), &trouble.message),
             }
         });
     }
@@ -284,9 +290,9 @@ impl Place {
         &self.members[self.at]
     }
 
-    /// A connection to it was refused.
-    pub fn refused(&self) {
-        self.node().fall(self.topology.now());
+    /// A connection to it was refused, and `why`.
+    pub fn refused(&self, why: &str) {
+        self.node().fall(self.topology.now(), why);
     }
 }
 

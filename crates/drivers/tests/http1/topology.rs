@@ -215,3 +215,17 @@ fn hosts_that_cannot_be_are_refused_and_the_load_goes_on() {
     let (outcome, _) = load.end();
     assert_eq!((failures(&outcome), &outcome["hosts"]), (0, &json!([a.host])));
 }
+
+#[test]
+fn a_host_that_joins_and_lets_nobody_in_is_named_with_the_reason() {
+    let a = Node::new();
+    let load = Load::start(&[&a], "fixed");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    load.running.set_hosts(&[a.host.clone(), nobody.clone()]).unwrap();
+    sleep(Duration::from_secs(1));
+    let (outcome, _) = load.end();
+    assert_eq!(failures(&outcome), 0, "{outcome}");
+    let unreachable = outcome["unreachable"].as_array().unwrap();
+    assert_eq!((unreachable.len(), &unreachable[0]["host"]), (1, &json!(nobody)));
+    assert!(unreachable[0]["why"].as_str().unwrap().contains("refused"), "{outcome}");
+}
