@@ -27,6 +27,14 @@ def test_the_18_steps_follow_the_preparation(resolved):
     assert [phase.name for phase in resolved.phases if phase.prepares] == ["load", "merge", "refresh"]
 
 
+def test_deep_scans_run_only_when_they_are_named():
+    chosen = load_workload("nyc_taxis/deep_scroll,deep_search_after").for_family("elasticsearch", 1)
+    scans = [phase for phase in chosen.phases if not phase.prepares]
+    assert [phase.name for phase in scans] == ["deep_scroll", "deep_search_after"]
+    assert [form["size"] for phase in scans for op in phase.operations.values() for key, form in op.items()
+            if key != "assert"] == [1000, 1000]  # fmt: skip
+
+
 def test_the_index_is_as_in_the_study(resolved):
     index = resolved.collections["nyc_taxis"]
     assert index["settings"]["index"] == {

@@ -101,6 +101,8 @@ def bench(
     from loadframe.workload import load_workload
 
     loaded = load_workload(workload, assignments(set_))
+    if only:
+        loaded = loaded.choose(only.split(","), where="--only")
     path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     _require_free(path)
     addresses, reached = access.existing(context.params)
@@ -124,12 +126,12 @@ def bench(
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
             kind = find(store)
-            chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), only, override, reuse=False)
+            chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
             require_sound(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
             started = Cluster.start(spec, console.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, live.size, console.step)
-            phases = _chosen(resolved, only, override, reuse)
+            phases = _chosen(resolved, override, reuse)
             if hosts or cluster:
                 require_sound(phases, live.store.driver, live.target(), generator, live.size)
             session = Session(
@@ -199,19 +201,10 @@ def _require_free(path: Path) -> None:
     require_writable(path.parent)
 
 
-def _chosen(
-    workload: "ResolvedWorkload", only: str | None, override: dict[str, Any], reuse: bool
-) -> "Sequence[ResolvedPhase]":
+def _chosen(workload: "ResolvedWorkload", override: dict[str, Any], reuse: bool) -> "Sequence[ResolvedPhase]":
     """Return the phases to run, those that are measured at the levels asked for."""
-    from loadframe.yamlfile import did_you_mean
-
-    names = [phase.name for phase in workload.phases]
-    asked = only.split(",") if only else names
-    for name in asked:
-        if name not in names:
-            raise BadInput(f"{workload.name} has no phase {name!r}", where="--only", remedy=did_you_mean(name, names))
     # What is measured must be there: a phase that prepares is left out only where the data is there already.
-    phases = [phase for phase in workload.phases if (not reuse if phase.prepares else phase.name in asked)]
+    phases = [phase for phase in workload.phases if not (reuse and phase.prepares)]
     if not phases:
         raise BadInput("no phase is left to run", remedy="name others with --only, or leave out --reuse")
     return [phase if phase.prepares else phase.override(**override) for phase in phases]

@@ -43,7 +43,12 @@ def workloads(
     _table("parameter", "default", rows=[[key, _value(value)] for key, value in outline["parameters"].items()])
     _table("operation", "is", rows=[[key, ", ".join(kinds)] for key, kinds in outline["operations"].items()])
     rows = [
-        [p["name"], "prepares" if p["prepares"] else "", p["ends"], "; ".join(_load(s) for s in p["streams"])]
+        [
+            p["name"],
+            "prepares" if p["prepares"] else "optional" if p["optional"] else "",
+            p["ends"],
+            "; ".join(_load(s) for s in p["streams"]),
+        ]
         for p in outline["phases"]
     ]
     _table("phase", "", "ends", "load", rows=rows)
@@ -66,7 +71,7 @@ def _outline(workload: "Workload") -> dict[str, Any]:
     """Return a workload for programs; durations in seconds, rates per second."""
     from loadframe.workload.forms import every_form
 
-    file = workload.file
+    file = workload.fill(1).file
     return {
         "name": file.workload,
         "description": file.description,
@@ -82,6 +87,7 @@ def _outline(workload: "Workload") -> dict[str, Any]:
             {
                 "name": phase.name,
                 "prepares": phase.prepares,
+                "optional": phase.optional,
                 "warmup": phase.warmup,
                 "duration": phase.duration,
                 "requests": phase.requests,

@@ -210,6 +210,7 @@ def load_experiment(path: str | Path) -> Experiment:
         file.with_, folder=folder, where=lambda name: document.where(("with", name), key=name not in workload.defaults)
     )
     prepared, measured = _phases(document, file, workload)
+    workload = workload.choose((*prepared, *measured))
     factors = read_factors(document, file.factors, workload, prepared)
     experiment = Experiment(document, file, workload, factors, prepared, measured)
     _check_levels(experiment)
@@ -219,13 +220,13 @@ def load_experiment(path: str | Path) -> Experiment:
 
 def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the phases to prepare and to measure."""
-    phases = workload.file.phases
+    phases = workload.fill(1).file.phases
     for key, names in (("measure", file.measure), ("prepare", file.prepare)):
         for index, name in enumerate(names or ()):
             if name not in [phase.name for phase in phases]:
                 remedy = did_you_mean(name, [phase.name for phase in phases])
                 raise document.error((key, index), f"the workload has no phase {name!r}", remedy)
-    measured = file.measure or tuple(phase.name for phase in phases if not phase.prepares)
+    measured = file.measure or tuple(phase.name for phase in workload.file.phases if not phase.prepares)
     if file.measure is None and len(measured) != 1:
         what = f"the workload {workload.name} has {len(measured)} phases that could be measured"
         raise document.error((), what, f"say measure: with some of {', '.join(phase.name for phase in phases)}")

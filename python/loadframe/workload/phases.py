@@ -66,7 +66,8 @@ class Phase(Load):
     """A stretch of load that ends in one way: a time after the warm-up, after some requests, or with the corpus.
 
     Its load is its own or that of its streams, which run at the same time. A phase that `prepares` fills or readies
-    the store: experiments run it once for each state of the cluster and do not measure it.
+    the store: experiments run it once for each state of the cluster and do not measure it. An `optional` one runs only
+    when it is named.
     """
 
     name: Name
@@ -77,6 +78,7 @@ class Phase(Load):
     until: Literal["exhausted"] | None = None
     stop_when: Annotated[tuple[Condition, ...], Strict(False)] = ()
     prepares: bool = False
+    optional: bool = False
 
     @model_validator(mode="after")
     def _sound(self) -> "Phase":
@@ -90,6 +92,8 @@ class Phase(Load):
             for name in names:
                 if names.count(name) > 1:
                     raise wrong(f"two streams are named {name!r}", "give each a name", key="streams")
+        if self.prepares and self.optional:
+            raise wrong("what prepares the others is not optional", "remove it", key="optional")
         stops = [key for key in ("duration", "requests", "until") if getattr(self, key) is not None]
         if len(stops) != 1:
             given = " and ".join(stops) or "none"

@@ -39,7 +39,7 @@ class Workload:
     document: Document
     defaults: Mapping[str, Value]
     settings: Mapping[str, Setting]
-    #: The phases that are chosen, beside those that prepare; None for all.
+    #: The phases that are chosen, beside those that prepare; None for all that are not optional.
     only: tuple[str, ...] | None = None
 
     @cached_property
@@ -73,14 +73,25 @@ class Workload:
         workload.check()
         return workload
 
+    def choose(self, phases: Sequence[str], where: str | None = None) -> "Workload":
+        """Return the workload with the named phases and those that prepare; BadInput, at `where`, for one it lacks."""
+        workload = replace(self, only=tuple(phases))
+        workload.check_choice(where)
+        return workload
+
     def check(self) -> None:
         """Refuse the workload if anything in it does not fit together; BadInput at the place."""
+        references.check(self.document, self.fill(1).file)
+        self.check_choice()
+
+    def check_choice(self, where: str | None = None) -> None:
+        """Refuse phases that are chosen and not there."""
         file = self.fill(1).file
-        references.check(self.document, file)
         phases = [phase.name for phase in file.phases]
         for name in self.only or ():
             if name not in phases:
-                raise BadInput(f"the workload {file.workload} has no phase {name!r}", remedy=did_you_mean(name, phases))
+                what = f"the workload {file.workload} has no phase {name!r}"
+                raise BadInput(what, where=where, remedy=did_you_mean(name, phases))
 
     def fill(self, nodes: int) -> Filled:
         """Fill the parameters in, for a cluster of so many nodes; BadInput at whatever does not fit."""
@@ -185,9 +196,11 @@ class Workload:
 
     def _chosen(self, file: WorkloadFile) -> WorkloadFile:
         """Return the file with the phases that are chosen, and those that prepare."""
-        if self.only is None:
-            return file
-        phases = tuple(phase for phase in file.phases if phase.prepares or phase.name in self.only)
+
+        def chosen(phase: Phase) -> bool:
+            return phase.prepares or (not phase.optional if self.only is None else phase.name in self.only)
+
+        phases = tuple(phase for phase in file.phases if chosen(phase))
         return file.model_copy(update={"phases": phases})
 
     def _needed(self, file: WorkloadFile, family: str) -> WorkloadFile:
