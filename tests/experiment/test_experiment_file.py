@@ -154,7 +154,7 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("kind: scale", "kind: scale\nthreads: 0", "0", "at least 1", ""),
         ("kind: scale", "kind: scale\ngrows: documents", "grows", "nothing grows", "weak"),
         ("kind: scale", "kind: scale\nscaling: weak", "scaling", "the data grow", "grows:"),
-        ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "no parameter 'docs'", "'documents'"),
+        ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "no parameter 'docs'", "documents"),
         ("kind: scale", "kind: scale\nscaling: weak\ngrows: share", "share", "no whole number", "documents"),
     ],
 )

@@ -159,13 +159,17 @@ class _Composer:
         mark = error.problem_mark or error.context_mark
         if mark is None:
             return BadInput(f"this is no YAML: {error}", where=str(self.path))
-        line = self.text.split("\n")[mark.line : mark.line + 1]
+        lines = self.text.split("\n")
+        line = lines[mark.line : mark.line + 1]
         remedy = None
         if line and "\t" in line[0]:
             remedy = "indent with spaces: YAML takes no tabs"
         elif line and "${" in line[0]:
             remedy = 'within { } and [ ], put "${...}" in quotes'
         where = f"{self.path}:{mark.line + 1}:{mark.column + 1}"
+        if not line or mark.line == len(lines) - 1 > 0 == len(line[0]):
+            # Where the text ends too early libyaml points behind its last line.
+            where = _after(self.path, self.text.rstrip("\n"))
         return BadInput(f"this is no YAML: {error.problem or error.context}", where=where, remedy=remedy)
 
     def _error(self, event: Any, what: str, remedy: str | None = None) -> BadInput:

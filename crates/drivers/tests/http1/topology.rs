@@ -1,6 +1,7 @@
 //! Clusters that change under load: who is asked, by how many connections, and what is recorded of it.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
