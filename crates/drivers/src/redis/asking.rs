@@ -90,7 +90,7 @@ impl Means {
         let opened = line.open(&node.host, &nodes.terms, timeout).await;
         match &opened {
             Ok(()) => node.rise(),
-            Err(failure) if failure.class == ErrorClass::Connect => self.place.refused(),
+            Err(failure) if failure.class == ErrorClass::Connect => self.place.refused(&failure.message),
             Err(_) => {}
         }
         (node.number, opened)
