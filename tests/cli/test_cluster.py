@@ -49,8 +49,9 @@ def test_a_cluster_stays_up_and_comes_back_with_its_data(cluster):
     assert again.returncode == 2
     assert "cluster trial is running already" in again.stderr
 
+    process = trial.nodes[0].process
     assert cluster("down", "trial").returncode == 0
-    assert not trial.nodes[0].process.alive()
+    assert not process.alive()
     assert json.loads(cluster("status", "trial", "--json").stdout)["state"] == "stopped"
     other = cluster("up", "trial", "--store", "toy")
     assert other.returncode == 2
