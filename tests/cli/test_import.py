@@ -38,7 +38,7 @@ def test_ycsb_properties_become_a_workload(folder):
     assert done.returncode == 0, done.stderr
     shown = result("workloads", "a.yaml")
     assert shown["parameters"] == {"clients": 4}
-    assert shown["operations"] == {"load": ["index"], "refresh": ["refresh"], "read": ["get"], "update": ["update"]}
+    assert shown["operations"] == {"load": ["insert"], "refresh": ["refresh"], "read": ["read"], "update": ["update"]}
 
 
 def test_a_track_becomes_a_workload(folder):
