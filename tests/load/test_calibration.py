@@ -69,5 +69,5 @@ def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
         measured().save(tmp_path)
 
 
-def test_every_driver_is_calibrated():
-    assert set(PROBES) == set(_engine.DRIVERS)
+def test_every_driver_with_a_null_server_is_calibrated():
+    assert set(_engine.DRIVERS) - set(PROBES) == {"cql", "redis"}
