@@ -159,6 +159,19 @@ impl Neutral {
         };
         Some(mapped.map_err(|error| error.within(name)))
     }
+
+    /// The name of the collection that is asked.
+    pub fn collection(&self) -> &str {
+        match self {
+            Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
+                &write.key.collection
+            }
+            Self::Read(read) => &read.key.collection,
+            Self::Delete(key) => &key.collection,
+            Self::Scan(scan) => &scan.from.collection,
+            Self::Bulk(bulk) => &bulk.collection,
+        }
+    }
 }
 
 impl Key {

@@ -88,7 +88,7 @@ impl Operation {
         } else {
             let neutral = Neutral::map(kind, argument, context);
             let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", kind, kinds())))??;
-            let table = TableName::parse(collection(&neutral)).map_err(|error| error.within(kind))?;
+            let table = TableName::parse(neutral.collection()).map_err(|error| error.within(kind))?;
             Kind::Neutral(neutral, table)
         };
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
@@ -131,18 +131,6 @@ impl Native {
             }
         };
         Ok((Self { statement, values }, form.get("consistency").map(consistency).transpose()?))
-    }
-}
-
-fn collection(neutral: &Neutral) -> &str {
-    match neutral {
-        Neutral::Insert(write) | Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => {
-            &write.key.collection
-        }
-        Neutral::Read(read) => &read.key.collection,
-        Neutral::Delete(key) => &key.collection,
-        Neutral::Scan(scan) => &scan.from.collection,
-        Neutral::Bulk(bulk) => &bulk.collection,
     }
 }
 

@@ -92,7 +92,7 @@ impl Operation {
         } else {
             let neutral = Neutral::map(name, argument, context);
             let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds())))??;
-            let collection = nodes.collection(collection(&neutral));
+            let collection = nodes.collection(neutral.collection());
             Kind::Neutral(neutral, collection)
         };
         let assertion = form.get("assert").filter(|assert| !assert.is_null());
@@ -277,17 +277,5 @@ impl Room {
             Neutral::Scan(scan) => self.scan(scan, collection, values),
             Neutral::Bulk(_) => return None,
         })
-    }
-}
-
-fn collection(neutral: &Neutral) -> &str {
-    match neutral {
-        Neutral::Insert(write) | Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => {
-            &write.key.collection
-        }
-        Neutral::Read(read) => &read.key.collection,
-        Neutral::Delete(key) => &key.collection,
-        Neutral::Scan(scan) => &scan.from.collection,
-        Neutral::Bulk(bulk) => &bulk.collection,
     }
 }
