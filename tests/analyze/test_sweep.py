@@ -63,12 +63,16 @@ def test_littles_law_gives_the_requests_in_flight(curves):
 
 
 def test_invalid_failed_and_missing_runs_are_in_no_figure_and_listed(experiment, curves):
-    sweep = read_sweep(experiment)
-    assert [run.id for run in sweep.left_out] == ["b1-nodes2-clients4", "b2-nodes3-clients16", "b3-nodes3-clients32"]
-    assert [run.status for run in sweep.left_out] == ["done", "failed", "missing"]
+    left_out = read_sweep(experiment).folder.left_out
+    assert [run.id for run in left_out] == [
+        "b1-nodes2-clients4",
+        "b2-nodes3-clients16",
+        "b3-nodes3-clients32",
+    ]
+    assert [run.status for run in left_out] == ["done", "failed", "missing"]
     used = {point.run for treatment in curves.treatments for point in treatment.points}
     assert len(used) == 51
-    assert used.isdisjoint(run.id for run in sweep.left_out)
+    assert used.isdisjoint(run.id for run in left_out)
 
 
 def test_the_interval_of_a_mean_shares_the_spread_of_all_treatments(curves):

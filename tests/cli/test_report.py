@@ -52,6 +52,11 @@ def test_an_experiment_has_no_such_format(experiment, tmp_path):
     assert not (tmp_path / "q.json").exists()
 
 
+def test_an_experiment_of_another_loadframes_kind_is_named(tmp_path):
+    (tmp_path / "experiment.json").write_text('{"kind": "scale-and-shrink"}')
+    assert "kind 'scale-and-shrink' cannot be reported" in refused(tmp_path)
+
+
 def refused(path, *words):
     done = loadframe("report", path, *words)
     assert done.returncode == 2

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from loadframe.experiment import kinds
 from loadframe.experiment.design import design
-from loadframe.experiment.file import ExperimentFile, LimitsEntry, StoreEntry, load_experiment
+from loadframe.experiment.file import load_experiment
 from loadframe.experiment.file_factors import EASY, READERS
+from loadframe.experiment.file_model import ExperimentFile, LimitsEntry, StoreEntry
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "experiments.md").read_text()
@@ -41,11 +43,22 @@ def test_every_example_is_an_experiment(loaded, text):
 
 
 def test_every_key_is_documented():
-    keys = [field.alias or name for name, field in ExperimentFile.model_fields.items()]
     table = section("The file")
-    assert [key for key in keys if not re.search(rf"^\| .*`{key}`.* \|", table, re.MULTILINE)] == []
+    assert undocumented(ExperimentFile, table) == []
     for key in (*StoreEntry.model_fields, *LimitsEntry.model_fields):
         assert f"`{key}`" in table
+
+
+@pytest.mark.parametrize("kind", kinds.names())
+def test_every_kind_and_its_own_keys_are_documented(kind):
+    assert f"`{kind}`" in section("The file")
+    own = undocumented(kinds.find(kind).model, section(f"Kind: {kind}"))
+    assert [key for key in own if key not in {"with", *ExperimentFile.model_fields}] == []
+
+
+def undocumented(model, table: str) -> list[str]:
+    keys = [field.alias or name for name, field in model.model_fields.items()]
+    return [key for key in keys if not re.search(rf"^\| .*`{key}`.* \|", table, re.MULTILINE)]
 
 
 def test_every_factor_is_documented_with_what_it_costs():

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from loadframe.analyze.experiment import read_experiment
 from loadframe.errors import BadInput
+from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.session import Labels
 from loadframe.record import Run
@@ -54,6 +56,19 @@ def test_a_failure_is_a_run_with_its_labels_and_its_cause_and_can_be_removed(fol
     assert run.series.num_rows == 0
     again.remove("b1-nodes1")
     assert not again.has("b1-nodes1")
+
+
+def test_runs_that_follow_from_others_are_written_down_once_and_read_back(folder):
+    with_a_run(folder, kind="scale", factors={"nodes": [1]}, measure=["look"])
+    follows = PlannedRun("b2-nodes4", 2, {"nodes": 4}, "nodes=4")
+    for _ in range(2):
+        # It is still the same experiment, and goes on.
+        begun(folder, kind="scale", factors={"nodes": [1]}, measure=["look"]).extend([follows])
+    runs = read_experiment(folder).runs
+    assert [(run.id, run.status, run.treatment["nodes"]) for run in runs] == [
+        ("b1-nodes1", "failed", 1),
+        ("b2-nodes4", "missing", 4),
+    ]
 
 
 def test_an_experiment_may_be_reworded_and_goes_on(folder):

@@ -58,12 +58,12 @@ def _write_queries(path: Path, target: Path) -> None:
 
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written."""
-    from loadframe.analyze.sweep import EXPERIMENT_FILE
+    from loadframe.analyze.experiment import EXPERIMENT_FILE
     from loadframe.record import Run
     from loadframe.record.schema import MANIFEST_FILE
 
     if (path / EXPERIMENT_FILE).is_file():
-        page, document, show = _sweep(path)
+        page, document, show = _experiment(path)
     elif path.is_dir() and not (path / MANIFEST_FILE).is_file():
         raise BadInput(
             "this is neither a run nor an experiment",
@@ -92,13 +92,11 @@ def _write(target: Path, text: str) -> None:
     err.print(f"report: {target}", markup=False, highlight=False)
 
 
-def _sweep(path: Path) -> tuple[str, dict[str, Any], Callable[[], None]]:
-    from loadframe.analyze.sweep import read_sweep
-    from loadframe.report.html import sweep_page
-    from loadframe.report.sweep_terminal import print_sweep
+def _experiment(path: Path) -> tuple[str, dict[str, Any], Callable[[], None]]:
+    from loadframe.report.kinds import read_report
 
-    sweep = read_sweep(path)
-    return sweep_page(sweep), sweep.as_dict(), lambda: print_sweep(sweep, out)
+    report = read_report(path)
+    return report.page, report.document, lambda: report.show(out)
 
 
 def _run(run: "Run") -> tuple[str, dict[str, Any], Callable[[], None]]:

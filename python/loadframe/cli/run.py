@@ -13,7 +13,7 @@ from loadframe.units import format_duration
 
 if TYPE_CHECKING:
     from loadframe.experiment.design import Design
-    from loadframe.experiment.file import Experiment
+    from loadframe.experiment.experiment import Experiment
 
 _EXAMPLES = """\b
 Examples:

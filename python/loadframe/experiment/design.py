@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loadframe.experiment.file import Experiment
 from loadframe.experiment.file_factors import Factor, Level
 from loadframe.units import format_count
 from loadframe.yamlfile import scalar
+
+if TYPE_CHECKING:
+    from loadframe.experiment.experiment import Experiment
 
 #: More runs than this are a slip of the pen.
 MAX_RUNS = 20_000
@@ -39,6 +41,10 @@ class PlannedRun:
         """Which repetition of its treatment this is, from 1."""
         return self.block
 
+    def describe(self) -> dict[str, Any]:
+        """Return the run for people and programs, ready for JSON."""
+        return {"run": self.id, "block": self.block, "treatment": dict(self.treatment)}
+
 
 @dataclass(frozen=True)
 class Design:
@@ -54,10 +60,10 @@ class Design:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the runs for people and programs, ready for JSON."""
-        return [{"run": run.id, "block": run.block, "treatment": dict(run.treatment)} for run in self.runs]
+        return [run.describe() for run in self.runs]
 
 
-def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
+def describe(experiment: "Experiment", design: Design) -> dict[str, Any]:
     """Return the content of `experiment.json`: what is to be done, in which order."""
     return {
         **experiment.describe(),
@@ -67,9 +73,17 @@ def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
     }
 
 
-def design(experiment: Experiment) -> Design:
-    """Return the runs of an experiment; BadInput if they are more than anybody waits for."""
-    factors, seed = experiment.factors, experiment.seed
+def design(experiment: "Experiment") -> Design:
+    """Return the runs of an experiment, as its kind designs them; BadInput if they are more than anybody waits for."""
+    return experiment.kind.design(experiment)
+
+
+def factorial(experiment: "Experiment", factors: Sequence[Factor]) -> Design:
+    """Return a run for every combination of the factors' levels in each of as many blocks as there are repetitions.
+
+    BadInput if they are more than anybody waits for.
+    """
+    seed = experiment.seed
     count = experiment.repetitions
     for factor in factors:
         count *= len(factor.levels)
@@ -86,7 +100,7 @@ def design(experiment: Experiment) -> Design:
             for rest in _shuffled(_combinations(easy), f"{seed}/{block}/{key}"):
                 chosen = {**state, **rest}
                 treatment = {factor.name: chosen[factor.name] for factor in factors}
-                runs.append(PlannedRun(_run_id(block, treatment), block, treatment, key))
+                runs.append(PlannedRun(run_id(block, treatment), block, treatment, key))
     return Design(seed, tuple(runs))
 
 
@@ -100,7 +114,7 @@ def _shuffled(items: list[dict[str, Level]], salt: str) -> list[dict[str, Level]
     return sorted(items, key=lambda item: hashlib.sha256(f"{salt}/{sorted(item.items())!r}".encode()).digest())
 
 
-def _run_id(block: int, treatment: Mapping[str, Level]) -> str:
+def run_id(block: int, treatment: Mapping[str, Level]) -> str:
     """Return a name such as `b1-nodes2-clients4`; where that could be ambiguous or too long, a hash ends it."""
     lasts = [name.rsplit(".", 1)[-1] for name in treatment]
     exact = "-".join(

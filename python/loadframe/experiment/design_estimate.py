@@ -1,10 +1,14 @@
 """How long an experiment will take, roughly: what `--dry-run` says before anybody waits for it."""
 
-from loadframe.experiment.design import Design
-from loadframe.experiment.file import Experiment
+from typing import TYPE_CHECKING
+
 from loadframe.workload import Workload
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
+
+if TYPE_CHECKING:
+    from loadframe.experiment.design import Design
+    from loadframe.experiment.experiment import Experiment
 
 #: Seconds, as seen with embedded stores on two cores: a cluster's start and stop, each further node, a run's own
 #: bookkeeping; and documents per second that a small cluster takes in.
@@ -19,7 +23,7 @@ REQUESTS = 2.0
 LONG = 24 * 3600.0
 
 
-def estimate(design: Design, experiment: Experiment) -> float:
+def estimate(design: "Design", experiment: "Experiment") -> float:
     """Return the expected seconds from the first cluster's start to the last run's end."""
     total = 0.0
     workloads: dict[str, Workload] = {}
@@ -31,13 +35,12 @@ def estimate(design: Design, experiment: Experiment) -> float:
             workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))
             phases = {phase.name: phase for phase in workload.file.phases}
             if index == 0:
-                total += sum(_seconds(workload, phases[name]) for name in experiment.prepared)
-            times = experiment.overrides(run.treatment)
-            total += RUN + sum(_seconds(workload, phases[name], **times) for name in experiment.measured)
+                total += sum(phase_seconds(workload, phases[name]) for name in experiment.prepared)
+            total += RUN + experiment.kind.seconds(experiment, workload, run.treatment)
     return total
 
 
-def _seconds(
+def phase_seconds(
     workload: Workload,
     phase: Phase,
     warmup: float | None = None,
@@ -45,6 +48,7 @@ def _seconds(
     clients: int | None = None,
     rate: float | None = None,
 ) -> float:
+    """Return about how long a phase lasts at these levels, s."""
     before = phase.warmup if warmup is None else warmup
     measured = phase.duration if duration is None else duration
     if measured is not None:

@@ -3,11 +3,12 @@
 import fcntl
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
+from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.session import Labels
 from loadframe.record import Manifest, Run, RunWriter
 
@@ -15,6 +16,8 @@ from loadframe.record import Manifest, Run, RunWriter
 _WORDS = ("question", "file")
 
 _FILE = "experiment.json"
+#: The key of runs that were not designed, but follow from the others.
+FURTHER = "further"
 
 
 class ExperimentFolder:
@@ -56,9 +59,16 @@ class ExperimentFolder:
         if self._recorded():
             _check_same(file, description)
         else:
-            part = file.with_suffix(".part")
-            part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-            part.rename(file)
+            _write(file, description)
+
+    def extend(self, runs: Sequence[PlannedRun]) -> None:
+        """Write down that these runs follow from what is recorded by now; those that are there already stay."""
+        file = self.path / _FILE
+        description = json.loads(file.read_text(encoding="utf-8"))
+        known = description.setdefault(FURTHER, [])
+        names = {entry["run"] for entry in known}
+        known += [run.describe() for run in runs if run.id not in names]
+        _write(file, description)
 
     def _recorded(self) -> list[Path]:
         """Return the runs' folders; hidden ones are not whole yet."""
@@ -88,6 +98,13 @@ class ExperimentFolder:
                 **asked,
             )
             writer.finish(manifest.as_dict(), {"status": "failed", "failure": failure})
+
+
+def _write(file: Path, description: Mapping[str, Any]) -> None:
+    """Write a JSON file whole, or not at all."""
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    part.rename(file)
 
 
 def _check_same(file: Path, description: Mapping[str, Any]) -> None:

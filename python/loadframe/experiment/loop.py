@@ -11,28 +11,40 @@ from tempfile import TemporaryDirectory
 from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.file import Experiment
+from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Labels, Session, require_sound
+from loadframe.experiment.session import require_sound
+from loadframe.experiment.stage import Stage, labels_of, seed_of
 
 
 def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
     """Record every run of the design that the folder does not hold yet.
 
-    A run that fails, or whose cluster does not come up, is recorded as failed, and the rest goes on. An interrupt
-    leaves the folder without the run in flight, and goes on to the caller. BadInput if this machine lacks what every
-    run needs: then none is made.
+    Then follow the runs that its kind draws from those. A run that fails, or whose cluster does not come up, is
+    recorded as failed, and the rest goes on. An interrupt leaves the folder without the run in flight, and goes on to
+    the caller. BadInput if this machine lacks what every run needs: then none is made.
     """
     done = sum(folder.has(run.id) for run in design.runs)
-    if done == len(design.runs):
+    if done == len(design.runs) and not _further(experiment, folder):
         listener.remark(f"all {done} runs are recorded already")
         return
     store = Cluster.require(_spec(experiment, {}), listener.step)
     _require_sound_load(experiment, design, store.family, store.driver, listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
+    _carry_out(experiment, design, folder, listener)
+    while further := _further(experiment, folder):
+        folder.extend(further)
+        _carry_out(experiment, Design(design.seed, further), folder, listener)
+
+
+def _further(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
+    return tuple(run for run in experiment.kind.further(experiment, folder.runs_path) if not folder.has(run.id))
+
+
+def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
     for group in design.groups():
         while pending := [run for run in group if not folder.has(run.id)]:
             try:
@@ -49,11 +61,10 @@ def _require_sound_load(experiment: Experiment, design: Design, family: str, dri
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
     refusals = []
     for first, *_ in design.groups():
-        levels = experiment.overrides(first.treatment)
         try:
             workload = experiment.resolve(first.treatment, family, listener.step)
             phases = workload.preparing(experiment.prepared)
-            phases += [workload.phase(name).override(**levels) for name in experiment.measured]
+            phases += experiment.kind.phases(experiment, workload, first.treatment)
             spec = _spec(experiment, first.treatment)
             return require_sound(phases, driver, Cluster.prospect(spec), experiment.generator, spec.nodes)
         except BadInput as refusal:
@@ -75,7 +86,8 @@ class _Group:
         with Cluster.start(_spec(self._experiment, runs[0].treatment), self._listener.step) as cluster:
             # A node under a quota starts and fills slowly, which is not what is measured.
             cluster.throttle(False)
-            session = self._session(cluster, runs[0])
+            stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
+            session = stage.session(runs[0])
             session.create_collections()
             with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
                 prepared = session.workload.preparing(self._experiment.prepared)
@@ -84,7 +96,7 @@ class _Group:
             for run in runs:
                 self._listener.run(self._design.runs.index(run), len(self._design.runs), run.id)
                 try:
-                    self._record(cluster, run)
+                    self._experiment.kind.record(stage, run)
                 except LoadframeError as error:
                     self._listener.remark(f"{run.id} failed: {error}")
                     _record_failure(self._experiment, self._folder, run, error)
@@ -92,30 +104,6 @@ class _Group:
                     # That run says so itself. The rest must not be measured on what is left of the cluster.
                     self._listener.remark("a node is gone; the rest gets a new cluster")
                     return
-
-    def _record(self, cluster: Cluster, run: PlannedRun) -> None:
-        session = self._session(cluster, run)
-        levels = self._experiment.overrides(run.treatment)
-        phases = [session.workload.phase(name).override(**levels) for name in self._experiment.measured]
-        session.record(self._folder.runs_path, run.id, phases, _labels(run))
-
-    def _session(self, cluster: Cluster, run: PlannedRun) -> Session:
-        return Session(
-            cluster,
-            self._experiment.resolve(run.treatment, cluster.store.family, self._listener.step),
-            seed=_seed(self._experiment, run),
-            generator=self._experiment.generator,
-            listener=self._listener,
-        )
-
-
-def _seed(experiment: Experiment, run: PlannedRun) -> int:
-    """Return a seed of the block's own: repetitions that sent the same requests would look more alike than they are."""
-    return experiment.seed + run.block - 1
-
-
-def _labels(run: PlannedRun) -> Labels:
-    return Labels(run.treatment, run.block, run.repetition)
 
 
 def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
@@ -127,7 +115,7 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
     asked = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         "store": experiment.cluster_spec(run.treatment),
-        "seed": _seed(experiment, run),
+        "seed": seed_of(experiment, run),
         "generator": experiment.generator.describe(),
     }
-    folder.record_failure(run.id, _labels(run), asked, str(error))
+    folder.record_failure(run.id, labels_of(run), asked, str(error))

@@ -1,10 +1,7 @@
 """The answer of an experiment in a few honest sentences: what was seen, with intervals, and what cannot be said."""
 
-from collections import Counter
-from dataclasses import dataclass
-
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.analyze.sweep import PhaseCurves, Sweep, SweepRun
+from loadframe.analyze.sweep import PhaseCurves
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
@@ -76,57 +73,6 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
         name = f"{curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else "over clients"
         rows.append((name, sentence(curve.fit, UNIT) if curve.fit else f"Not fitted: {curve.refusal}."))
     return rows
-
-
-def trust(sweep: Sweep) -> str:
-    """Return how many runs the figures rest on, and what became of the others."""
-    total, left_out = len(sweep.folder.runs), sweep.left_out
-    if not left_out:
-        return f"All {total} runs are valid."
-    kinds = Counter(standing(run) for run in left_out)
-    words = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return f"{total - len(left_out)} of {total} runs are used; left out of every figure: {words}."
-
-
-def standing(run: SweepRun) -> str:
-    """Return in one word how a run stands: valid, invalid, failed, interrupted, or not made."""
-    if run.status == "done":
-        return "valid" if run.usable else "invalid"
-    return "not made" if run.status == "missing" else run.status
-
-
-@dataclass(frozen=True)
-class Exclusion:
-    """One reason for which runs are left out: how often, its cause in one of them, what to do about it."""
-
-    runs: tuple[str, ...]
-    cause: str
-    remedy: str
-
-
-def exclusions(sweep: Sweep) -> list[Exclusion]:
-    """Return why runs are left out, the most frequent reason first; a run with two reasons is in both."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for run in sweep.left_out:
-        reasons = (run.verdict or {}).get("reasons") or []
-        for reason in reasons:
-            found.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))
-        if not reasons and run.status == "missing":
-            found.setdefault("missing", []).append((run.id, "not made yet", "the same command makes what is missing"))
-        elif not reasons:
-            remedy = "mend the cause; `loadframe run --retry-failed` makes failed runs again"
-            found.setdefault(why(run), []).append((run.id, why(run), remedy))
-    groups = [Exclusion(tuple(name for name, _, _ in rows), rows[0][1], rows[0][2]) for rows in found.values()]
-    return sorted(groups, key=lambda group: -len(group.runs))
-
-
-def why(run: SweepRun) -> str:
-    """Return why a run is left out: what failed, or the causes of its verdict."""
-    if run.failure:
-        return run.failure
-    if run.verdict and run.verdict["reasons"]:
-        return "; ".join(reason["cause"] for reason in run.verdict["reasons"])
-    return standing(run)
 
 
 def heading(curves: PhaseCurves) -> str:

@@ -1,12 +1,8 @@
-"""The report as one HTML file that needs nothing else: style, plots and the library that draws them are inside."""
+"""The pages of a scale experiment and of a single run: what is on them, for the templates to show."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep import PhaseCurves, Sweep
@@ -14,6 +10,7 @@ from loadframe.record import Run
 from loadframe.report import answer
 from loadframe.report.figures import Figure
 from loadframe.report.labels import cluster_text, load_text, seconds_text, set_aside_texts
+from loadframe.report.page import render
 from loadframe.report.scale_plots import (
     residuals,
     response_over_clients,
@@ -21,8 +18,9 @@ from loadframe.report.scale_plots import (
     throughput_over_nodes,
 )
 from loadframe.report.setup import design_facts, manifest_facts, run_facts
-from loadframe.report.tables import Table, generator_table, models_table, operations_table, runs_table, speedup_table
+from loadframe.report.tables import Table, generator_table, models_table, operations_table, speedup_table
 from loadframe.report.time_plots import phase_over_time, run_over_time
+from loadframe.report.trust import runs_view
 from loadframe.units import format_count
 
 
@@ -60,19 +58,14 @@ def sweep_page(sweep: Sweep) -> str:
     facts = [design_facts(description, len(sweep.folder.runs))]
     if example:
         facts += manifest_facts(example.manifest)
-    return _render(
+    return render(
         "sweep.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How does {description['experiment']} scale?",
         subtitle=_subtitle(description, example.manifest if example else {}),
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
-        trust=answer.trust(sweep),
-        exclusions=answer.exclusions(sweep),
-        not_judged=Counter(words for run in sweep.folder.runs for words in (run.verdict or {}).get("not_judged", [])),
-        all_used=not sweep.left_out,
-        runs=runs_table(sweep.folder.runs, list(description["factors"])),
-        left_out=runs_table(sweep.left_out, list(description["factors"])) if sweep.left_out else None,
+        runs=runs_view(sweep.folder),
         facts=facts,
         file=description.get("file", ""),
     )
@@ -83,7 +76,7 @@ def run_page(run: Run) -> str:
     manifest, summary = run.manifest, run.summary
     workload = manifest.get("workload", {}).get("name", run.path.name)
     phases = summary.get("phases", [])
-    return _render(
+    return render(
         "run.html.j2",
         title=f"{workload}: loadframe report",
         question=f"What does {cluster_text(manifest.get('store', {}))} do under {workload}?",
@@ -168,21 +161,3 @@ def _headline(phases: Sequence[dict[str, Any]]) -> list[str]:
                 f" within {seconds_text(response['p50'])}, 99 % within {seconds_text(response['p99'])}."
             )
     return lines
-
-
-def _render(template: str, **context: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("loadframe.report"),
-        autoescape=select_autoescape(["html", "j2"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["sentence"] = _sentence
-    library = (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    return environment.get_template(template).render(plotly=library, **context)
-
-
-def _sentence(words: str) -> str:
-    """Begin with a capital and end with a full stop."""
-    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"

@@ -9,6 +9,7 @@ from loadframe.report import answer
 from loadframe.report.fit_terminal import print_findings
 from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text
+from loadframe.report.trust import print_trust
 from loadframe.units import format_count
 
 
@@ -23,15 +24,7 @@ def print_sweep(sweep: Sweep, console: Console | None = None) -> None:
             console.print(Text(answer.heading(curves), style="bold"))
         _print_curves(console, curves)
     console.print()
-    console.print(Text(answer.trust(sweep), style="yellow" if sweep.left_out else "green"))
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    for group in answer.exclusions(sweep):
-        more = f", as in {group.runs[0]}" if len(group.runs) > 1 else f": {group.runs[0]}"
-        grid.add_row("!", f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}{more}", style="yellow")
-        grid.add_row("", Text(group.cause))
-        grid.add_row("", Text(group.remedy, style="dim"))
-    if grid.row_count:
-        console.print(grid)
+    print_trust(sweep.folder, console)
 
 
 def _print_curves(console: Console, curves: PhaseCurves) -> None:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
-from loadframe.analyze.sweep import PhaseCurves, SweepRun
+from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
-from loadframe.report import answer
 from loadframe.report.fit_words import NAMES
 from loadframe.report.labels import errors_text, load_text, seconds_text, with_parts
 from loadframe.report.numbers import change_text, estimate_text, measured_text, percent_text
+from loadframe.report.standing import standing, why
 from loadframe.units import format_count
 
 _PARAMETERS = {
@@ -84,18 +85,18 @@ def models_table(fit: ScalabilityFit) -> Table:
     return Table(columns, rows)
 
 
-def runs_table(runs: Sequence[SweepRun], factors: Sequence[str]) -> Table:
+def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
     """Return every run of a design with its verdict; failed and missing ones too."""
     rows = []
     for run in runs:
-        standing = answer.standing(run)
-        tone = {"valid": "valid", "not made": "muted"}.get(standing, "invalid")
+        word = standing(run)
+        tone = {"valid": "valid", "not made": "muted"}.get(word, "invalid")
         generator = run.run.summary.get("generator", {}) if run.run else {}
         rows.append(
             [
                 Cell(run.id),
-                Cell(standing, tone=tone),
-                Cell("" if standing == "valid" else _why(run)),
+                Cell(word, tone=tone),
+                Cell("" if word == "valid" else _why(run)),
                 *(Cell(str(run.treatment.get(factor, ""))) for factor in factors),
                 *_generator(generator),
             ]
@@ -178,8 +179,8 @@ def _generator(generator: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def _why(run: SweepRun) -> str:
-    return "" if run.status == "missing" else answer.why(run)
+def _why(run: RecordedRun) -> str:
+    return "" if run.status == "missing" else why(run)
 
 
 def _parameter(model: ModelFit, name: str, tone: str) -> Cell:

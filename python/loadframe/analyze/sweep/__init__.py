@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
-from loadframe.analyze.sweep.document import curves_document, run_document
-from loadframe.analyze.sweep.runs import EXPERIMENT_FILE, SweepFolder, SweepRun, read_folder
+from loadframe.analyze.sweep.document import curves_document
 from loadframe.analyze.sweep.treatments import Point, Treatment
 
 __all__ = [
-    "EXPERIMENT_FILE",
     "Curve",
     "PhaseCurves",
     "Point",
     "SpeedUp",
     "Sweep",
-    "SweepRun",
     "Treatment",
     "read_sweep",
 ]
@@ -34,13 +32,8 @@ _SIZES = ("nodes", "clients")
 class Sweep:
     """A scale experiment, analysed: its folder, and the curves of each measured phase."""
 
-    folder: SweepFolder
+    folder: RecordedExperiment
     curves: tuple[PhaseCurves, ...]
-
-    @property
-    def left_out(self) -> tuple[SweepRun, ...]:
-        """The runs that no figure contains: invalid, failed, interrupted or missing."""
-        return tuple(run for run in self.folder.runs if not run.usable)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the analysis for JSON."""
@@ -48,14 +41,14 @@ class Sweep:
             "experiment": self.folder.description["experiment"],
             "question": self.folder.description.get("question"),
             "curves": [curves_document(curves) for curves in self.curves],
-            "runs": [run_document(run) for run in self.folder.runs],
-            "left_out": [run.id for run in self.left_out],
+            "runs": [run.as_dict() for run in self.folder.runs],
+            "left_out": [run.id for run in self.folder.left_out],
         }
 
 
 def read_sweep(path: Path) -> Sweep:
     """Read and analyse an experiment's folder; BadInput where it is none or broken."""
-    folder = read_folder(path)
+    folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     curves = []
     for phase in folder.description["measure"]:
@@ -65,6 +58,6 @@ def read_sweep(path: Path) -> Sweep:
     return Sweep(folder, tuple(curves))
 
 
-def _other_levels(folder: SweepFolder) -> list[Mapping[str, Any]]:
+def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
     factors = {name: levels for name, levels in folder.description["factors"].items() if name not in _SIZES}
     return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ScalabilityFit, fit
 from loadframe.analyze.sweep.pitfalls import pitfalls
-from loadframe.analyze.sweep.runs import SweepRun
 from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
 from loadframe.errors import BadInput
 
@@ -54,7 +54,7 @@ class PhaseCurves:
     warnings: tuple[Finding, ...]
 
 
-def phase_curves(runs: Sequence[SweepRun], phase: str, others: Mapping[str, Any], *, seed: int) -> PhaseCurves:
+def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, Any], *, seed: int) -> PhaseCurves:
     """Analyse one phase over runs that differ in nodes and clients only."""
     operation = main_operation(runs, phase)
     found = points(runs, phase, operation)

@@ -3,7 +3,6 @@
 from typing import Any
 
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves
-from loadframe.analyze.sweep.runs import SweepRun
 from loadframe.analyze.sweep.treatments import Treatment
 
 
@@ -26,17 +25,6 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
             for row in curves.speedups
         ],
         "warnings": [warning.as_dict() for warning in curves.warnings],
-    }
-
-
-def run_document(run: SweepRun) -> dict[str, Any]:
-    """Return how a run stands: its treatment, status, verdict."""
-    return {
-        "run": run.id,
-        "treatment": dict(run.treatment),
-        "status": run.status,
-        "failure": run.failure,
-        "verdict": run.verdict,
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.sweep.runs import SweepRun
 from loadframe.units import format_count, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
@@ -124,10 +124,10 @@ class MachineFull(Finding):
         return "take lower CPU limits per node, fewer nodes, or separate machines"
 
 
-def pitfalls(runs: Sequence[SweepRun], phase: str) -> tuple[Finding, ...]:
+def pitfalls(runs: Sequence[RecordedRun], phase: str) -> tuple[Finding, ...]:
     """Return what is seen in the usable runs of a phase."""
     usable = [run for run in runs if run.usable and run.phase(phase)]
-    by_nodes: dict[int, list[SweepRun]] = defaultdict(list)
+    by_nodes: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in usable:
         by_nodes[run.nodes or 1].append(run)
     return (
@@ -138,7 +138,7 @@ def pitfalls(runs: Sequence[SweepRun], phase: str) -> tuple[Finding, ...]:
     )
 
 
-def _about_load(usable: Sequence[SweepRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
+def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
     pacings = [stream["pacing"] for run in usable for stream in (run.phase(phase) or {})["streams"]]
     if any("open" in pacing for pacing in pacings):
         yield OpenLoad(phase)
@@ -147,7 +147,7 @@ def _about_load(usable: Sequence[SweepRun], by_nodes: Mapping[int, Any], phase: 
         yield ClientsFixed(clients.pop())
 
 
-def _about_data(by_nodes: Mapping[int, Sequence[SweepRun]]) -> Iterator[Finding]:
+def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Finding]:
     uneven: dict[int, list[int]] = defaultdict(list)
     clipped: dict[int, list[int]] = defaultdict(list)
     for nodes, runs in by_nodes.items():
@@ -162,7 +162,7 @@ def _about_data(by_nodes: Mapping[int, Sequence[SweepRun]]) -> Iterator[Finding]
     yield from (ShardsUneven(shards, tuple(sorted(nodes))) for shards, nodes in uneven.items())
 
 
-def _about_storage(by_nodes: Mapping[int, Sequence[SweepRun]], phase: str) -> Iterator[Finding]:
+def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
     rates = {}
     for nodes, runs in by_nodes.items():
         read = [value for run in runs for value in _samples(run, phase, "node:", "process.read")]
@@ -174,7 +174,7 @@ def _about_storage(by_nodes: Mapping[int, Sequence[SweepRun]], phase: str) -> It
 
 
 def _about_machine(
-    usable: Sequence[SweepRun], by_nodes: Mapping[int, Sequence[SweepRun]], phase: str
+    usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
 ) -> Iterator[Finding]:
     for run in sorted(usable, key=lambda each: each.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
@@ -196,7 +196,7 @@ def _about_machine(
         yield MachineFull(tuple(sorted(busy)), max(busy.values()))
 
 
-def _samples(run: SweepRun, phase: str, source: str, metric: str) -> list[float]:
+def _samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
     """Return the samples of a metric in the measured window, of all sources with this beginning."""
     entry = run.phase(phase)
     if run.run is None or entry is None:

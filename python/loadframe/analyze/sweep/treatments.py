@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.sweep.runs import SweepRun
+from loadframe.analyze.experiment import RecordedRun
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Treatment:
     parallelism: float | None
 
 
-def points(runs: Iterable[SweepRun], phase: str, operation: str | None) -> tuple[Point, ...]:
+def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, also for those that may not be used."""
     found = []
     for run in runs:
@@ -95,7 +95,7 @@ def points(runs: Iterable[SweepRun], phase: str, operation: str | None) -> tuple
     return tuple(found)
 
 
-def main_operation(runs: Iterable[SweepRun], phase: str) -> str | None:
+def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
     """Return the operation of a phase with the most successes, whose response times stand for the phase."""
     counts: dict[str, int] = defaultdict(int)
     for run in runs:

@@ -15,13 +15,23 @@ _RUNS = "runs"
 
 
 @dataclass(frozen=True, eq=False)
-class SweepRun:
+class RecordedRun:
     """One run of the design: its treatment and its folder's content; without a folder it was not made yet."""
 
     id: str
     block: int | None
     treatment: Mapping[str, Any]
     run: Run | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return for JSON how the run stands: its treatment, status, verdict."""
+        return {
+            "run": self.id,
+            "treatment": dict(self.treatment),
+            "status": self.status,
+            "failure": self.failure,
+            "verdict": self.verdict,
+        }
 
     @cached_property
     def status(self) -> str:
@@ -70,21 +80,30 @@ class SweepRun:
 
 
 @dataclass(frozen=True, eq=False)
-class SweepFolder:
-    """An experiment's folder: `description` is the content of experiment.json, `runs` follow the design's order."""
+class RecordedExperiment:
+    """An experiment's folder: `description` is the content of experiment.json, `runs` follow the design's order.
+
+    Runs that were not designed but follow from others come last.
+    """
 
     path: Path
     description: Mapping[str, Any]
-    runs: tuple[SweepRun, ...]
+    runs: tuple[RecordedRun, ...]
+
+    @property
+    def left_out(self) -> tuple[RecordedRun, ...]:
+        """The runs that no figure contains: invalid, failed, interrupted or missing."""
+        return tuple(run for run in self.runs if not run.usable)
 
 
-def read_folder(path: Path) -> SweepFolder:
+def read_experiment(path: Path) -> RecordedExperiment:
     """Read an experiment's folder; BadInput where it is none, or a run in it is broken."""
     file = path / EXPERIMENT_FILE
     try:
         description = json.loads(file.read_text(encoding="utf-8"))
-        design = [(entry["run"], entry["block"], dict(entry["treatment"])) for entry in description["design"]]
-        for key in ("experiment", "factors", "measure"):
+        entries = [*description["design"], *description.get("further", [])]
+        design = [(entry["run"], entry["block"], dict(entry["treatment"])) for entry in entries]
+        for key in ("experiment", "kind", "factors", "measure"):
             description[key]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
@@ -95,8 +114,8 @@ def read_folder(path: Path) -> SweepFolder:
     runs = []
     for name, block, treatment in design:
         folder = path / _RUNS / name
-        runs.append(SweepRun(name, block, treatment, Run(folder) if folder.exists() else None))
-    return SweepFolder(path, description, tuple(runs))
+        runs.append(RecordedRun(name, block, treatment, Run(folder) if folder.exists() else None))
+    return RecordedExperiment(path, description, tuple(runs))
 
 
 def _words(error: Exception) -> str:

@@ -1,0 +1,113 @@
+"""A checked experiment, and what it means for each of its treatments: cluster, workload, load."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from loadframe.experiment.file_factors import SETTINGS, WITH, Factor, Level
+from loadframe.experiment.file_model import ExperimentFile
+from loadframe.load import Generator
+from loadframe.workload import ResolvedWorkload, Workload
+from loadframe.yamlfile import Document
+
+if TYPE_CHECKING:
+    from loadframe.experiment.kinds import Kind
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment: everything that its file names exists. `file.load_experiment` makes one."""
+
+    document: Document
+    #: As its kind has it.
+    file: ExperimentFile
+    kind: "Kind"
+    #: With the parameters that are the same in every run.
+    workload: Workload
+    factors: tuple[Factor, ...]
+    #: The phases that fill the store, once for each state of the cluster, and those that each run measures.
+    prepared: tuple[str, ...]
+    measured: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.file.experiment
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order and of the load."""
+        return self.file.seed
+
+    @property
+    def generator(self) -> Generator:
+        """What generates the load."""
+        return Generator(self.file.threads, self.file.spread, self.file.connections)
+
+    @property
+    def repetitions(self) -> int:
+        """How often each treatment is run."""
+        return self.file.repetitions
+
+    def cluster_spec(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
+        """Return the cluster of a treatment: store, version, nodes, limits (cpus, memory in bytes), settings."""
+        store = self.file.store
+        settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
+        return {
+            "store": store.kind,
+            "version": store.version,
+            "nodes": self.nodes(treatment),
+            "limits": {
+                "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
+                "memory": treatment.get("store.limits.memory", store.limits.memory),
+            },
+            "settings": {**store.settings, **settings},
+        }
+
+    def nodes(self, treatment: Mapping[str, Level]) -> int:
+        """Return the number of nodes of a treatment's cluster."""
+        return int(treatment.get("nodes") or self.file.store.nodes)
+
+    def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
+        """Return the workload's parameters that a treatment sets, and those that follow from it."""
+        levels = {name.removeprefix(WITH): level for name, level in treatment.items() if name.startswith(WITH)}
+        return {**levels, **self.kind.parameters(self, treatment)}
+
+    def workload_at(self, treatment: Mapping[str, Level]) -> Workload:
+        """Return the workload with the parameters of a treatment."""
+        values = self.workload_parameters(treatment)
+        if not values:
+            return self.workload
+        return self.workload.with_parameters(
+            values,
+            folder=self.document.path.parent,
+            where=lambda name: self.document.where(("factors", WITH + name)),
+        )
+
+    def resolve(
+        self, treatment: Mapping[str, Level], family: str, report: Callable[[str], None] = lambda _: None
+    ) -> ResolvedWorkload:
+        """Return the workload of a treatment for a family of stores; its parameters may differ from run to run.
+
+        `report` takes lines on how far corpora are that are fetched for it.
+        """
+        return self.workload_at(treatment).for_family(family, self.nodes(treatment), report)
+
+    def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
+        """Return what a treatment changes of the measured phases: `clients`, `rate` (1/s), `warmup`, `duration` (s).
+
+        They are arguments of `ResolvedPhase.override`; what nobody sets is not there.
+        """
+        given = {"warmup": self.file.warmup, "duration": self.file.duration}
+        levels = {key: treatment[key] for key in ("clients", "rate") if key in treatment}
+        return {**{key: value for key, value in given.items() if value is not None}, **levels}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was asked, for the experiment's folder, ready for JSON."""
+        told = self.file.model_dump(mode="json", by_alias=True, exclude={"factors", "prepare", "measure"})
+        return {
+            **told,
+            "factors": {factor.name: list(factor.levels) for factor in self.factors},
+            "prepare": list(self.prepared),
+            "measure": list(self.measured),
+        }

@@ -1,0 +1,56 @@
+"""What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, Strict
+
+from loadframe.load.generator import Spread
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Scalar, Size
+
+Count = Annotated[int, Field(ge=1)]
+#: Names of phases; a single one needs no list.
+Phases = Annotated[
+    tuple[str, ...],
+    Strict(False),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
+]
+#: The levels of a factor, and factors by name.
+Levels = Annotated[tuple[Scalar, ...], Strict(False), NOT_EMPTY]
+Factors = dict[str, Levels]
+
+
+class LimitsEntry(Model):
+    """What each node may use of its machine: CPUs and bytes of memory."""
+
+    cpus: Annotated[float, Field(gt=0)] | None = None
+    memory: Size | None = None
+
+
+class StoreEntry(Model):
+    """The store under test, and its state where no factor says otherwise."""
+
+    kind: Name
+    version: str | None = None
+    nodes: Count = 1
+    limits: LimitsEntry = LimitsEntry()
+    settings: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class ExperimentFile(Model):
+    """An experiment as it is written, whatever its kind."""
+
+    experiment: Name
+    question: str = ""
+    store: StoreEntry
+    workload: Annotated[str, Field(min_length=1)]
+    with_: dict[str, Scalar] = Field(default_factory=dict, alias="with")
+    kind: str
+    prepare: Phases | None = None
+    measure: Annotated[Phases, NOT_EMPTY] | None = None
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    warmup: Duration | None = None
+    duration: Annotated[Duration, Field(gt=0)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    spread: Spread = "fixed"
+    connections: Annotated[int, Field(ge=1)] | None = None

@@ -1,0 +1,72 @@
+"""The face of a kind of experiment: its keys in the file, its design, and how one run is carried out.
+
+Each method has the form that suits most kinds: levels of factors, combined in randomised blocks, and runs that measure
+some phases of the workload on a cluster that stays as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loadframe.experiment.design import Design, PlannedRun, factorial
+from loadframe.experiment.design_estimate import phase_seconds
+from loadframe.experiment.file_factors import Level
+from loadframe.experiment.file_model import ExperimentFile, Levels
+from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
+
+if TYPE_CHECKING:
+    from loadframe.experiment.experiment import Experiment
+    from loadframe.experiment.stage import Stage
+
+
+class Kind:
+    """One kind of experiment."""
+
+    #: The keys of its files.
+    model: type[ExperimentFile]
+
+    def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
+        """Return what the file varies, as it is written there under `factors`."""
+        return {}
+
+    def check(self, experiment: "Experiment") -> None:
+        """Raise BadInput, with its place, for what makes no sense in a file of which each part is sound."""
+
+    def parameters(self, experiment: "Experiment", treatment: Mapping[str, Level]) -> Mapping[str, Level]:
+        """Return the workload's parameters that follow from a treatment, beside those that it names itself."""
+        return {}
+
+    def design(self, experiment: "Experiment") -> Design:
+        """Return the runs in their order; BadInput if they are more than anybody waits for."""
+        return factorial(experiment, experiment.factors)
+
+    def further(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
+        """Return runs that follow from what is recorded in `runs_path` by now: another trial, a confirmation.
+
+        It is asked when the design's runs are made, and again when those are made that it returned, until it returns
+        no run that is not there. What it returns must be the same for the same records.
+        """
+        return ()
+
+    def phases(
+        self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]
+    ) -> list[ResolvedPhase]:
+        """Return the phases that a run measures, at the levels of its treatment."""
+        levels = experiment.overrides(treatment)
+        return [workload.phase(name).override(**levels) for name in experiment.measured]
+
+    def seconds(self, experiment: "Experiment", workload: Workload, treatment: Mapping[str, Level]) -> float:
+        """Return about how long the load of one run lasts, s."""
+        times = experiment.overrides(treatment)
+        phases = {phase.name: phase for phase in workload.file.phases}
+        return sum(phase_seconds(workload, phases[name], **times) for name in experiment.measured)
+
+    def record(self, stage: "Stage", run: PlannedRun) -> None:
+        """Carry out one run on a cluster that is in the run's state and filled, and record it as `run.id`.
+
+        LoadframeError for a run that fails; the loop then records the failure. Other run folders may be written beside
+        it, but its own last: a run whose folder is there is done.
+        """
+        session = stage.session(run)
+        phases = self.phases(stage.experiment, session.workload, run.treatment)
+        session.record(stage.runs_path, run.id, phases, stage.labels(run))

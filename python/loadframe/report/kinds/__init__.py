@@ -1,0 +1,48 @@
+"""What each kind of experiment says of its runs: each module here is named as `kind:` has it, registered nowhere else.
+
+It has `read(path)`, which analyses an experiment's folder and returns its `Report`.
+"""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from loadframe.analyze.experiment import EXPERIMENT_FILE
+from loadframe.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Report:
+    """An experiment's answer in three forms: a page of its own, JSON, and words on a terminal."""
+
+    page: str
+    document: dict[str, Any]
+    show: Callable[[Console], None]
+
+
+def read_report(path: Path) -> Report:
+    """Return the report on an experiment's folder; BadInput where it is none, is broken, or of a kind unknown here."""
+    file = path / EXPERIMENT_FILE
+    try:
+        kind = json.loads(file.read_text(encoding="utf-8"))["kind"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(
+            "this is no experiment's folder: its kind cannot be read",
+            where=str(file),
+            remedy=f"name a folder that `loadframe run` wrote, with its {EXPERIMENT_FILE}",
+        ) from error
+    known = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    if kind not in known:
+        raise BadInput(
+            f"an experiment of kind {kind!r} cannot be reported",
+            where=str(file),
+            remedy=f"this loadframe knows {', '.join(known)}; report it with the one that made it",
+        )
+    report: Report = importlib.import_module(f"{__name__}.{kind}").read(path)
+    return report

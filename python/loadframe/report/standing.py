@@ -1,0 +1,57 @@
+"""How an experiment's runs stand, in words: how many are used, which are left out, and why."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+
+
+def trust(folder: RecordedExperiment) -> str:
+    """Return how many runs the figures rest on, and what became of the others."""
+    total, left_out = len(folder.runs), folder.left_out
+    if not left_out:
+        return f"All {total} runs are valid."
+    kinds = Counter(standing(run) for run in left_out)
+    words = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"{total - len(left_out)} of {total} runs are used; left out of every figure: {words}."
+
+
+def standing(run: RecordedRun) -> str:
+    """Return in one word how a run stands: valid, invalid, failed, interrupted, or not made."""
+    if run.status == "done":
+        return "valid" if run.usable else "invalid"
+    return "not made" if run.status == "missing" else run.status
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """One reason for which runs are left out: how often, its cause in one of them, what to do about it."""
+
+    runs: tuple[str, ...]
+    cause: str
+    remedy: str
+
+
+def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
+    """Return why runs are left out, the most frequent reason first; a run with two reasons is in both."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for run in folder.left_out:
+        reasons = (run.verdict or {}).get("reasons") or []
+        for reason in reasons:
+            found.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))
+        if not reasons and run.status == "missing":
+            found.setdefault("missing", []).append((run.id, "not made yet", "the same command makes what is missing"))
+        elif not reasons:
+            remedy = "mend the cause; `loadframe run --retry-failed` makes failed runs again"
+            found.setdefault(why(run), []).append((run.id, why(run), remedy))
+    groups = [Exclusion(tuple(name for name, _, _ in rows), rows[0][1], rows[0][2]) for rows in found.values()]
+    return sorted(groups, key=lambda group: -len(group.runs))
+
+
+def why(run: RecordedRun) -> str:
+    """Return why a run is left out: what failed, or the causes of its verdict."""
+    if run.failure:
+        return run.failure
+    if run.verdict and run.verdict["reasons"]:
+        return "; ".join(reason["cause"] for reason in run.verdict["reasons"])
+    return standing(run)

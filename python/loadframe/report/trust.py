@@ -1,0 +1,49 @@
+"""How far an experiment's figures may be trusted, whatever its kind, for pages and for the terminal."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.report.standing import Exclusion, exclusions, trust
+from loadframe.report.tables import Table, runs_table
+
+
+@dataclass(frozen=True)
+class RunsView:
+    """Each run and its verdict, as pages show them."""
+
+    trust: str
+    exclusions: list[Exclusion]
+    not_judged: Mapping[str, int]
+    left_out: Table | None
+    runs: Table
+
+
+def runs_view(folder: RecordedExperiment) -> RunsView:
+    """Return the runs of an experiment as pages show them; the macro `runs` in `parts.html.j2` does."""
+    factors = list(dict.fromkeys(name for run in folder.runs for name in run.treatment))
+    return RunsView(
+        trust=trust(folder),
+        exclusions=exclusions(folder),
+        not_judged=Counter(words for run in folder.runs for words in (run.verdict or {}).get("not_judged", [])),
+        left_out=runs_table(folder.left_out, factors) if folder.left_out else None,
+        runs=runs_table(folder.runs, factors),
+    )
+
+
+def print_trust(folder: RecordedExperiment, console: Console) -> None:
+    """Print how many runs the figures rest on, and why the others are left out."""
+    console.print(Text(trust(folder), style="yellow" if folder.left_out else "green"))
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    for group in exclusions(folder):
+        more = f", as in {group.runs[0]}" if len(group.runs) > 1 else f": {group.runs[0]}"
+        grid.add_row("!", f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}{more}", style="yellow")
+        grid.add_row("", Text(group.cause))
+        grid.add_row("", Text(group.remedy, style="dim"))
+    if grid.row_count:
+        console.print(grid)
