@@ -33,3 +33,29 @@ def require_writable(folder: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK):
         what = "cannot be written" if there.is_dir() else "is no folder"
         raise BadInput(f"results cannot go to {folder}: {there} {what}", remedy="choose another folder with --output")
+
+
+def measure_kinds(text: str) -> tuple[str, ...]:
+    """Return the measures of a comma-separated list; BadInput for one that there is not."""
+    from loadframe.analyze.comparison import KINDS
+    from loadframe.yamlfile import did_you_mean
+
+    kinds = tuple(word.strip() for word in text.split(",") if word.strip())
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadInput(f"there is no measure {kind!r}", remedy=did_you_mean(kind, KINDS))
+    if not kinds:
+        raise BadInput("no measure is named", remedy=f"name some of {', '.join(KINDS)}")
+    return tuple(dict.fromkeys(kinds))
+
+
+def share(text: str, option: str) -> float:
+    """Return a share above 0, written `5%` or 0.05; BadInput for anything else."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if rest or not 0 < value < 100:
+        raise BadInput(f"{option} {text!r} is no share", remedy="write a percentage above 0, such as 5%")
+    return value

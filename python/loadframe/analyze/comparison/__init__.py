@@ -1,0 +1,20 @@
+"""Two or more groups of runs against each other: how much better or worse, how sure that is, and what to doubt."""
+
+from loadframe.analyze.comparison.comparison import LEAST, LEVEL, Comparison, Contrast, compare
+from loadframe.analyze.comparison.groups import Group, read_groups, read_runs, split_by_treatment
+from loadframe.analyze.comparison.measures import KINDS, USUAL, Measure
+
+__all__ = [
+    "KINDS",
+    "LEAST",
+    "LEVEL",
+    "USUAL",
+    "Comparison",
+    "Contrast",
+    "Group",
+    "Measure",
+    "compare",
+    "read_groups",
+    "read_runs",
+    "split_by_treatment",
+]

@@ -1,0 +1,78 @@
+"""In what the manifests of two groups of runs differ: the store, the load, the generator, the machine."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.experiment import RecordedRun
+
+#: What a machine is told by. Two containers of one machine have other names, and the same processor and memory.
+MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.memory")
+_STORE = ("store.kind", "store.version", "store.origin", "store.nodes", "store.host", "store.limits", "store.settings")
+_LOAD = ("workload.name", "workload.file.sha256", "workload.parameters", "workload.phases", "workload.corpora")
+_GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections")
+_SOFTWARE = ("versions.loadframe", "versions.commit", "versions.kernel")
+_PARTS = (*_STORE, *_LOAD, *_GENERATOR, *_SOFTWARE, *MACHINE)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One entry of the manifest, and the values that each of two groups has of it."""
+
+    key: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether it tells one machine from another."""
+        return self.key in MACHINE
+
+    @property
+    def of_load(self) -> bool:
+        """Whether it makes the load another one."""
+        return self.key.startswith(("workload.", "generator."))
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_listed(self.first)} → {_listed(self.second)}"
+
+
+def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
+    """Return where the values of the two groups are not the same."""
+    one, other = _values(first), _values(second)
+    found = []
+    for key in dict.fromkeys([*one, *other]):
+        values = one.get(key, {"none": None}), other.get(key, {"none": None})
+        if values[0].keys() != values[1].keys():
+            found.append(Difference(key, tuple(values[0]), tuple(values[1])))
+    return tuple(found)
+
+
+def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
+    """Return the different values of each entry, as text, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for part in _PARTS:
+            value: Any = run.manifest
+            for key in part.split("."):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            for name, text in _flat(part, value):
+                found.setdefault(name, {})[text] = None
+    return found
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    elif isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value):
+        for each in value:
+            yield from _flat(f"{name}.{each['name']}", {key: inner for key, inner in each.items() if key != "name"})
+    elif value is not None:
+        yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def _listed(values: Sequence[str]) -> str:
+    shown = [value if len(value) <= 60 else f"{value[:57]}..." for value in values[:3]]
+    return ", ".join(shown + ([f"and {len(values) - 3} more"] if len(values) > 3 else []))

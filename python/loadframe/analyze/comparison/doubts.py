@@ -1,0 +1,102 @@
+"""What makes a comparison say less than it seems to: too few runs, an order that drift hides in, other conditions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loadframe.analyze.comparison.differences import Difference
+from loadframe.analyze.comparison.ranks import least_p, runs_needed
+from loadframe.analyze.finding import Finding
+
+
+@dataclass(frozen=True)
+class TooFewRuns(Finding):
+    """However far apart, so few runs cannot reach significance."""
+
+    first: int
+    second: int
+    #: How many comparisons are made at once, and the level that each has to reach after Holm's adjustment for them.
+    tests: int
+    level: float
+
+    def _cause(self) -> str:
+        adjusted = f" ({self.tests} comparisons at once)" if self.tests > 1 else ""
+        best = min(1.0, least_p(self.first, self.second) * self.tests)
+        return (
+            f"{self.first} run{'s' * (self.first != 1)} against {self.second} can never reach p < {self.level:g}:"
+            f" at best p = {best:.2g}{adjusted}"
+        )
+
+    def _remedy(self) -> str:
+        return f"take at least {runs_needed(self.level, self.tests)} valid runs of each"
+
+
+@dataclass(frozen=True)
+class NotInterleaved(Finding):
+    """All runs of one came before all of the other."""
+
+    first: str
+    second: str
+
+    def _cause(self) -> str:
+        return (
+            f"the runs of {self.first} were all made before or after those of {self.second}:"
+            " whatever drifted in between counts as a difference"
+        )
+
+    def _remedy(self) -> str:
+        return "interleave them, as experiments of kind compare do, or repeat both and see whether the answer stays"
+
+
+@dataclass(frozen=True)
+class OtherMachine(Finding):
+    """The machines differ."""
+
+    first: str
+    second: str
+    found: tuple[Difference, ...]
+
+    def _cause(self) -> str:
+        return (
+            f"{self.first} and {self.second} were measured on different machines"
+            f" ({'; '.join(str(each) for each in self.found)})"
+        )
+
+    def _remedy(self) -> str:
+        return "measure both on one machine: machines differ by more than versions do"
+
+
+@dataclass(frozen=True)
+class OtherLoad(Finding):
+    """The load or its generator differ."""
+
+    first: str
+    second: str
+    found: tuple[Difference, ...]
+
+    def _cause(self) -> str:
+        listed = "; ".join(str(each) for each in self.found[:3])
+        more = f"; and {len(self.found) - 3} more" if len(self.found) > 3 else ""
+        return f"{self.first} and {self.second} had another load ({listed}{more})"
+
+    def _remedy(self) -> str:
+        return "if that is not what is compared, give both the same workload, parameters and generator"
+
+
+@dataclass(frozen=True)
+class Unmatched(Finding):
+    """Treatments that only one side has."""
+
+    label: str
+    count: int
+
+    def _cause(self) -> str:
+        some = "one treatment" if self.count == 1 else f"{self.count} treatments"
+        return f"{some} of {self.label} {'has' if self.count == 1 else 'have'} no counterpart to be compared with"
+
+    def _remedy(self) -> str:
+        return "compare runs of the same treatments, or two single treatments"
+
+
+def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Return whether two sorted lists of instants overlap."""
+    return bool(first and second) and not (first[-1] < second[0] or second[-1] < first[0])

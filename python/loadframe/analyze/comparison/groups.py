@@ -1,0 +1,118 @@
+"""Gathers the runs that are compared: from run folders, folders that hold some, and experiments' folders."""
+
+import glob
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedRun, read_experiment
+from loadframe.errors import BadInput
+from loadframe.record import Run
+from loadframe.record.schema import MANIFEST_FILE
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs that are held together against another group's, by the name that they have in sentences."""
+
+    label: str
+    runs: tuple[RecordedRun, ...]
+
+    @cached_property
+    def usable(self) -> tuple[RecordedRun, ...]:
+        """The runs that count, in the order in which they were made."""
+        return tuple(sorted((run for run in self.runs if run.usable), key=started))
+
+    @property
+    def left_out(self) -> tuple[RecordedRun, ...]:
+        """The runs that no figure contains: invalid, failed, interrupted or missing."""
+        return tuple(run for run in self.runs if not run.usable)
+
+    def at(self, treatment: Mapping[str, Any]) -> "Group":
+        """Return the group's runs at one treatment."""
+        return Group(self.label, tuple(run for run in self.runs if run.treatment == treatment))
+
+    @property
+    def treatments(self) -> list[Mapping[str, Any]]:
+        """The treatments of its runs, in the order of their first."""
+        return _unique(run.treatment for run in self.runs)
+
+
+def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
+    """Return a group for each argument, named by the shortest ends of their paths that differ.
+
+    An argument names a run folder, a folder that holds run folders, an experiment's folder, or is a pattern such as
+    `results/old-*` of these. BadInput where there is no run.
+    """
+    found = [(argument, read_runs(argument)) for argument in arguments]
+    labels = _labels([argument for argument, _ in found])
+    return tuple(Group(label, runs) for label, (_, runs) in zip(labels, found, strict=True))
+
+
+def split_by_treatment(runs: Sequence[RecordedRun]) -> tuple[Group, ...]:
+    """Return a group for each treatment, named by the levels in which the treatments differ."""
+    treatments = _unique(run.treatment for run in runs)
+    differing = [
+        name
+        for name in dict.fromkeys(name for treatment in treatments for name in treatment)
+        if len({json.dumps(treatment.get(name)) for treatment in treatments}) > 1
+    ]
+    return tuple(
+        Group(
+            ", ".join(f"{name.rpartition('.')[2]} {treatment.get(name)}" for name in differing) or "all",
+            tuple(run for run in runs if run.treatment == treatment),
+        )
+        for treatment in treatments
+    )
+
+
+def read_runs(argument: str) -> tuple[RecordedRun, ...]:
+    """Return the runs that an argument names; BadInput where there is none."""
+    paths = [Path(argument)]
+    if not paths[0].exists() and glob.has_magic(argument):
+        paths = [Path(name) for name in sorted(glob.glob(argument))]  # noqa: PTH207 - the pattern may be absolute
+    runs = [run for path in paths for run in _runs_in(path)]
+    if not runs:
+        raise BadInput(
+            "there is no run",
+            where=argument,
+            remedy="name a run's folder, a folder that holds some, an experiment's folder, or a pattern of these",
+        )
+    return tuple(runs)
+
+
+def started(run: RecordedRun) -> str:
+    """Return when a run was started, in a form that sorts by time; runs of no known time come first."""
+    return str(run.manifest.get("started", ""))
+
+
+def _runs_in(path: Path) -> list[RecordedRun]:
+    if (path / EXPERIMENT_FILE).is_file():
+        return list(read_experiment(path).runs)
+    if (path / MANIFEST_FILE).is_file():
+        return [_single(path)]
+    if not path.is_dir():
+        return []
+    return [_single(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
+
+
+def _single(path: Path) -> RecordedRun:
+    run = Run(path)
+    return RecordedRun(path.name, run.manifest.get("block"), run.manifest.get("treatment", {}), run)
+
+
+def _unique(treatments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return list({json.dumps(treatment, sort_keys=True): treatment for treatment in treatments}.values())
+
+
+def _labels(arguments: Sequence[str]) -> list[str]:
+    """Return the last parts of paths, as many of them as it takes to tell them apart; whole ones where none do."""
+    parts = [Path(argument).parts for argument in arguments]
+    for count in range(1, max(map(len, parts)) + 1):
+        labels = ["/".join(each[-count:]) for each in parts]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{argument} ({number})" for number, argument in enumerate(arguments, start=1)]

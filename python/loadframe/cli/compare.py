@@ -1,0 +1,80 @@
+"""`loadframe compare`: groups of runs against the first of them, as a table, a sentence and a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.choices import measure_kinds, share
+from loadframe.errors import BadInput
+
+if TYPE_CHECKING:
+    from loadframe.analyze.comparison import Group
+
+_EXAMPLES = """\b
+Examples:
+  loadframe compare results/old results/new
+  loadframe compare 'results/nightly-3.7-*' 'results/nightly-3.8-*' --output versions.html
+  loadframe compare results/versions
+  loadframe compare old new --measure throughput,p99.9 --least 3% --json
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def compare(
+    groups: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders, folders of runs, experiments or quoted patterns; the first is the baseline."
+            " A single experiment is split by its treatments."
+        ),
+    ],
+    measure: Annotated[
+        str, typer.Option(help="What to compare, comma-separated: throughput, p50, p90, p99, p99.9, max, mean, errors.")
+    ] = "throughput,p50,p99",
+    least: Annotated[str, typer.Option(help="The least difference that matters.")] = "5%",
+    level: Annotated[float, typer.Option(help="What p must be below.")] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Write an HTML page, too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare runs: the ratio of medians with its interval, and whether it is more than noise."""
+    kinds = measure_kinds(measure)
+    smallest = share(least, "--least")
+    if not 0 < level < 1:
+        raise BadInput(f"--level {level:g} is no probability", remedy="give a number between 0 and 1, such as 0.05")
+
+    from loadframe.analyze.comparison import compare as compare_groups
+    from loadframe.report.comparison_terminal import print_comparison
+
+    comparison = compare_groups(_groups(groups), kinds, least=smallest, level=level, seed=seed)
+    if output:
+        from loadframe.report.comparison_page import comparison_page
+
+        try:
+            output.write_text(comparison_page(comparison), encoding="utf-8")
+        except OSError as error:
+            raise BadInput(
+                f"the page cannot be written: {error.strerror}", where=str(output), remedy="name another file"
+            ) from error
+        err.print(f"report: {output}", markup=False, highlight=False)
+    if as_json:
+        print_json(comparison.as_dict())
+    else:
+        print_comparison(comparison, out)
+
+
+def _groups(arguments: list[str]) -> "tuple[Group, ...]":
+    from loadframe.analyze.comparison import read_groups, read_runs, split_by_treatment
+
+    if len(arguments) > 1:
+        return read_groups(arguments)
+    split = split_by_treatment(read_runs(arguments[0]))
+    if len(split) == 1:
+        raise BadInput(
+            "its runs have all the same treatment, so there is nothing to compare",
+            where=arguments[0],
+            remedy="name two or more folders",
+        )
+    return split

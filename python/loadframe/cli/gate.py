@@ -1,0 +1,135 @@
+"""`loadframe gate`: new runs against earlier ones and against bounds; its exit status is for pipelines."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.choices import assignments, exclude, measure_kinds, share
+from loadframe.errors import BadInput
+from loadframe.units import parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from loadframe.analyze.gate import Bound
+
+_EXAMPLES = """\b
+Examples:
+  loadframe gate results/new --baseline results/main
+  loadframe gate results/new --history 'results/nightly-*' --junit gate.xml --markdown gate.md
+  loadframe gate results/new --bound 'p99<=50ms' --bound 'errors<=0.1%'
+  loadframe gate results/new --baseline results/main --measure throughput --least 3% --catch 10%
+
+Exit status: 0 passed, 1 regression, 2 cannot tell (too few or invalid runs, or bad input).
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def gate(
+    new: Annotated[str, typer.Argument(help="The new runs: a folder, an experiment or a quoted pattern.")],
+    baseline: Annotated[
+        str | None, typer.Option(help="The runs of one earlier version: a folder, experiment or quoted pattern.")
+    ] = None,
+    history: Annotated[
+        str | None, typer.Option(help="Runs of many earlier versions; only those since the last change count.")
+    ] = None,
+    bound: Annotated[
+        list[str], typer.Option(help="An absolute bound, such as 'p99<=50ms' or 'throughput>=1000/s'; repeatable.")
+    ] = [],
+    measure: Annotated[
+        str, typer.Option(help="What to hold against earlier runs, comma-separated.")
+    ] = "throughput,p50,p99",
+    least: Annotated[
+        list[str],
+        typer.Option(help="The least worsening that matters: 5%, or p99=10% for one measure; may be repeated."),
+    ] = [],
+    catch: Annotated[
+        list[str],
+        typer.Option(help="The worsening that must not slip through: 20%, or p99=50%; may be repeated."),
+    ] = [],
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write Markdown here.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Let new runs pass, or not: 0 passed, 1 regression, 2 cannot tell."""
+    exclude(
+        {"--baseline": baseline, "--history": history}, ["--baseline"], ["--history"], "each is what to hold against"
+    )
+    if baseline is None and history is None and not bound:
+        raise BadInput("there is nothing to hold the runs against", remedy="give --baseline, --history or --bound")
+    kinds = measure_kinds(measure)
+
+    from loadframe.analyze.comparison import read_groups
+    from loadframe.analyze.gate import Thresholds, judge_gate
+    from loadframe.report.gate_files import junit as junit_text
+    from loadframe.report.gate_files import markdown as markdown_text
+    from loadframe.report.gate_terminal import print_gate
+
+    thresholds = Thresholds(
+        least=_shares(least, "--least", kinds),
+        catch=_shares(catch, "--catch", kinds),
+        bounds=[_bound(text) for text in bound],
+    )
+    earlier = baseline or history
+    groups = read_groups([new, earlier] if earlier else [new])
+    judged = judge_gate(
+        groups[0],
+        groups[1] if earlier else None,
+        thresholds,
+        kinds=kinds,
+        history=history is not None,
+        seed=seed,
+    )
+    for path, text in ((junit, junit_text), (markdown, markdown_text)):
+        if path:
+            _write(path, text(judged))
+    if as_json:
+        print_json(judged.as_dict())
+    else:
+        print_gate(judged, out)
+    if judged.standing != "passed":
+        raise typer.Exit(1 if judged.standing == "regression" else 2)
+
+
+def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str, float]:
+    """Return shares by measure: a text without a name is for all of them, and one with a name stands above it."""
+    general = [text for text in texts if "=" not in text]
+    if len(general) > 1:
+        raise BadInput(f"{option} is given for all measures twice", remedy=f"write {option} MEASURE={general[1]}")
+    shares = {kind: share(text, option) for text in general for kind in kinds}
+    for name, text in assignments([text for text in texts if "=" in text], option).items():
+        (kind,) = measure_kinds(name)
+        if kind not in kinds:
+            raise BadInput(f"{option} is about {kind}, which is not measured", remedy="add it to --measure, or drop it")
+        shares[kind] = share(text, option)
+    return shares
+
+
+def _bound(text: str) -> "Bound":
+    from loadframe.analyze.gate import Bound
+
+    match = re.fullmatch(r"\s*([a-z0-9.]+)\s*(<=|>=)\s*(\S+)\s*", text)
+    if not match:
+        raise BadInput(f"--bound {text!r} is none", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted")
+    (kind,) = measure_kinds(match[1])
+    wanted = ">=" if kind == "throughput" else "<="
+    if match[2] != wanted:
+        raise BadInput(f"--bound {text!r} bounds {kind} on its good side", remedy=f"write {kind}{wanted}{match[3]}")
+    readers: dict[str, Callable[[str], float]] = {"throughput": parse_rate, "errors": _error_share}
+    return Bound(kind, readers.get(kind, parse_duration)(match[3]))
+
+
+def _error_share(text: str) -> float:
+    return 0.0 if text in ("0", "0%") else share(text, "--bound errors<=")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"the file cannot be written: {error.strerror}", where=str(path), remedy="name another"
+        ) from error

@@ -1,0 +1,116 @@
+"""The page of a comparison: the answer, every run as a mark, the table, what differs, which runs were left out."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.comparison import Comparison, Contrast
+from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.report import comparison_words as words
+from loadframe.report.figures import COLORS, INK, SYMBOLS, Figure, axis, layout, numbers
+from loadframe.report.page import render
+from loadframe.report.setup import manifest_facts
+from loadframe.report.tables import Cell, Table
+from loadframe.report.trust import runs_view
+
+_TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
+
+
+def comparison_page(comparison: Comparison, description: Mapping[str, Any] | None = None) -> str:
+    """Return the page; `description` is the content of experiment.json where one experiment made all the runs."""
+    description = description or {}
+    runs = tuple(run for group in comparison.groups for run in group.runs)
+    labels = [group.label for group in comparison.groups]
+    example = next((run for group in comparison.groups for run in group.usable), None)
+    return render(
+        "comparison.html.j2",
+        title=f"{' against '.join(labels[:3])}: loadframe report",
+        question=description.get("question") or f"How does {', '.join(labels[1:])} differ from {labels[0]}?",
+        experiment=description.get("experiment"),
+        lead=words.lead(comparison),
+        runs_text=words.runs_text(comparison),
+        figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
+        contrasts=contrasts_table(comparison) if comparison.contrasts else None,
+        warnings=comparison.warnings,
+        differing={label: [str(each) for each in found] for label, found in comparison.differing.items()},
+        runs=runs_view(RecordedExperiment(Path(), description, runs)),
+        facts=manifest_facts(example.manifest) if example else [],
+        file=description.get("file", ""),
+    )
+
+
+def contrasts_table(comparison: Comparison) -> Table:
+    """Return a row for each measure of each group against the baseline."""
+    return Table(
+        ("measure", "group", "", comparison.groups[0].label, "group's median", "ratio", "p", "Cliff's delta"),
+        [_row(contrast) for contrast in comparison.contrasts],
+        names=3,
+        note=words.NOTE,
+    )
+
+
+def strip_plot(comparison: Comparison, name: str) -> Figure:
+    """Draw every run, each measure relative to the baseline's median."""
+    rows = list(dict.fromkeys(words.name(contrast) for contrast in comparison.contrasts))
+    traces: list[dict[str, Any]] = []
+    marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    shift = {group.label: index for index, group in enumerate(comparison.groups)}
+    spread = 0.6 / max(len(shift) - 1, 1)
+    drawn = set()
+    for contrast in comparison.contrasts:
+        row = -rows.index(words.name(contrast))
+        middle = contrast.medians[0]
+        for label, values in ((contrast.baseline, contrast.first), (contrast.label, contrast.second)):
+            if (label, words.name(contrast)) in drawn:
+                continue
+            drawn.add((label, words.name(contrast)))
+            place = row + 0.3 - spread * shift[label]
+            marks[label] += [(v / middle, place, words.quantity(v, contrast.measure)) for v in values]
+    for label, points in marks.items():
+        index = shift[label]
+        traces.append(
+            {
+                "x": numbers([x for x, _, _ in points]),
+                "y": numbers([y for _, y, _ in points]),
+                "text": [text for _, _, text in points],
+                "mode": "markers",
+                "name": label,
+                "marker": {"color": COLORS[index % len(COLORS)], "symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8,
+                           "opacity": 0.75},
+                "hovertemplate": f"{label}<br>%{{text}}<extra></extra>",
+            }
+        )  # fmt: skip
+    ratios = [x for points in marks.values() for x, _, _ in points]
+    low, high = min(ratios), max(ratios)
+    margin = max(0.05 * (high - low), 0.01)
+    one = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": {"color": INK, "width": 1}}
+    ticks = {"tickvals": [-index for index in range(len(rows))], "ticktext": rows, "showgrid": False}
+    return Figure(
+        name,
+        traces,
+        layout(
+            "relative to the baseline's median",
+            "",
+            shapes=[one],
+            xaxis=axis("relative to the baseline's median", range=[low - margin, high + margin]),
+            yaxis=axis("", range=[0.6 - len(rows), 0.6], **ticks),
+        ),
+        "Each mark is a run. Groups whose marks do not overlap differ by more than their runs scatter.",
+        height=130 + math.ceil(len(rows) * (30 + 14 * len(shift))),
+    )
+
+
+def _row(contrast: Contrast) -> list[Cell]:
+    value, bracket, interval = words.ratio_text(contrast).partition(" [")
+    return [
+        Cell(words.name(contrast)),
+        Cell(contrast.label),
+        Cell(words.OUTCOMES[contrast.outcome], tone=_TONES[contrast.outcome]),
+        Cell(words.quantity(contrast.medians[0], contrast.measure), f"{len(contrast.first)} runs"),
+        Cell(words.quantity(contrast.medians[1], contrast.measure), f"{len(contrast.second)} runs"),
+        Cell(value, f"[{interval}" if bracket else ""),
+        Cell(words.p_text(contrast.p)),
+        Cell(f"{contrast.delta:+.2f}"),
+    ]

@@ -1,0 +1,77 @@
+"""A comparison in words: a sentence for each contrast, and what each came to."""
+
+from loadframe.analyze.comparison import Comparison, Contrast
+from loadframe.analyze.comparison.measures import Measure
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import change_text, estimate_text
+from loadframe.units import format_count
+
+#: What outcomes are called in tables.
+OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "open": "not decided"}
+
+
+def quantity(value: float, measure: Measure) -> str:
+    """Write a value of a measure with its unit."""
+    if measure.kind == "errors":
+        return f"{value:.2%}"
+    return f"{format_count(value)}/s" if measure.kind == "throughput" else seconds_text(value)
+
+
+def name(contrast: Contrast) -> str:
+    """Write what is compared: the measure, and the treatment where there are several."""
+    at = treatment_text(contrast.treatment)
+    return f"{contrast.measure.name}, {at}" if at else contrast.measure.name
+
+
+def ratio_text(contrast: Contrast) -> str:
+    """Write the ratio with its interval, or alone where too few runs bound it."""
+    ratio = contrast.ratio
+    return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
+
+
+def p_text(p: float) -> str:
+    """Write a p value."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def sentence(contrast: Contrast, comparison: Comparison) -> str:
+    """Say what one contrast means."""
+    before, after = (quantity(value, contrast.measure) for value in contrast.medians)
+    figures = (
+        f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before},"
+        f" {change_text(contrast.ratio.value - 1)}"
+    )
+    interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
+    least = f"{comparison.least:.0%}"
+    ending = {
+        "better": f"that is better ({interval})",
+        "worse": f"that is worse ({interval})",
+        "alike": f"a difference of {least} or more is excluded ({interval})",
+        "open": f"these runs do not decide whether that is a difference of {least} or more ({interval})",
+    }[contrast.outcome]
+    return f"{figures}; {ending}."
+
+
+def lead(comparison: Comparison) -> list[str]:
+    """Return the sentences that answer: one for each contrast of the first measure, at most six."""
+    if not comparison.contrasts:
+        return ["No answer: the groups have no measure in common in runs that can be believed."]
+    first = comparison.contrasts[0].measure
+    chosen = [contrast for contrast in comparison.contrasts if contrast.measure == first]
+    words = [sentence(contrast, comparison) for contrast in chosen[:6]]
+    return words + ([f"The table has {len(chosen) - 6} more."] if len(chosen) > 6 else [])
+
+
+def runs_text(comparison: Comparison) -> str:
+    """Say how many runs each group has, and how many were left out."""
+    parts = []
+    for group in comparison.groups:
+        left = f" ({len(group.left_out)} left out)" if group.left_out else ""
+        parts.append(f"{group.label}: {len(group.usable)} run{'s' * (len(group.usable) != 1)}{left}")
+    return "; ".join(parts)
+
+
+NOTE = (
+    "The ratio is that of the medians, with a 95 % interval by bootstrap over runs. p is Mann and Whitney's, adjusted"
+    " by Holm for all rows. Cliff's delta is +1 where every run of the group is above every run of the baseline."
+)

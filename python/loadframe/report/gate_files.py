@@ -1,0 +1,84 @@
+"""A gate's outcome as files for pipelines: JUnit's XML, which they draw as tests, and Markdown, for comments."""
+
+from xml.etree import ElementTree as ET
+
+from loadframe.analyze.gate import Check, Gate
+from loadframe.report.comparison_words import quantity
+from loadframe.report.labels import treatment_text
+
+STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "cannot tell"}
+_SIGNS = {"passed": "✅", "regression": "❌", "undecided": "❔"}
+
+
+def headline(gate: Gate) -> str:
+    """Return the outcome in a sentence."""
+    counts = {standing: sum(check.standing == standing for check in gate.checks) for standing in STANDINGS}
+    checks = f"{len(gate.checks)} check{'s' * (len(gate.checks) != 1)}"
+    if gate.standing == "regression":
+        return f"{gate.label} is a regression: {counts['regression']} of {checks} failed."
+    if gate.standing == "passed":
+        return f"{gate.label} passed: {checks}, no regression."
+    if not gate.checks:
+        return f"Nothing can be told about {gate.label}: no valid run to check."
+    return f"Nothing final can be told about {gate.label}: {counts['undecided']} of {checks} are not decided."
+
+
+def junit(gate: Gate) -> str:
+    """Return the checks as a JUnit test suite: a regression is a failure, what cannot be told is an error."""
+    suite = ET.Element(
+        "testsuite",
+        name="loadframe gate",
+        tests=str(max(len(gate.checks), 1)),
+        failures=str(sum(check.standing == "regression" for check in gate.checks)),
+        errors=str(max(sum(check.standing == "undecided" for check in gate.checks), int(_nothing_else_says(gate)))),
+    )
+    for check in gate.checks:
+        case = ET.SubElement(suite, "testcase", classname=f"loadframe.{check.measure.phase}", name=_name(check))
+        if check.standing == "regression":
+            ET.SubElement(case, "failure", message=check.why, type="regression")
+        elif check.standing == "undecided":
+            ET.SubElement(case, "error", message=check.why, type="undecided")
+        else:
+            ET.SubElement(case, "system-out").text = check.why
+    if _nothing_else_says(gate):
+        case = ET.SubElement(suite, "testcase", classname="loadframe", name="everything was measured")
+        ET.SubElement(case, "error", message=headline(gate), type="undecided")
+    if gate.warnings:
+        lines = [f"{warning.cause}. {warning.remedy}." for warning in gate.warnings]
+        ET.SubElement(suite, "system-err").text = "\n".join(lines)
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def markdown(gate: Gate) -> str:
+    """Return the outcome as Markdown: a sentence, a table, the warnings."""
+    lines = [f"## {_SIGNS[gate.standing]} {headline(gate)}", ""]
+    if gate.checks:
+        lines += ["| | check | before | now | worse by, or bound |", "|---|---|--:|--:|---|"]
+        for check in gate.checks:
+            before, now = _medians(check)
+            cells = (f"{_SIGNS[check.standing]} {STANDINGS[check.standing]}", _name(check), before, now, check.why)
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    if gate.warnings:
+        lines += ["", "**Warnings**", ""]
+        lines += [f"- {warning.cause}. *{warning.remedy}.*" for warning in gate.warnings]
+    return "\n".join(lines) + "\n"
+
+
+def _nothing_else_says(gate: Gate) -> bool:
+    """Whether the gate is undecided although no check says so itself."""
+    return gate.standing == "undecided" and not any(check.standing == "undecided" for check in gate.checks)
+
+
+def _name(check: Check) -> str:
+    at = treatment_text(check.treatment)
+    return f"{check.name}{f' ({at})' if at else ''}"
+
+
+def _medians(check: Check) -> tuple[str, str]:
+    if check.contrast is None:
+        return "", ""
+    before, now = (quantity(value, check.measure) for value in check.contrast.medians)
+    return before, now
