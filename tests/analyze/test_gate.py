@@ -1,0 +1,136 @@
+"""A gate: what is a regression, what passes, and when nothing can be told."""
+
+import shutil
+
+import pytest
+
+from loadframe.analyze.comparison import Group, read_groups
+from loadframe.analyze.gate import Bound, Thresholds, judge_gate
+from simulated import Truth, write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("gate")
+    for seed, (name, lam) in enumerate({"old": 100, "same": 100, "slow": 80}.items()):
+        for number in range(6):
+            write_run(root / name, f"{name}{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
+    return root
+
+
+def group(root, *names):
+    (first, *others) = read_groups([str(root / name) for name in names])
+    return Group(first.label, (*first.runs, *(run for each in others for run in each.runs)))
+
+
+NONE = Thresholds()
+
+
+def judge(root, new, old, thresholds=NONE, **options):
+    return judge_gate(group(root, new), old and group(root, old), thresholds, **options)
+
+
+def test_a_slow_down_by_a_fifth_is_a_regression(results):
+    gate = judge(results, "slow", "old")
+    assert gate.standing == "regression"
+    assert [check.standing for check in gate.checks] == ["regression"] * 3
+    assert "beyond 5%" in gate.checks[0].why
+
+
+def test_an_equal_version_passes(results):
+    gate = judge(results, "same", "old")
+    assert gate.standing == "passed"
+    assert gate.warnings == ()
+
+
+def test_a_speed_up_passes(results):
+    assert judge(results, "old", "slow").standing == "passed"
+
+
+def test_too_few_runs_tell_nothing(results):
+    gate = judge(results, "same/same[0-2]", "old")
+    assert gate.standing == "undecided"
+    assert "can never reach" in gate.checks[0].why
+    assert any("at least 5 valid runs" in warning.remedy for warning in gate.warnings)
+
+
+def test_invalid_runs_tell_nothing(tmp_path, results):
+    for number in range(6):
+        write_run(tmp_path / "busy", f"r{number}", Truth(cpu_share=0.97, seconds=2), seed=number)
+    shutil.copytree(results / "old", tmp_path / "old")
+    gate = judge(tmp_path, "busy", "old")
+    assert gate.standing == "undecided"
+    assert gate.checks == ()
+    assert gate.warnings[0].cause == "6 of 6 runs of busy are left out: invalid, failed or missing"
+
+
+def test_noise_that_hides_what_must_be_caught_is_not_passed(tmp_path):
+    for seed, name in enumerate(("old", "new")):
+        for number in range(5):
+            truth = Truth(seconds=2, noise=0.4)
+            write_run(tmp_path / name, f"r{number}", truth, seed=10 * seed + number + 1)
+    gate = judge(tmp_path, "new", "old", kinds=["throughput"])
+    assert gate.standing == "undecided"
+    assert "does not exclude 20%" in gate.checks[0].why
+    assert (
+        judge(tmp_path, "new", "old", Thresholds(catch={"throughput": 3.0}), kinds=["throughput"]).standing == "passed"
+    )
+
+
+def test_less_than_the_least_effect_is_no_regression(results):
+    thresholds = Thresholds(least={"throughput": 0.3}, catch={"throughput": 0.4})
+    assert judge(results, "slow", "old", thresholds, kinds=["throughput"]).standing == "passed"
+
+
+@pytest.mark.parametrize(
+    ("bound", "standing"),
+    [
+        (Bound("throughput", 100), "passed"),
+        (Bound("throughput", 100_000), "regression"),
+        (Bound("p99", 1.0), "passed"),
+        (Bound("max", 0.001), "regression"),
+        (Bound("errors", 0.0), "passed"),
+    ],
+)
+def test_bounds_need_no_baseline(results, bound, standing):
+    gate = judge(results, "same", None, Thresholds(bounds=[bound]))
+    assert gate.standing == standing
+    assert len(gate.checks) == 1
+
+
+def test_the_bound_on_the_slowest_is_of_all_runs(results):
+    (check,) = judge(results, "same", None, Thresholds(bounds=[Bound("max", 0.02)])).checks
+    assert check.why.startswith("slowest of 6 runs")
+
+
+def test_of_a_history_only_the_runs_since_the_last_change_count(results, tmp_path):
+    """The version before was accepted at its slower speed; the new one is as fast as the history's newest."""
+    for name in ("old", "slow"):
+        for run in (results / name).iterdir():
+            shutil.copytree(run, tmp_path / "history" / f"{'1' if name == 'old' else '2'}-{run.name}")
+    for number in range(6):
+        write_run(tmp_path / "new", f"n{number}", Truth(lam=80, seconds=2), seed=500 + number)
+    _dated(tmp_path / "history")
+    history = judge(tmp_path, "new", "history", history=True)
+    assert history.standing == "passed"
+    assert len(history.comparison.contrasts[0].first) == 6
+    assert any("changed by -20%" in warning.cause or "changed by -19%" in warning.cause for warning in history.warnings)
+    assert any("2-slow0" in warning.cause for warning in history.warnings)
+
+
+def test_a_treatment_that_was_not_measured_again_is_not_passed(tmp_path):
+    for name, treatments in {"old": (1, 2), "new": (1,)}.items():
+        for nodes in treatments:
+            for number in range(5):
+                write_run(tmp_path / name, f"n{nodes}-{number}", Truth(seconds=2), seed=number, nodes=nodes,
+                          treatment={"nodes": nodes})  # fmt: skip
+    gate = judge(tmp_path, "new", "old", kinds=["throughput"])
+    assert gate.standing == "undecided"
+    assert {check.standing for check in gate.checks} == {"passed"}
+
+
+def _dated(folder):
+    """Give the runs the order of their names."""
+    for day, run in enumerate(sorted(folder.iterdir()), start=1):
+        file = run / "manifest.json"
+        file.write_text(file.read_text().replace("2026-01-02T", f"2026-01-{day:02}T"))

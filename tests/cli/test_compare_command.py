@@ -1,0 +1,54 @@
+"""`loadframe compare`: a table, a sentence, a page, JSON; refuses what cannot be compared."""
+
+import pytest
+
+from commands import loadframe, result, within
+from simulated import Truth, write_experiment, write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("compare")
+    for seed, (name, lam) in enumerate({"old": 100, "slow": 80}.items()):
+        for number in range(5):
+            write_run(root / name, f"r{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
+    return root
+
+
+def test_a_sentence_a_table_and_a_page(results, tmp_path):
+    done = loadframe("compare", results / "old", results / "slow", "--output", tmp_path / "c.html")
+    assert done.returncode == 0, done.stderr
+    assert "that is worse" in " ".join(done.stdout.split())
+    page = (tmp_path / "c.html").read_text()
+    assert "Every run" in page
+    assert "All 10 runs are valid" in page or "All 10 runs" in page
+
+
+def test_json_has_every_contrast(results):
+    document = result("compare", results / "old", results / "slow", "--measure", "throughput,max")
+    assert [each["measure"] for each in document["contrasts"]] == ["throughput", "max"]
+    assert document["contrasts"][0]["outcome"] == "worse"
+    assert document["groups"][0] == {"group": "old", "runs": [f"r{n}" for n in range(5)], "left_out": []}
+
+
+def test_a_single_experiment_is_split_by_its_treatments(tmp_path):
+    write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 8), repetitions=4)
+    document = result("compare", tmp_path / "e", "--measure", "throughput")
+    assert [group["group"] for group in document["groups"]] == ["clients 1", "clients 8"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["old"], "the same treatment"),
+        (["old", "nowhere"], "there is no run"),
+        (["old", "slow", "--measure", "trhoughput"], "did you mean 'throughput'?"),
+        (["old", "slow", "--least", "five"], "is no share"),
+        (["old", "slow", "--level", "2"], "no probability"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(results, monkeypatch, words, said):
+    monkeypatch.chdir(results)
+    status, _, errors = within("compare", *words)
+    assert status == 2
+    assert said in errors

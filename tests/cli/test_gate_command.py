@@ -1,0 +1,53 @@
+"""`loadframe gate`: its exit status is 0, 1 or 2, and its files say the same."""
+
+import pytest
+
+from commands import loadframe, within
+from simulated import Truth, write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("gates")
+    for seed, (name, lam, runs) in enumerate([("old", 100, 6), ("same", 100, 6), ("slow", 80, 6), ("few", 100, 2)]):
+        for number in range(runs):
+            write_run(root / name, f"r{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("new", "status", "words"), [("same", 0, "passed"), ("slow", 1, "regression"), ("few", 2, "can")]
+)
+def test_the_exit_status_says_what_came_of_it(results, tmp_path, new, status, words):
+    files = ["--junit", tmp_path / "g.xml", "--markdown", tmp_path / "g.md"]
+    ended, said, errors = within("gate", results / new, "--baseline", results / "old", *files)
+    assert ended == status, errors
+    assert words in said
+    assert ("<failure" in (tmp_path / "g.xml").read_text()) == (status == 1)
+    assert words in (tmp_path / "g.md").read_text()
+
+
+def test_a_bound_is_enough(results):
+    assert within("gate", results / "same", "--bound", "p99<=10s")[0] == 0
+    assert loadframe("gate", "same", "--bound", "throughput>=1000000/s", cwd=results).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to hold the runs against"),
+        (["--baseline", "old", "--history", "old"], "contradict"),
+        (["--bound", "p99>=1s"], "good side"),
+        (["--bound", "p99"], "write it as"),
+        (["--bound", "p98<=1s"], "no measure 'p98'"),
+        (["--bound", "p99<=fast"], "no duration"),
+        (["--baseline", "nowhere"], "there is no run"),
+        (["--baseline", "old", "--least", "p90=5%"], "which is not measured"),
+        (["--baseline", "old", "--catch", "0%"], "is no share"),
+    ],
+)
+def test_slips_of_the_pen_are_told_with_status_2(results, monkeypatch, words, said):
+    monkeypatch.chdir(results)
+    status, _, errors = within("gate", "same", *words)
+    assert status == 2
+    assert said in errors
