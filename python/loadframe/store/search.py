@@ -29,7 +29,7 @@ class SearchStore(Store):
     driver = "search"
     #: The sections of a node's statistics that our figures are in.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
-    watched = (
+    watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),
         Figure("indexed/s", "indexing_total", total=True),
         Figure("searches", "search_active"),
