@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "load": COMMON | {"workload", "record", "_engine"},
     "analyze": COMMON | {"record"},
     # It has no node and no clock: of the store it knows the law alone.
-    "simulate": COMMON | {"store", "record"},
+    "simulate": COMMON | {"store", "analyze", "record"},
     "report": COMMON | {"analyze", "record"},
     "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "simulate", "workload", "record"},
 }

@@ -35,6 +35,8 @@ class PlannedRun:
     treatment: Mapping[str, Level]
     #: The levels of the factors that are hard to change. Neighbours with the same state share a cluster.
     state: str
+    #: Which run of its treatment in its block this is, from 1, where one is not enough.
+    trial: int = 1
 
     @property
     def repetition(self) -> int:

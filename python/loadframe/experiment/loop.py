@@ -82,7 +82,10 @@ class _Group:
         self._listener = listener
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
-        """Start and fill the cluster, then record the runs one by one: all, or until a node is gone."""
+        """Start and fill the cluster, then record the runs one by one: all, or until a node is gone.
+
+        Runs that follow from these and want the cluster in the same state are made on it, too.
+        """
         with Cluster.start(_spec(self._experiment, runs[0].treatment), self._listener.step) as cluster:
             # A node under a quota starts and fills slowly, which is not what is measured.
             cluster.throttle(False)
@@ -93,17 +96,38 @@ class _Group:
                 prepared = session.workload.preparing(self._experiment.prepared)
                 session.prepare(prepared, Path(scratch))
             cluster.throttle(True)
-            for run in runs:
-                self._listener.run(self._design.runs.index(run), len(self._design.runs), run.id)
+            made: list[PlannedRun] = []
+            while run := self._following(runs, made):
+                self._listener.run(self._number(run, made), len(self._design.runs), run.id)
+                made.append(run)
                 try:
                     self._experiment.kind.record(stage, run)
                 except LoadframeError as error:
                     self._listener.remark(f"{run.id} failed: {error}")
                     _record_failure(self._experiment, self._folder, run, error)
-                if run is not runs[-1] and any(node.process and not node.process.alive() for node in cluster.nodes):
+                gone = any(node.process and not node.process.alive() for node in cluster.nodes)
+                if gone and self._following(runs, made):
                     # That run says so itself. The rest must not be measured on what is left of the cluster.
                     self._listener.remark("a node is gone; the rest gets a new cluster")
                     return
+
+    def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
+        """Return the run that comes next on this cluster, if there is one."""
+        if len(made) < len(runs):
+            return runs[len(made)]
+        first = runs[0]
+        for run in _further(self._experiment, self._folder):
+            if (run.block, run.state) == (first.block, first.state):
+                self._folder.extend([run])
+                return run
+        return None
+
+    def _number(self, run: PlannedRun, made: Sequence[PlannedRun]) -> int:
+        """Return the run's place in the design; one that was not designed has the place of the last that was."""
+        designed = (
+            run if run in self._design.runs else next(each for each in reversed(made) if each in self._design.runs)
+        )
+        return self._design.runs.index(designed)
 
 
 def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:

@@ -78,13 +78,12 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     """Return the trial to make next, or the answer."""
     tried = {rate: _Rate(rate, trials) for rate in {trial.rate for trial in trials}}
     high = min((rate for rate, each in tried.items() if each.failed or each.beyond), default=None)
-    passing = [rate for rate, each in tried.items() if each.passes and not each.failed and (high is None or rate < high)]
-    low = max(passing, default=None)
-    for rate in sorted(tried):
-        each = tried[rate]
+    below = [each for rate, each in tried.items() if high is None or rate < high]
+    low = max((each.rate for each in below if each.passes), default=None)
+    for each in below:
         # What failed once, or could not be told, is to be decided before anything is built upon it.
-        if each.undecided and (high is None or rate < high) and (low is None or rate > low):
-            return Next(rate, each.number, "again")
+        if each.undecided and (low is None or each.rate > low):
+            return Next(each.rate, each.number, "again")
     if low is None:
         return _down(bounds, high, tried)
     if high is None:
