@@ -7,6 +7,7 @@ any instant goes on with the run that was in flight.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.errors import BadInput, LoadframeError
@@ -30,8 +31,7 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     if done == len(design.runs) and not _further(experiment, folder):
         listener.remark(f"all {done} runs are recorded already")
         return
-    store = Cluster.require(_spec(experiment, {}), listener.step)
-    _require_sound_load(experiment, design, store.family, store.driver, listener)
+    _require_sound_load(experiment, design, _required(experiment, design, listener), listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     _carry_out(experiment, design, folder, listener)
@@ -57,15 +57,30 @@ def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder,
                     _record_failure(experiment, folder, run, error)
 
 
-def _require_sound_load(experiment: Experiment, design: Design, family: str, driver: str, listener: Listener) -> None:
+def _required(experiment: Experiment, design: Design, listener: Listener) -> dict[Any, tuple[str, str]]:
+    """Return family and driver of each kind and version of a store in the design; BadInput if one lacks something."""
+    stores: dict[Any, tuple[str, str]] = {}
+    for first, *_ in design.groups():
+        kind = {name: level for name, level in first.treatment.items() if name in ("store.kind", "store.version")}
+        spec = _spec(experiment, kind)
+        if (spec.store, spec.version) not in stores:
+            store = Cluster.require(spec, listener.step)
+            stores[spec.store, spec.version] = store.family, store.driver
+    return stores
+
+
+def _require_sound_load(
+    experiment: Experiment, design: Design, stores: Mapping[Any, tuple[str, str]], listener: Listener
+) -> None:
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
     refusals = []
     for first, *_ in design.groups():
+        spec = _spec(experiment, first.treatment)
+        family, driver = stores[spec.store, spec.version]
         try:
             workload = experiment.resolve(first.treatment, family, listener.step)
             phases = workload.preparing(experiment.prepared)
             phases += experiment.kind.phases(experiment, workload, first.treatment)
-            spec = _spec(experiment, first.treatment)
             return require_sound(phases, driver, Cluster.prospect(spec), experiment.generator, spec.nodes)
         except BadInput as refusal:
             refusals.append(refusal)
