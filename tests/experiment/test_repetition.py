@@ -93,3 +93,12 @@ def test_slips_of_the_pen_are_told(refused, until, what):
 def test_the_most_is_no_less_than_what_there_is_anyway(refused):
     error, _ = refused(EXPERIMENT.replace("most: 6", "most: 2").replace("repetitions: 2", "repetitions: 3"))
     assert "more repetitions than that" in error.what
+
+
+def test_searches_end_by_themselves(refused):
+    searching = EXPERIMENT.replace("kind: scale", "kind: capacity\nslo: {response: 1s}").replace(
+        "factors: {clients: [1, 4]}\n", ""
+    )
+    error, place = refused(searching)
+    assert "end by themselves" in error.what
+    assert place.startswith("until")

@@ -40,6 +40,9 @@ def load_experiment(path: str | Path) -> Experiment:
     )
     _check_pacing(document, factors, workload, measured, lambda name: kind.place(file, name, None))
     experiment = Experiment(document, file, kind, workload, factors, prepared, measured)
+    if file.until and not kind.open_ended:
+        what = f"experiments of kind {file.kind} end by themselves"
+        raise document.error(("until",), what, "remove it, and say repetitions", key=True)
     kind.check(experiment)
     return experiment
 

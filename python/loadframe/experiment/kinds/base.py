@@ -26,6 +26,8 @@ class Kind:
 
     #: The keys of its files.
     model: type[ExperimentFile]
+    #: Whether its repetitions may go on `until` intervals are narrow.
+    open_ended = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return what the file varies, as it is written there under `factors`."""

@@ -76,6 +76,7 @@ class Capacity(Kind):
     """A search at every combination of the factors' levels, in randomised blocks."""
 
     model = CapacityFile
+    open_ended = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors as they are written."""
