@@ -3,14 +3,13 @@
 import pytest
 from rich.console import Console
 
-from loadframe.analyze.capacity import Kind, Outcome, read_capacities
+from loadframe.analyze.capacity import Kind, read_capacities
 from loadframe.analyze.experiment import read_experiment
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.file import load_experiment
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.loop import run_experiment
-from loadframe.report import capacity_words as words
 from loadframe.report.kinds import read_report
 
 HEAD = """\
@@ -41,8 +40,8 @@ slo: {response: 50ms}
 search: {start: 80/s, least: 5/s, most: 500/s, factor: 1.5}
 demands: [60/s, {users: 500, each: 1/s}]
 measure: look
-warmup: 200ms
-duration: 1500ms
+warmup: 100ms
+duration: 1s
 """
 
 
@@ -108,14 +107,14 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     report.show(console)
     assert "<h1>How much load does known hold?</h1>" in report.page
     assert "Capacity against nodes" not in report.page, "one number of nodes makes no curve"
-    if capacity.kind is not Kind.BRACKETED:
-        # Others use this machine so much that the generator is the limit, and the report says that.
-        assert any(each.judgement.outcome is Outcome.INVALID for each in capacity.searches[0].attempts)
-        pytest.skip(words.sentence(capacity, read_capacities(folder.path).slo))
-    assert capacity.rate.value == pytest.approx(100, rel=0.05)
+    if capacity.kind is Kind.UNKNOWN:
+        pytest.skip("others use this machine so much that the generator was the limit throughout")
+    assert capacity.rate.value <= 105, "never more than the store can do"
+    if capacity.kind is Kind.BRACKETED:
+        assert capacity.rate.value >= 95
+        assert "above that p99 was" in " ".join(console.export_text().split())
     [found] = report.document["capacities"]
     assert found["rate"]["value"] == capacity.rate.value
     nearby, far = report.document["demands"]
     assert (nearby["nodes"], nearby["measured"]) == (1, True)
     assert far["nodes"] is None
-    assert "above that p99 was" in " ".join(console.export_text().split())

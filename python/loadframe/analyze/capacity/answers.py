@@ -15,7 +15,7 @@ from typing import Any
 from scipy import special
 
 from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
-from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Trial, search
+from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.record import Run
@@ -49,7 +49,7 @@ class Search:
     @property
     def nearest(self) -> Attempt | None:
         """The trial that failed at the lowest rate: what was in the way."""
-        failed = [each for each in self.attempts if each.judgement.reasons]
+        failed = [each for each in self.attempts if each.judgement.outcome is Outcome.FAILED]
         return min(failed, key=lambda each: each.rate, default=None)
 
 

@@ -1,8 +1,9 @@
 """What it means that a store sustains a rate: an SLO on response times and errors, all load achieved, no backlog.
 
 A trial passes when the achieved load is at least 99 % of the offered, the percentile is within the limit, errors are
-below their share, and requests in flight do not become more and more. It says nothing when the generator was the limit,
-or the cluster was not what was asked for.
+below their share, and requests in flight do not become more and more. Response times count from the schedule, so that a
+generator that is late or slow can only make them worse: what passes all the same has passed. What fails then says
+nothing, unless it fails by more than the generator was late. Nor does any run whose cluster was not what was asked for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ from loadframe.units import format_duration
 ACHIEVED = 0.99
 #: The verdict's reasons that are the store's doing: here they are what is asked, and no ground to disbelieve the run.
 _THE_STORES = {"not_achieved", "errors", "dropped", "unsteady", "nothing_measured"}
+#: Those that are about the cluster, and those that say by how much the generator can have spoiled response times.
+_THE_CLUSTERS = {"cluster_state"}
+_LATE = {"lateness", "loop_lag"}
 #: A backlog that grows by less than this share of the rate is none that a longer run would see.
 _GROWTH = 0.005
 PERCENTILES = ("p50", "p90", "p99", "p999")
@@ -64,10 +68,18 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
     achieved = summary["generator"]["achieved"]
     growth = max((_growth(run, phase) for phase in measured), default=0.0)
     response, errors = max(known, default=None), failed / requests if requests else None
-    distrust = [each["cause"] for each in summary["verdict"]["reasons"] if each["code"] not in _THE_STORES]
-    if distrust:
-        return Judgement(Outcome.INVALID, tuple(distrust), response, errors, achieved, growth)
     reasons = tuple(broken(slo, rate, response, errors, achieved, growth))
+    late = (summary["generator"]["lateness_p99"] or 0.0) + (summary["generator"]["lag_p99"] or 0.0)
+    punctual = None if response is None else max(response - late, 0.0)
+    excusable = not any(broken(slo, rate, punctual, errors, achieved, growth))
+    decisive = []
+    for reason in summary["verdict"]["reasons"]:
+        of_generator = reason["code"] not in _THE_STORES | _THE_CLUSTERS
+        excuses = of_generator and reasons and (excusable or reason["code"] not in _LATE)
+        if reason["code"] in _THE_CLUSTERS or excuses:
+            decisive.append(reason["cause"])
+    if decisive:
+        return Judgement(Outcome.INVALID, tuple(decisive), response, errors, achieved, growth)
     return Judgement(Outcome.FAILED if reasons else Outcome.PASSED, reasons, response, errors, achieved, growth)
 
 

@@ -84,6 +84,8 @@ def sentence(answer: Demand, largest: int) -> str:
     """Return the answer in words, with what it rests on."""
     load = f"{answer.words} ({format_count(answer.rate)} requests/s)" if answer.words else ""
     load = load or f"{format_count(answer.rate)} requests/s"
+    if not largest:
+        return f"Nothing is known of how many nodes sustain {load}."
     if answer.nodes is None:
         most = f"{_REACH * largest}, twice the most that were measured"
         return f"No number of nodes up to {most}, is seen to sustain {load}."
