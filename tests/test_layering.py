@@ -33,8 +33,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": COMMON | {"store", "record"},
     "load": COMMON | {"workload", "record", "_engine"},
     "analyze": COMMON | {"record"},
+    # It has no node and no clock: of the store it knows the law alone.
+    "simulate": COMMON | {"store", "analyze", "record"},
     "report": COMMON | {"analyze", "record"},
-    "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "workload", "record"},
+    "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "simulate", "workload", "record"},
 }
 #: The top: imports everything, and nothing imports it.
 TOP = "cli"

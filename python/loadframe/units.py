@@ -43,16 +43,6 @@ def parse_rate(text: str | float) -> float:
     return _not_negative(float(match[1]) / _RATE[match[2] or "s"], text)
 
 
-def parse_share(text: str | float) -> float:
-    """Return a share for `90%` or a bare number such as 0.9; BadInput for anything else."""
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return _not_negative(text, text)
-    match = re.fullmatch(_NUMBER + r"(%?)\s*", str(text))
-    if not match:
-        raise BadInput(f"{text!r} is no share", remedy="write a number with %, such as 90%")
-    return _not_negative(float(match[1]) / (100 if match[2] else 1), text)
-
-
 def format_duration(seconds: float) -> str:
     """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`."""
     if not math.isfinite(seconds):

@@ -59,7 +59,6 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
     from loadframe.cli.console import Console
     from loadframe.cli.report import write_report
     from loadframe.experiment.design import describe
-    from loadframe.experiment.design_estimate import estimate
     from loadframe.experiment.folder import ExperimentFolder
     from loadframe.experiment.loop import run_experiment
 
@@ -67,8 +66,7 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
     if retry_failed:
         for failed in folder.failed():
             folder.remove(failed)
-    expected = format_duration(estimate(planned, loaded))
-    err.print(f"{len(planned.runs)} runs, about {expected} in all; recorded in {path}", markup=False, highlight=False)
+    err.print(f"{_extent(loaded, planned)} in all; recorded in {path}", markup=False, highlight=False)
     try:
         with Console() as console:
             run_experiment(loaded, planned, folder, console)
@@ -85,26 +83,35 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
         )
 
 
+def _extent(loaded: "Experiment", planned: "Design") -> str:
+    """Return how many runs there will be and how long they take, with the most if that depends on what they say."""
+    from loadframe.experiment.design_estimate import estimate
+
+    words = f"{len(planned.runs)} runs, about {format_duration(estimate(planned, loaded))}"
+    most = loaded.kind.most(loaded)
+    if len(most.runs) == len(planned.runs):
+        return words
+    return f"{words}, and at most {len(most.runs)} runs, about {format_duration(estimate(most, loaded))}"
+
+
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
     from loadframe.experiment.design import describe
     from loadframe.experiment.design_estimate import estimate
 
-    seconds = estimate(planned, loaded)
     if as_json:
-        print_json({**describe(loaded, planned), "expected_seconds": round(seconds)})
+        most = loaded.kind.most(loaded)
+        expected = {"expected_seconds": round(estimate(planned, loaded)), "most_runs": len(most.runs)}
+        print_json({**describe(loaded, planned), **expected, "most_seconds": round(estimate(most, loaded))})
         return
-    out.print(
-        f"{loaded.name}: {len(planned.runs)} runs, about {format_duration(seconds)}", markup=False, highlight=False
-    )
+    out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True)  # names are for typing: none may be cut
     table.add_column("block", justify="right")
-    factors = dict.fromkeys(name for each in planned.runs for name in each.treatment)
-    for factor in factors:
-        table.add_column(factor, justify="right", overflow="fold")
+    for factor in loaded.factors:
+        table.add_column(factor.name, justify="right", overflow="fold")
     table.add_column("cluster")
     for group in planned.groups():
         for index, each in enumerate(group):
-            levels = (escape(str(each.treatment.get(factor, ""))) for factor in factors)
+            levels = (escape(str(level)) for level in each.treatment.values())
             table.add_row(each.id, str(each.block), *levels, "" if index else "new")
     out.print(table)

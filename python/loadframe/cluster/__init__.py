@@ -4,6 +4,5 @@ from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.limits import Limits
-from loadframe.store import Balancing
 
-__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Node"]
+__all__ = ["Cluster", "ClusterSpec", "Limits", "Node"]

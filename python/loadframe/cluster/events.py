@@ -12,7 +12,6 @@ LEFT = "node left"  #: its data is with the others, and it is stopped
 KILLED = "node killed"
 PAUSED = "node paused"
 RESUMED = "node resumed"
-CONFIGURED = "settings changed"
 RESTARTED = "node restarted"  #: one that was gone is back, with its data
 
 

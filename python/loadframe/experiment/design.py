@@ -8,6 +8,7 @@ runs of each state. That is a split plot, with the state as the whole plot.
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class PlannedRun:
     treatment: Mapping[str, Level]
     #: The levels of the factors that are hard to change. Neighbours with the same state share a cluster.
     state: str
+    #: Which run of its treatment in its block this is, from 1, where one is not enough.
+    trial: int = 1
 
     @property
     def repetition(self) -> int:
@@ -83,25 +86,47 @@ def factorial(experiment: "Experiment", factors: Sequence[Factor]) -> Design:
 
     BadInput if they are more than anybody waits for.
     """
-    seed = experiment.seed
-    count = experiment.repetitions
-    for factor in factors:
-        count *= len(factor.levels)
+    _refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
+    return in_blocks(experiment, _combinations(factors), factors)
+
+
+def in_blocks(
+    experiment: "Experiment",
+    treatments: Sequence[dict[str, Level]],
+    factors: Sequence[Factor],
+    *,
+    mirrored: bool = False,
+) -> Design:
+    """Return the treatments in each of as many blocks as there are repetitions; neighbours share a cluster if they can.
+
+    The order is random, and with `mirrored` every second block's is that of the one before, backwards: ABBA.
+    """
+    _refuse_too_many(experiment, len(treatments))
+    hard = [factor.name for factor in factors if factor.hard]
+    states: dict[str, tuple[dict[str, Level], list[dict[str, Level]]]] = {}
+    for treatment in treatments:
+        state = {name: treatment[name] for name in hard if name in treatment}
+        key = ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one"
+        states.setdefault(key, (state, []))[1].append(treatment)
+    runs: list[PlannedRun] = []
+    for block in range(1, experiment.repetitions + 1):
+        backwards = mirrored and block % 2 == 0
+        salt = f"{experiment.seed}/{block - backwards}"
+        ordered = []
+        for key in sorted(states, key=lambda key: _digest(salt, states[key][0])):
+            state, those = states[key]
+            for treatment in sorted(those, key=lambda each: _digest(f"{salt}/{key}", _without(each, state))):
+                ordered.append(PlannedRun(run_id(block, treatment), block, treatment, key))
+        runs += reversed(ordered) if backwards else ordered
+    return Design(experiment.seed, tuple(runs))
+
+
+def _refuse_too_many(experiment: "Experiment", treatments: int) -> None:
+    count = treatments * experiment.repetitions
     if count > MAX_RUNS:
         what = f"these levels and repetitions make {format_count(count)} runs"
         remedy = f"take fewer levels: at most {format_count(MAX_RUNS)} runs are made"
         raise experiment.document.error(("factors",), what, remedy, key=True)
-    hard = [factor for factor in factors if factor.hard]
-    easy = [factor for factor in factors if not factor.hard]
-    runs = []
-    for block in range(1, experiment.repetitions + 1):
-        for state in _shuffled(_combinations(hard), f"{seed}/{block}"):
-            key = ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one"
-            for rest in _shuffled(_combinations(easy), f"{seed}/{block}/{key}"):
-                chosen = {**state, **rest}
-                treatment = {factor.name: chosen[factor.name] for factor in factors}
-                runs.append(PlannedRun(run_id(block, treatment), block, treatment, key))
-    return Design(seed, tuple(runs))
 
 
 def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
@@ -109,9 +134,13 @@ def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors))]
 
 
-def _shuffled(items: list[dict[str, Level]], salt: str) -> list[dict[str, Level]]:
-    """Return the items in an order by the hash of each: random, the same on every machine and version of Python."""
-    return sorted(items, key=lambda item: hashlib.sha256(f"{salt}/{sorted(item.items())!r}".encode()).digest())
+def _digest(salt: str, levels: Mapping[str, Level]) -> bytes:
+    """Return what orders are made by: random, the same on every machine and version of Python."""
+    return hashlib.sha256(f"{salt}/{sorted(levels.items())!r}".encode()).digest()
+
+
+def _without(treatment: Mapping[str, Level], state: Mapping[str, Level]) -> dict[str, Level]:
+    return {name: level for name, level in treatment.items() if name not in state}
 
 
 def run_id(block: int, treatment: Mapping[str, Level]) -> str:

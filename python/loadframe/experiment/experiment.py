@@ -1,13 +1,15 @@
 """A checked experiment, and what it means for each of its treatments: cluster, workload, load."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loadframe.experiment.file_factors import SETTINGS, WITH, Factor, Level
+from loadframe.errors import BadInput
+from loadframe.experiment.file_factors import COLLECTIONS, SETTINGS, WITH, Factor, Level
 from loadframe.experiment.file_model import ExperimentFile
 from loadframe.load import Generator
 from loadframe.workload import ResolvedWorkload, Workload
+from loadframe.workload.collections import redefined
 from loadframe.yamlfile import Document
 
 if TYPE_CHECKING:
@@ -53,15 +55,17 @@ class Experiment:
         """Return the cluster of a treatment: store, version, nodes, limits (cpus, memory in bytes), settings."""
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
+        settings = {**store.settings, **settings}
         return {
-            "store": store.kind,
-            "version": store.version,
+            "store": treatment.get("store.kind", store.kind),
+            "version": treatment.get("store.version", store.version),
             "nodes": self.nodes(treatment),
             "limits": {
                 "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
                 "memory": treatment.get("store.limits.memory", store.limits.memory),
             },
-            "settings": {**store.settings, **settings},
+            # None is not set: the store's own default.
+            "settings": {name: level for name, level in settings.items() if level is not None},
         }
 
     def nodes(self, treatment: Mapping[str, Level]) -> int:
@@ -81,7 +85,7 @@ class Experiment:
         return self.workload.with_parameters(
             values,
             folder=self.document.path.parent,
-            where=lambda name: self.document.where(("factors", WITH + name)),
+            where=lambda name: self.document.where(self.kind.place(self.file, WITH + name, None)),
         )
 
     def resolve(
@@ -91,7 +95,17 @@ class Experiment:
 
         `report` takes lines on how far corpora are that are fetched for it.
         """
-        return self.workload_at(treatment).for_family(family, self.nodes(treatment), report)
+        resolved = self.workload_at(treatment).for_family(family, self.nodes(treatment), report)
+        collections = dict(resolved.collections)
+        for factor, level in treatment.items():
+            if factor.startswith(COLLECTIONS):
+                name, _, key = factor.removeprefix(COLLECTIONS).partition(".")
+                try:
+                    collections[name] = redefined(collections[name], family, key, level)
+                except BadInput as error:
+                    place = self.kind.place(self.file, factor, None)
+                    raise self.document.error(place, error.what, error.remedy, key=True) from None
+        return replace(resolved, collections=collections)
 
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
         """Return what a treatment changes of the measured phases: `clients`, `rate` (1/s), `warmup`, `duration` (s).

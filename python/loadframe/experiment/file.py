@@ -3,6 +3,7 @@
 It starts nothing. The order of the runs is the business of `design`, carrying them out that of `loop`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from loadframe.errors import BadInput
@@ -13,7 +14,7 @@ from loadframe.experiment.file_model import ExperimentFile
 from loadframe.experiment.kinds import Kind
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import paced
-from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
+from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -34,9 +35,14 @@ def load_experiment(path: str | Path) -> Experiment:
     )
     prepared, measured = _phases(document, file, workload)
     workload = workload.choose((*prepared, *measured))
-    factors = read_factors(document, kind.factors(file), workload, prepared)
-    _check_pacing(document, factors, workload, measured)
+    factors = read_factors(
+        document, kind.factors(file), workload, prepared, lambda name, index: kind.place(file, name, index)
+    )
+    _check_pacing(document, factors, workload, measured, lambda name: kind.place(file, name, None))
     experiment = Experiment(document, file, kind, workload, factors, prepared, measured)
+    if file.until and not kind.open_ended:
+        what = f"experiments of kind {file.kind} end by themselves"
+        raise document.error(("until",), what, "remove it, and say repetitions", key=True)
     kind.check(experiment)
     return experiment
 
@@ -77,7 +83,11 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
 
 
 def _check_pacing(
-    document: Document, factors: tuple[Factor, ...], workload: Workload, measured: tuple[str, ...]
+    document: Document,
+    factors: tuple[Factor, ...],
+    workload: Workload,
+    measured: tuple[str, ...],
+    where: Callable[[str], Place],
 ) -> None:
     """Refuse clients or rates that the measured phases cannot take."""
     for factor in factors:
@@ -87,4 +97,4 @@ def _check_pacing(
                     try:
                         paced(phase.named_streams, **{"clients": None, "rate": None, factor.name: 1}, phase=phase.name)
                     except BadInput as error:
-                        raise document.error(("factors", factor.name), error.what, error.remedy, key=True) from None
+                        raise document.error(where(factor.name), error.what, error.remedy, key=True) from None

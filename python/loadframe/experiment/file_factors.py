@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from loadframe.errors import BadInput
 from loadframe.units import parse_rate, parse_size
 from loadframe.workload import Workload
-from loadframe.yamlfile import Document, did_you_mean, shown
+from loadframe.yamlfile import Document, Place, did_you_mean, shown
 
 Level = str | int | float | bool | None
 
 SETTINGS = "store.settings."
+COLLECTIONS = "collections."
 WITH = "with."
 
 
@@ -26,19 +27,24 @@ class Factor:
 
 
 def read_factors(
-    document: Document, written: Mapping[str, tuple[Level, ...]], workload: Workload, prepared: tuple[str, ...]
+    document: Document,
+    written: Mapping[str, tuple[Level, ...]],
+    workload: Workload,
+    prepared: tuple[str, ...],
+    where: Callable[[str, int | None], Place],
 ) -> tuple[Factor, ...]:
     """Return the factors that a file names; BadInput at the place of an unknown one or of a level that cannot be.
 
-    `prepared` are the phases that fill the store: the workload's parameters that reach them are hard to change.
+    `prepared` are the phases that fill the store: the workload's parameters that reach them are hard to change. `where`
+    returns the place of a factor's level of that number, or of the factor itself.
     """
     shaping = workload.shaping(prepared)
     factors = []
     for name, levels in written.items():
-        read = _reader(document, name, workload)
+        read = _reader(document, name, workload, where(name, None))
         known: list[tuple[bool, Level]] = []  # true equals 1 in Python, and is something else
         for index, level in enumerate(levels):
-            place = ("factors", name, index)
+            place = where(name, index)
             try:
                 value = read(level)
             except BadInput as error:
@@ -52,23 +58,39 @@ def read_factors(
         factors.append(Factor(name, tuple(level for _, level in known), hard=not easy))
     if {"clients", "rate"} <= written.keys():
         what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
-        raise document.error(("factors", "rate"), what, "remove one of them", key=True)
+        raise document.error(where("rate", None), what, "remove one of them", key=True)
     return tuple(factors)
 
 
-def _reader(document: Document, name: str, workload: Workload) -> Callable[[Level], Level]:
+def _reader(document: Document, name: str, workload: Workload, place: Place) -> Callable[[Level], Level]:
     """Return what reads a level of the factor of that name; BadInput at the factor if there is none."""
     if name in READERS:
         return READERS[name]
     if name.startswith(SETTINGS) and name != SETTINGS:
         return lambda level: level
+    if name.startswith(COLLECTIONS):
+        _check_collection(document, name, workload, place)
+        return lambda level: level
     parameters = list(workload.defaults)
     if name.startswith(WITH) and name.removeprefix(WITH) in parameters:
         return lambda level: level
-    remedy = did_you_mean(name, [*READERS, *(WITH + parameter for parameter in parameters), SETTINGS + "NAME"])
+    known = [*READERS, *(WITH + parameter for parameter in parameters), SETTINGS + "NAME", COLLECTIONS + "NAME.KEY"]
+    remedy = did_you_mean(name, known)
     if name in parameters:
         remedy = f"a parameter of the workload is written {WITH}{name}"
-    raise document.error(("factors", name), f"there is no factor {name!r}", remedy, key=True)
+    raise document.error(place, f"there is no factor {name!r}", remedy, key=True)
+
+
+def _check_collection(document: Document, name: str, workload: Workload, place: Place) -> None:
+    """Refuse a collection that the workload has not; what can be set of it is known when its store is."""
+    collection, _, key = name.removeprefix(COLLECTIONS).partition(".")
+    known = workload.file.collections
+    if collection not in known:
+        what = f"the workload has no collection {collection!r}"
+        raise document.error(place, what, did_you_mean(collection, known), key=True)
+    if not key:
+        remedy = f"write {COLLECTIONS}{collection}.settings.NAME, or another key of its definition"
+        raise document.error(place, "this says nothing of the collection that could be varied", remedy, key=True)
 
 
 def _check_parameter(
@@ -82,6 +104,12 @@ def _check_parameter(
 def _count(level: Level) -> int:
     if isinstance(level, bool) or not isinstance(level, int) or level < 1:
         raise BadInput(f"expected a whole number of at least 1, not {shown(level)}")
+    return level
+
+
+def _text(level: Level) -> str:
+    if not isinstance(level, str) or not level:
+        raise BadInput(f"expected a word, not {shown(level)}", remedy="put numbers such as versions in quotes")
     return level
 
 
@@ -113,6 +141,8 @@ def _quantity(level: Level) -> str | float:
 
 
 READERS: dict[str, Callable[[Level], Level]] = {
+    "store.kind": _text,
+    "store.version": _text,
     "nodes": _count,
     "clients": _count,
     "rate": _rate,

@@ -1,11 +1,11 @@
 """What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.load.generator import Spread
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Scalar, Size
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Scalar, Size, shown, wrong
 
 Count = Annotated[int, Field(ge=1)]
 #: Names of phases; a single one needs no list.
@@ -36,6 +36,26 @@ class StoreEntry(Model):
     settings: dict[str, Scalar] = Field(default_factory=dict)
 
 
+def _read_share(value: Any) -> Any:
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            return float(value[:-1]) / 100
+        except ValueError:
+            raise wrong(f"{shown(value)} is no percentage", "write one such as 5%") from None
+    return value
+
+
+#: A share of something, written `5%` or 0.05.
+Share = Annotated[float, BeforeValidator(_read_share, json_schema_input_type=float | str), Field(gt=0, lt=100)]
+
+
+class Until(Model):
+    """When repetitions may end: the half-width of the 95 % intervals relative to the mean, and the most repetitions."""
+
+    relative_interval: Share
+    most: Annotated[int, Field(ge=2, le=1000)]
+
+
 class ExperimentFile(Model):
     """An experiment as it is written, whatever its kind."""
 
@@ -48,9 +68,17 @@ class ExperimentFile(Model):
     prepare: Phases | None = None
     measure: Annotated[Phases, NOT_EMPTY] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    until: Until | None = None
     warmup: Duration | None = None
     duration: Annotated[Duration, Field(gt=0)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
     spread: Spread = "fixed"
     connections: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _repeated(self) -> "ExperimentFile":
+        if self.until and self.until.most < self.repetitions:
+            raise wrong("there are more repetitions than that to begin with", "raise most, or lower repetitions",
+                        key="until")  # fmt: skip
+        return self

@@ -7,6 +7,7 @@ any instant goes on with the run that was in flight.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.errors import BadInput, LoadframeError
@@ -30,8 +31,7 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     if done == len(design.runs) and not _further(experiment, folder):
         listener.remark(f"all {done} runs are recorded already")
         return
-    store = Cluster.require(_spec(experiment, {}), listener.step)
-    _require_sound_load(experiment, design, store.family, store.driver, listener)
+    _require_sound_load(experiment, design, _required(experiment, design, listener), listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     _carry_out(experiment, design, folder, listener)
@@ -57,15 +57,30 @@ def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder,
                     _record_failure(experiment, folder, run, error)
 
 
-def _require_sound_load(experiment: Experiment, design: Design, family: str, driver: str, listener: Listener) -> None:
+def _required(experiment: Experiment, design: Design, listener: Listener) -> dict[Any, tuple[str, str]]:
+    """Return family and driver of each kind and version of a store in the design; BadInput if one lacks something."""
+    stores: dict[Any, tuple[str, str]] = {}
+    for first, *_ in design.groups():
+        kind = {name: level for name, level in first.treatment.items() if name in ("store.kind", "store.version")}
+        spec = _spec(experiment, kind)
+        if (spec.store, spec.version) not in stores:
+            store = Cluster.require(spec, listener.step)
+            stores[spec.store, spec.version] = store.family, store.driver
+    return stores
+
+
+def _require_sound_load(
+    experiment: Experiment, design: Design, stores: Mapping[Any, tuple[str, str]], listener: Listener
+) -> None:
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
     refusals = []
     for first, *_ in design.groups():
+        spec = _spec(experiment, first.treatment)
+        family, driver = stores[spec.store, spec.version]
         try:
             workload = experiment.resolve(first.treatment, family, listener.step)
             phases = workload.preparing(experiment.prepared)
             phases += experiment.kind.phases(experiment, workload, first.treatment)
-            spec = _spec(experiment, first.treatment)
             return require_sound(phases, driver, Cluster.prospect(spec), experiment.generator, spec.nodes)
         except BadInput as refusal:
             refusals.append(refusal)
@@ -82,7 +97,10 @@ class _Group:
         self._listener = listener
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
-        """Start and fill the cluster, then record the runs one by one: all, or until a node is gone."""
+        """Start and fill the cluster, then record the runs one by one: all, or until a node is gone.
+
+        Runs that follow from these and want the cluster in the same state are made on it, too.
+        """
         with Cluster.start(_spec(self._experiment, runs[0].treatment), self._listener.step) as cluster:
             # A node under a quota starts and fills slowly, which is not what is measured.
             cluster.throttle(False)
@@ -93,17 +111,38 @@ class _Group:
                 prepared = session.workload.preparing(self._experiment.prepared)
                 session.prepare(prepared, Path(scratch))
             cluster.throttle(True)
-            for run in runs:
-                self._listener.run(self._design.runs.index(run), len(self._design.runs), run.id)
+            made: list[PlannedRun] = []
+            while run := self._following(runs, made):
+                self._listener.run(self._number(run, made), len(self._design.runs), run.id)
+                made.append(run)
                 try:
                     self._experiment.kind.record(stage, run)
                 except LoadframeError as error:
                     self._listener.remark(f"{run.id} failed: {error}")
                     _record_failure(self._experiment, self._folder, run, error)
-                if run is not runs[-1] and any(node.process and not node.process.alive() for node in cluster.nodes):
+                gone = any(node.process and not node.process.alive() for node in cluster.nodes)
+                if gone and self._following(runs, made):
                     # That run says so itself. The rest must not be measured on what is left of the cluster.
                     self._listener.remark("a node is gone; the rest gets a new cluster")
                     return
+
+    def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
+        """Return the run that comes next on this cluster, if there is one."""
+        if len(made) < len(runs):
+            return runs[len(made)]
+        first = runs[0]
+        for run in _further(self._experiment, self._folder):
+            if (run.block, run.state) == (first.block, first.state):
+                self._folder.extend([run])
+                return run
+        return None
+
+    def _number(self, run: PlannedRun, made: Sequence[PlannedRun]) -> int:
+        """Return the run's place in the design; one that was not designed has the place of the last that was."""
+        designed = (
+            run if run in self._design.runs else next(each for each in reversed(made) if each in self._design.runs)
+        )
+        return self._design.runs.index(designed)
 
 
 def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:

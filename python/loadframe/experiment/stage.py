@@ -9,6 +9,9 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session
 
+#: Between the seeds of two trials: more than there are blocks.
+_FAR = 1_000_003
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -36,8 +39,9 @@ class Stage:
 
 
 def seed_of(experiment: Experiment, run: PlannedRun) -> int:
-    """Return a seed of the block's own: repetitions that sent the same requests would look more alike than they are."""
-    return experiment.seed + run.block - 1
+    """Return a seed of the block's and trial's own: runs that sent the same requests would look more alike than they
+    are."""
+    return experiment.seed + run.block - 1 + _FAR * (run.trial - 1)
 
 
 def labels_of(run: PlannedRun) -> Labels:

@@ -29,7 +29,7 @@ class SearchStore(Store):
     driver = "search"
     #: The sections of a node's statistics that our figures are in.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
-    watched = (
+    watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),
         Figure("indexed/s", "indexing_total", total=True),
         Figure("searches", "search_active"),
@@ -120,10 +120,6 @@ class SearchStore(Store):
             moving=answer["relocating_shards"],
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
         )
-
-    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set the cluster's dynamic settings; null takes one back to its default."""
-        self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Nodes join by themselves: wait until the others and the node itself see it as a member."""

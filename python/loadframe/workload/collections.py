@@ -1,11 +1,13 @@
 """Collections: what a workload needs in the store, in each family's own terms."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from loadframe.errors import BadInput
 from loadframe.workload.forms import Text
-from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size
+from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, shown
 
 
 class SearchIndex(Model):
@@ -63,3 +65,38 @@ class Collection(Model):
         """Return what to create the collection with; empty for the store's defaults."""
         definition: Model | None = getattr(self, family, None)
         return {} if definition is None else definition.model_dump(exclude_unset=True, by_alias=True)
+
+
+#: What defines a collection in each family.
+_MODELS: Mapping[str, type[Model]] = {
+    "elasticsearch": SearchIndex,
+    "cassandra": CassandraTable,
+    "mongodb": MongoCollection,
+    "redis": RedisKeys,
+    "couchbase": CouchbaseCollection,
+}
+
+
+def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) -> dict[str, Any]:
+    """Return a family's definition with another value for `settings.NAME` or another key; None takes it out.
+
+    BadInput if a collection of this family has no such key, or not such a value.
+    """
+    model = _MODELS.get(family)
+    first, _, name = key.partition(".")
+    known = [field.alias or own for own, field in model.model_fields.items()] if model else []
+    if model is None or first not in known:
+        raise BadInput(f"a collection of {family} has no {first!r}", remedy=did_you_mean(first, known))
+    changed = dict(definition)
+    if name:
+        inner = {own: old for own, old in dict(changed.get(first) or {}).items() if own != name}
+        changed[first] = inner if value is None else {**inner, name: value}
+    elif value is None:
+        changed.pop(first, None)
+    else:
+        changed[first] = value
+    try:
+        return model.model_validate(changed).model_dump(exclude_unset=True, by_alias=True)
+    except ValidationError as error:
+        what = f"{shown(value)} cannot be the {key} of a collection of {family}: {error.errors()[0]['msg']}"
+        raise BadInput(what, remedy="see what its definition may hold in docs/workloads.md") from None

@@ -4,7 +4,7 @@ It is not a general YAML reader, and it knows no file format: the formats are mo
 `loadframe.workload`, `loadframe.experiment`), made of the field types here.
 """
 
-from loadframe.yamlfile.compose import Document, read, scalar
+from loadframe.yamlfile.compose import Document, Place, read, scalar
 from loadframe.yamlfile.fields import (
     NOT_EMPTY,
     Duration,
@@ -26,6 +26,7 @@ __all__ = [
     "Duration",
     "Model",
     "Name",
+    "Place",
     "Rate",
     "Scalar",
     "Size",

@@ -3,6 +3,7 @@
 from loadframe.analyze.comparison.comparison import LEAST, LEVEL, Comparison, Contrast, compare
 from loadframe.analyze.comparison.groups import Group, read_groups, read_runs, split_by_treatment
 from loadframe.analyze.comparison.measures import KINDS, USUAL, Measure
+from loadframe.analyze.comparison.variants import compare_variants
 
 __all__ = [
     "KINDS",
@@ -14,6 +15,7 @@ __all__ = [
     "Group",
     "Measure",
     "compare",
+    "compare_variants",
     "read_groups",
     "read_runs",
     "split_by_treatment",

@@ -103,10 +103,12 @@ def compare(
     least: float = LEAST,
     level: float = LEVEL,
     seed: int = 0,
+    intended: bool = False,
 ) -> Comparison:
     """Compare each group with the first; BadInput if there is no other, or none that has a counterpart.
 
-    Where the groups have one treatment each, these are compared whatever they are; else treatments that both have.
+    Where the groups have one treatment each, these are compared whatever they are; else treatments that both have. With
+    `intended`, nobody is told that the load differs, since that is what is compared.
     """
     baseline, *others = groups
     if not others:
@@ -126,7 +128,7 @@ def compare(
             found = (_contrast(measure, first, second, treatment, seed) for measure in measures)
             raw += [contrast for contrast in found if contrast]
         differing[group.label] = differences(baseline.usable, group.usable)
-        warnings += _conditions(baseline, group, differing[group.label])
+        warnings += _conditions(baseline, group, differing[group.label], intended)
     adjusted = holm([contrast.raw_p for contrast in raw])
     contrasts = tuple(
         replace(contrast, p=p, outcome=_outcome(contrast, p, least, level))
@@ -188,13 +190,13 @@ def _few(contrasts: Sequence[Contrast], level: float) -> list[Finding]:
     return [doubts.TooFewRuns(n, m, tests, level) for n, m in sizes if least_p(n, m) * tests >= level]
 
 
-def _conditions(baseline: Group, group: Group, found: Sequence[Difference]) -> list[Finding]:
+def _conditions(baseline: Group, group: Group, found: Sequence[Difference], intended: bool) -> list[Finding]:
     warnings: list[Finding] = []
     machine = tuple(each for each in found if each.of_machine)
     if machine:
         warnings.append(doubts.OtherMachine(baseline.label, group.label, machine))
     load = tuple(each for each in found if each.of_load)
-    if load and baseline.treatments == group.treatments:
+    if load and not intended and baseline.treatments == group.treatments:
         warnings.append(doubts.OtherLoad(baseline.label, group.label, load))
     instants = [[started(run) for run in each.usable] for each in (baseline, group)]
     if all(len(each) > 1 for each in instants) and not doubts.interleaved(*instants):

@@ -6,7 +6,7 @@ coefficient of variation, pooled over all treatments that were repeated, with St
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -41,7 +41,7 @@ class Noise:
     def mean(self, throughputs: list[float]) -> Estimate:
         """Return the mean with its 95 % interval; unbounded where nothing was repeated."""
         value = fmean(throughputs)
-        half = value * self.relative_error(len(throughputs)) * self._t()
+        half = value * self.half_width(len(throughputs))
         return Estimate(value, max(value - half, 0.0), value + half)
 
     def ratio(self, above: list[float], below: list[float]) -> Estimate:
@@ -49,6 +49,10 @@ class Noise:
         value = fmean(above) / fmean(below)
         error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below))) * self._t()
         return Estimate(value, value * math.exp(-error), value * math.exp(error) if error < 700 else math.inf)
+
+    def half_width(self, runs: int) -> float:
+        """Return the half-width of the 95 % interval of a mean of so many runs, relative to the mean."""
+        return self.relative_error(runs) * self._t()
 
     def relative_error(self, runs: int) -> float:
         """Return the standard error of a mean of so many runs, relative to the mean."""
@@ -104,11 +108,11 @@ def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
     return max(counts, key=lambda name: counts[name], default=None)
 
 
-def pooled_noise(groups: Iterable[tuple[Point, ...]]) -> Noise:
-    """Return the spread of repeated runs about their treatment's mean."""
+def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
+    """Return the relative spread of repeated runs' figures about their treatment's mean."""
     squares, freedom = 0.0, 0
     for group in groups:
-        values = np.array([point.throughput for point in group])
+        values = np.array(group)
         if len(values) > 1 and values.mean() > 0:
             squares += float(((values / values.mean() - 1) ** 2).sum())
             freedom += len(values) - 1
@@ -121,7 +125,7 @@ def gather(found: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
     for point in found:
         if point.usable and point.throughput > 0:
             by_size[point.nodes, point.clients].append(point)
-    noise = pooled_noise(tuple(group) for group in by_size.values())
+    noise = pooled_noise([point.throughput for point in group] for group in by_size.values())
     ordered = sorted(by_size, key=lambda size: tuple(number or 0 for number in size))
     return tuple(_treatment(tuple(by_size[size]), noise) for size in ordered), noise
 

@@ -12,7 +12,9 @@ from loadframe.experiment.design import Design, PlannedRun, factorial
 from loadframe.experiment.design_estimate import phase_seconds
 from loadframe.experiment.file_factors import Level
 from loadframe.experiment.file_model import ExperimentFile, Levels
+from loadframe.experiment.repetition import next_block, with_repetitions
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
+from loadframe.yamlfile import Place
 
 if TYPE_CHECKING:
     from loadframe.experiment.experiment import Experiment
@@ -24,10 +26,16 @@ class Kind:
 
     #: The keys of its files.
     model: type[ExperimentFile]
+    #: Whether its repetitions may go on `until` intervals are narrow.
+    open_ended = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return what the file varies, as it is written there under `factors`."""
         return {}
+
+    def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
+        """Return where the file has a factor's level of that number (from 0), or the factor itself."""
+        return ("factors", name) if index is None else ("factors", name, index)
 
     def check(self, experiment: "Experiment") -> None:
         """Raise BadInput, with its place, for what makes no sense in a file of which each part is sound."""
@@ -40,13 +48,19 @@ class Kind:
         """Return the runs in their order; BadInput if they are more than anybody waits for."""
         return factorial(experiment, experiment.factors)
 
+    def most(self, experiment: "Experiment") -> Design:
+        """Return the design with as many further runs as there can be, for what `--dry-run` says of its length."""
+        until = experiment.file.until
+        return self.design(with_repetitions(experiment, until.most) if until else experiment)
+
     def further(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
         """Return runs that follow from what is recorded in `runs_path` by now: another trial, a confirmation.
 
         It is asked when the design's runs are made, and again when those are made that it returned, until it returns
-        no run that is not there. What it returns must be the same for the same records.
+        no run that is not there. What it returns must be the same for the same records. Here they are further blocks,
+        until the intervals are as narrow as the file asks for.
         """
-        return ()
+        return next_block(experiment, self.design, runs_path)
 
     def phases(
         self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]

@@ -1,0 +1,40 @@
+"""Capacity: the highest rate that a store sustains within an SLO, and how many nodes a load needs."""
+
+from loadframe.analyze.capacity.answers import (
+    RATE,
+    Attempt,
+    Capacities,
+    Capacity,
+    Search,
+    judged,
+    read_capacities,
+    without_rate,
+)
+from loadframe.analyze.capacity.criteria import PERCENTILES, Judgement, Slo, judge
+from loadframe.analyze.capacity.demand import Demand, curve, demand
+from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
+
+__all__ = [
+    "PERCENTILES",
+    "RATE",
+    "Answer",
+    "Attempt",
+    "Bounds",
+    "Capacities",
+    "Capacity",
+    "Demand",
+    "Judgement",
+    "Kind",
+    "Next",
+    "Outcome",
+    "Search",
+    "Slo",
+    "Trial",
+    "curve",
+    "demand",
+    "judge",
+    "judged",
+    "read_capacities",
+    "search",
+    "without_rate",
+]

@@ -1,0 +1,132 @@
+"""What it means that a store sustains a rate: an SLO on response times and errors, all load achieved, no backlog.
+
+A trial passes when the achieved load is at least 99 % of the offered, the percentile is within the limit, errors are
+below their share, and requests in flight do not become more and more. Response times count from the schedule, so that a
+generator that is late or slow can only make them worse: what passes all the same has passed. What fails then says
+nothing, unless it fails by more than the generator was late. Nor does any run whose cluster was not what was asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from scipy import special
+
+from loadframe.analyze.capacity.search import Outcome
+from loadframe.record import Run
+from loadframe.units import format_duration
+
+ACHIEVED = 0.99
+#: The verdict's reasons that are the store's doing: here they are what is asked, and no ground to disbelieve the run.
+_THE_STORES = {"not_achieved", "errors", "dropped", "unsteady", "nothing_measured"}
+#: Those that are about the cluster, and those that say by how much the generator can have spoiled response times.
+_THE_CLUSTERS = {"cluster_state"}
+_LATE = {"lateness", "loop_lag"}
+#: A backlog that grows by less than this share of the rate is none that a longer run would see.
+_GROWTH = 0.005
+PERCENTILES = ("p50", "p90", "p99", "p999")
+
+
+@dataclass(frozen=True)
+class Slo:
+    """What is asked of every operation that is measured: a percentile of response times (s), a share of errors."""
+
+    response: float
+    percentile: str = "p99"
+    errors: float = 0.01
+
+    def __str__(self) -> str:
+        return f"{self.percentile} within {format_duration(self.response)}, errors below {self.errors:.3g}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one run says of its rate, with its figures; None where there were none."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    response: float | None
+    errors: float | None
+    achieved: float | None
+    growth: float | None  #: of the requests in flight, 1/s
+
+
+def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
+    """Judge a run at a rate (1/s) by its folder; `phases` are those that are measured."""
+    summary = run.summary
+    if summary.get("status") != "done":
+        failure = str(summary.get("failure", summary.get("status")))
+        return Judgement(Outcome.INVALID, (failure,), None, None, None, None)
+    measured = [phase for phase in summary["phases"] if phase["name"] in phases]
+    operations = [operation for phase in measured for operation in phase["operations"].values()]
+    responses = [each["response"][slo.percentile] for each in operations]
+    known = [value for value in responses if value is not None]
+    requests = sum(each["requests"] + each["dropped"] for each in operations)
+    failed = sum(sum(each["errors"].values()) + each["dropped"] for each in operations)
+    achieved = summary["generator"]["achieved"]
+    growth = max((_growth(run, phase) for phase in measured), default=0.0)
+    response, errors = max(known, default=None), failed / requests if requests else None
+    reasons = tuple(broken(slo, rate, response, errors, achieved, growth))
+    late = (summary["generator"]["lateness_p99"] or 0.0) + (summary["generator"]["lag_p99"] or 0.0)
+    punctual = None if response is None else max(response - late, 0.0)
+    excusable = not any(broken(slo, rate, punctual, errors, achieved, growth))
+    decisive = []
+    for reason in summary["verdict"]["reasons"]:
+        of_generator = reason["code"] not in _THE_STORES | _THE_CLUSTERS
+        excuses = of_generator and reasons and (excusable or reason["code"] not in _LATE)
+        if reason["code"] in _THE_CLUSTERS or excuses:
+            decisive.append(reason["cause"])
+    if decisive:
+        return Judgement(Outcome.INVALID, tuple(decisive), response, errors, achieved, growth)
+    return Judgement(Outcome.FAILED if reasons else Outcome.PASSED, reasons, response, errors, achieved, growth)
+
+
+def broken(
+    slo: Slo, rate: float, response: float | None, errors: float | None, achieved: float | None, growth: float
+) -> Iterator[str]:
+    """Yield a sentence for each criterion that these figures do not meet."""
+    if response is None:
+        yield "no request succeeded"
+    elif response > slo.response:
+        yield f"{slo.percentile} was {format_duration(response)}, more than {format_duration(slo.response)}"
+    if errors is not None and errors >= slo.errors:
+        yield f"{errors:.2%} of the requests failed, at least {slo.errors:.2%}"
+    if achieved is not None and achieved < ACHIEVED:
+        yield f"{achieved:.1%} of the load was achieved, less than {ACHIEVED:.0%}"
+    if growth > _GROWTH * rate:
+        yield f"requests in flight became more by {growth:.3g} per second"
+
+
+def growth(backlog: Sequence[float]) -> float:
+    """Return by how much requests in flight grow per second; 0 where the slope is not surely above 0.
+
+    The slope of the line of least squares, against its standard error at 95 %; seconds are not independent, so their
+    number is reduced by the correlation of neighbours (n (1 - r)/(1 + r)).
+    """
+    levels = np.asarray(backlog, dtype=float)
+    if len(levels) < 5 or not np.ptp(levels):
+        return 0.0
+    seconds = np.arange(len(levels)) - (len(levels) - 1) / 2
+    slope = float(seconds @ levels / (seconds @ seconds))
+    rest = levels - levels.mean() - slope * seconds
+    power = float(rest @ rest)
+    if not power:
+        return max(slope, 0.0)
+    correlation = min(max(float(rest[1:] @ rest[:-1]) / power, 0.0), 0.99)
+    freedom = max(len(levels) * (1 - correlation) / (1 + correlation) - 2, 1.0)
+    error = np.sqrt(power / freedom / float(seconds @ seconds) * len(levels) / (freedom + 2))
+    return slope if slope > special.stdtrit(freedom, 0.95) * error else 0.0
+
+
+def _growth(run: Run, phase: Mapping[str, Any]) -> float:
+    """Return the growth of the requests in flight over a phase's measured window, of all workers together."""
+    begins = phase["start"] + phase["warmup"]
+    rows = run.telemetry
+    of_workers = pc.and_(pc.starts_with(rows["source"], "generator:"), pc.equal(rows["metric"], "in_flight"))
+    within = pc.and_(
+        pc.greater_equal(rows["time"], begins - 5e-4), pc.less(rows["time"], begins + phase["duration"] - 0.5)
+    )
+    found = rows.filter(pc.and_(of_workers, within)).group_by("time").aggregate([("value", "sum")]).sort_by("time")
+    return growth(found["value_sum"].to_pylist())

@@ -1,0 +1,104 @@
+"""How many nodes a load needs: from the capacities that were measured, and beyond them from the curve, with a warning.
+
+Capacity of r resources is the largest load that they sustain, demand of a load the least resources that sustain it
+(Henning and Hasselbring, Theodolite).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadframe.analyze.capacity.answers import Capacity
+from loadframe.analyze.capacity.search import Kind
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.scalability import ScalabilityFit, fit
+from loadframe.errors import BadInput
+from loadframe.units import format_count
+
+#: No curve is followed beyond this many times the largest number of nodes that was measured.
+_REACH = 2
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a load (1/s) needs: `nodes`, from `least` to `most` as far as the data say (None where they do not)."""
+
+    rate: float
+    words: str
+    nodes: int | None
+    least: int | None
+    most: int | None
+    measured: bool  #: that many nodes were measured; else it is read off the curve
+    extrapolated: bool  #: beyond the most nodes that were measured
+
+
+def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit | None, str | None]:
+    """Fit capacity over nodes, each search one observation; None with the reason where that cannot be."""
+    bounded = [each for each in capacities if each.kind is not Kind.BRACKETED and each.rate]
+    if bounded:
+        listed = ", ".join(str(each.nodes) for each in bounded)
+        return None, f"the capacity at {listed} nodes is a lower bound, and a curve through it would bend for no reason"
+    pairs = [
+        (each.nodes, search.answer.rate)
+        for each in capacities
+        for search in each.searches
+        if search.answer and search.answer.rate
+    ]
+    try:
+        return fit([(float(nodes), rate) for nodes, rate in pairs], over="nodes", seed=seed), None
+    except BadInput as error:
+        return None, error.what
+
+
+def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: ScalabilityFit | None) -> Demand:
+    """Return how many nodes sustain a rate (1/s)."""
+    rates = {each.nodes: each.rate for each in capacities if each.rate}
+    largest = max(rates, default=0)
+    bands = _bands(rates, fitted, largest)
+    nodes = _first(rate, {number: band.value for number, band in bands.items()})
+    least = _first(rate, {number: band.high for number, band in bands.items()})
+    most = _first(rate, {number: band.low for number, band in bands.items()})
+    return Demand(rate, words, nodes, least, most, nodes in rates, nodes is None or nodes > largest)
+
+
+def _bands(rates: Mapping[int, Estimate], fitted: ScalabilityFit | None, largest: int) -> dict[int, Estimate]:
+    """Return the capacity of each number of nodes that something is known of: measured, else from the curve."""
+    found = dict(rates)
+    if fitted is None:
+        return found
+    sizes = np.arange(1, _REACH * largest + 1, dtype=float)
+    low, high = fitted.best_model.band(sizes)
+    for number, value, below, above in zip(sizes, fitted.best_model.predicted(sizes), low, high, strict=True):
+        if int(number) not in found and math.isfinite(above):
+            found[int(number)] = Estimate(float(value), float(below), float(above))
+    return found
+
+
+def _first(rate: float, known: Mapping[int, float]) -> int | None:
+    return min((number for number, capacity in known.items() if capacity >= rate), default=None)
+
+
+def sentence(answer: Demand, largest: int) -> str:
+    """Return the answer in words, with what it rests on."""
+    load = f"{answer.words} ({format_count(answer.rate)} requests/s)" if answer.words else ""
+    load = load or f"{format_count(answer.rate)} requests/s"
+    if not largest:
+        return f"Nothing is known of how many nodes sustain {load}."
+    if answer.nodes is None:
+        most = f"{_REACH * largest}, twice the most that were measured"
+        return f"No number of nodes up to {most}, is seen to sustain {load}."
+    count = f"{answer.nodes} node{'s' * (answer.nodes != 1)}"
+    if answer.least == answer.nodes == answer.most:
+        sure = "the intervals allow no other number"
+    else:
+        most = "more than can be said" if answer.most is None else str(answer.most)
+        sure = f"between {answer.least} and {most} by the intervals"
+    if answer.measured:
+        ground = "measured"
+    elif answer.extrapolated:
+        ground = f"EXTRAPOLATED from at most {largest} nodes: measure there before you rely on it"
+    else:
+        ground = "between numbers of nodes that were measured, from the curve"
+    return f"{load} need{'s' * (not answer.words)} {count}; {sure}; {ground}."

@@ -1,0 +1,209 @@
+"""A linear model of a designed experiment: effects with intervals, shares of variation, split plots; pure.
+
+Shares are sums of squares over the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
+chapters 17 to 20. Factors that are hard to change are judged by how clusters in the same state differ, and the others
+by how runs on one cluster do (a split plot): a cluster's own luck is no effect. Without repetitions, two-level designs
+are judged by Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials", Technometrics 31,
+1989), which takes most effects for noise.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from loadframe.analyze.effects.coding import Array, Term, columns_of, estimable_terms, is_balanced, numbered
+
+Labels = npt.NDArray[np.int64]
+
+#: Fewer effects than this have no noise of their own.
+_LEAST_FOR_LENTH = 4
+
+
+@dataclass(frozen=True)
+class TermFit:
+    """One term: its share of the total variation, and the p of its having no effect (None where nothing tells)."""
+
+    term: Term
+    share: float
+    p: float | None
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference that one level makes against the default, or what two of two factors make together.
+
+    In the unit of the response: with its 95 % interval, unbounded where nothing tells how the runs scatter.
+    """
+
+    term: Term
+    levels: tuple[int, ...]
+    value: float
+    half_width: float
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a designed experiment says: terms, differences against the default, what blocks and errors vary."""
+
+    terms: tuple[TermFit, ...]
+    contrasts: tuple[Contrast, ...]
+    block_share: float
+    error_share: float
+    #: Degrees of freedom of the error that easy terms are judged by; 0 without repetitions.
+    freedom: int
+    balanced: bool
+
+    def fit_of(self, term: Term) -> TermFit:
+        """Return the fit of a term; KeyError if the design does not tell it apart."""
+        return {fit.term: fit for fit in self.terms}[term]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The runs of a design: level numbers (0 is the default), response, block and cluster of each."""
+
+    rows: npt.NDArray[np.int64]
+    response: Array
+    blocks: Sequence[object]
+    plots: Sequence[object]
+    #: How many levels each factor has, and whether it is hard to change.
+    levels: Sequence[int]
+    hard: Sequence[bool]
+
+
+def fit_model(data: Data) -> Model:
+    """Fit main effects and the interactions that the design can tell apart."""
+    balanced = is_balanced(data.rows, data.levels)
+    terms = estimable_terms(data.rows, data.levels, balanced=balanced)
+    columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
+    total = float(((data.response - data.response.mean()) ** 2).sum())
+    blocks = numbered(data.blocks)
+    whole = [term for term in terms if all(data.hard[index] for index in term)]
+    easy = [term for term in terms if term not in whole]
+    number = len(dict.fromkeys(data.plots))
+    repeated = len(np.unique(data.rows, axis=0)) < len(data.rows)
+    if whole and easy and number < len(data.rows):
+        plots = numbered(data.plots)
+        lower = _stratum(data.response, {term: columns[term] for term in easy}, plots, len(data.rows), repeated)
+        means = _project(data.response - lower.fitted, plots)
+        upper = _stratum(means, {term: columns[term] for term in whole}, blocks, number, repeated)
+        strata = [upper, lower]
+    else:
+        strata = [_stratum(data.response, columns, blocks, len(data.rows), repeated)]
+    fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
+    block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
+    explained = sum(fit.share for fit in fits.values())
+    block_share = block_squares / total if total else 0.0
+    return Model(
+        terms=tuple(fits[term] for term in terms),
+        contrasts=tuple(each for stratum in strata for each in _contrasts(stratum, data.levels, balanced)),
+        block_share=block_share,
+        error_share=max(1 - explained - block_share, 0.0) if total else 0.0,
+        freedom=strata[-1].freedom,
+        balanced=balanced,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Stratum:
+    """A least-squares fit of some terms, beside what they are compared within."""
+
+    slices: Mapping[Term, slice]
+    beta: Array
+    #: Inverse of the columns' cross products; times the variance it is the covariance of beta.
+    inverse: Array
+    variance: float
+    freedom: int
+    squares: Mapping[Term, float]
+    fitted: Array
+
+
+def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, repeated: bool) -> _Stratum:
+    """Fit terms after taking out `nuisance` (blocks or clusters); `units` is how many independent ones there are."""
+    slices: dict[Term, slice] = {}
+    start = 0
+    for term, own in columns.items():
+        slices[term] = slice(start, start + own.shape[1])
+        start += own.shape[1]
+    matrix = np.column_stack(list(columns.values()))
+    matrix = matrix - _project(matrix, nuisance)
+    left: Array = response - _project(response, nuisance)
+    beta = np.asarray(np.linalg.lstsq(matrix, left, rcond=None)[0], dtype=np.float64)
+    residual = left - matrix @ beta
+    rest = float((residual**2).sum())
+    rank = int(np.linalg.matrix_rank(matrix))
+    freedom = max(units - int(nuisance.max() + 1) - rank, 0)
+    if not repeated and len(beta) == len(slices) >= _LEAST_FOR_LENTH:
+        # The few degrees that interactions of more factors leave judge worse than all effects together do.
+        freedom = 0
+    inverse = np.asarray(np.linalg.pinv(matrix.T @ matrix), dtype=np.float64)
+    squares = {}
+    for term, place in slices.items():
+        # What a term adds to all others: b' (V^-1) b over its own coefficients.
+        part = np.linalg.pinv(inverse[place, place])
+        squares[term] = float(beta[place] @ part @ beta[place])
+    variance = rest / freedom if freedom else 0.0
+    return _Stratum(slices, beta, inverse, variance, freedom, squares, matrix @ beta)
+
+
+def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
+    found = {}
+    lenth = None if stratum.freedom else _lenth(stratum)
+    for term, squares in stratum.squares.items():
+        own = stratum.slices[term]
+        width = own.stop - own.start
+        p = None
+        if stratum.freedom:
+            ratio = squares / width / stratum.variance if stratum.variance else np.inf
+            p = float(special.fdtrc(width, stratum.freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
+        elif lenth:
+            spread, freedom = lenth
+            t = abs(float(stratum.beta[own.start])) / spread if spread else np.inf
+            p = 2 * float(special.stdtr(freedom, -t))
+        found[term] = TermFit(term, squares / total if total else 0.0, p)
+    return found
+
+
+def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
+    """Return Lenth's pseudo standard error of the coefficients and its degrees of freedom; None where it cannot be."""
+    if len(stratum.beta) > len(stratum.slices) or len(stratum.beta) < _LEAST_FOR_LENTH:
+        return None
+    sizes = np.abs(stratum.beta)
+    first = 1.5 * float(np.median(sizes))
+    kept = sizes[sizes < 2.5 * first]
+    return 1.5 * float(np.median(kept)) if len(kept) else 0.0, len(sizes) / 3
+
+
+def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
+    """Return each level against the default, and for pairs of two-level factors what both make beyond each alone."""
+    lenth = None if stratum.freedom else _lenth(stratum)
+    found = []
+    named: dict[tuple[int, ...], Array]
+    for term, own in stratum.slices.items():
+        beta, covariance = stratum.beta[own], stratum.variance * stratum.inverse[own, own]
+        if len(term) == 1:
+            named = {(level,): np.eye(len(beta))[level - 1] + balanced for level in range(1, levels[term[0]])}
+        elif len(term) == 2 and len(beta) == 1:
+            named = {(1, 1): np.array([4.0 if balanced else 1.0])}
+        else:
+            continue
+        for chosen, weight in named.items():
+            half = np.inf
+            if stratum.freedom:
+                t = float(special.stdtrit(stratum.freedom, 0.975))
+                half = t * float(np.sqrt(weight @ covariance @ weight))
+            elif lenth:
+                half = float(special.stdtrit(lenth[1], 0.975)) * lenth[0] * float(np.abs(weight).sum())
+            found.append(Contrast(term, chosen, float(weight @ beta), float(half)))
+    return found
+
+
+def _project(values: Array, labels: Labels) -> Array:
+    """Return the part of values (columns) that labels explain: means within each."""
+    counts = np.bincount(labels)
+    if values.ndim == 1:
+        return (np.bincount(labels, weights=values) / counts)[labels]
+    return np.column_stack([_project(column, labels) for column in values.T])

@@ -1,0 +1,42 @@
+"""How narrow the intervals of an experiment's treatments are by now, so that repetitions can end when they do enough.
+
+The measure is the report's own: throughput where clients wait for answers, else, since an open load's throughput is
+what was offered, the median response time of the phase's main operation. Intervals share the relative spread of all
+repeated runs.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from loadframe.analyze.comparison.measures import Measure
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.sweep.treatments import main_operation, pooled_noise
+
+
+def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str]) -> float:
+    """Return the greatest half-width of a treatment's 95 % interval, relative to its mean; infinite while unknown.
+
+    Unknown is it while a treatment has no run that may be believed, or none was repeated.
+    """
+    return max((_widest(runs, phase) for phase in phases), default=math.inf)
+
+
+def _widest(runs: Sequence[RecordedRun], phase: str) -> float:
+    measure = _measure(runs, phase)
+    groups: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        value = measure.of(run) if run.usable else None
+        groups[json.dumps(dict(run.treatment), sort_keys=True)] += [value] if value else []
+    if not all(groups.values()):
+        return math.inf
+    noise = pooled_noise(groups.values())
+    return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
+
+
+def _measure(runs: Sequence[RecordedRun], phase: str) -> Measure:
+    streams = [stream for run in runs for stream in (run.phase(phase) or {"streams": ()})["streams"]]
+    if any("open" in stream["pacing"] for stream in streams):
+        return Measure(phase, "p50", main_operation(runs, phase))
+    return Measure(phase, "throughput")

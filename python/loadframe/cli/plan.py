@@ -1,0 +1,131 @@
+"""`loadframe plan`: what an experiment can know before it is run, and what to measure next after some of it was."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from loadframe.cli.app import Json, app, out, print_json
+from loadframe.errors import BadInput
+
+if TYPE_CHECKING:
+    from loadframe.analyze.estimate import Estimate
+    from loadframe.experiment.outlook import Plan
+    from loadframe.simulate.outlook import Law
+
+_EXAMPLES = """\b
+Examples:
+  loadframe plan nodes.yaml
+  loadframe plan nodes.yaml --sigma 0.1 --kappa 0.001 --noise 0.05
+  loadframe plan results/nodes --budget 30
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def plan(
+    path: Annotated[Path, typer.Argument(help="An experiment file, or the folder of an experiment that was begun.")],
+    sigma: Annotated[float | None, typer.Option(help="Contention to suppose; 0.03 if not given.")] = None,
+    kappa: Annotated[float | None, typer.Option(help="Coherency to suppose; 0.0005 if not given.")] = None,
+    noise: Annotated[
+        float | None, typer.Option(help="Relative standard deviation of repeated runs; 0.03 if not given.")
+    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Weigh only designs of at most so many runs.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a design can know, by making it many times in virtual time. Starts nothing.
+
+    Of a file, contention, coherency and scatter are supposed; of a folder, they are what its runs say.
+    """
+    from loadframe.experiment.file import load_experiment
+    from loadframe.experiment.outlook import document, of_file, of_folder
+    from loadframe.experiment.outlook import plan as weigh
+
+    supposed = _supposed(sigma, kappa, noise)
+    question = of_folder(path, supposed) if path.is_dir() else of_file(load_experiment(path), supposed)
+    planned = weigh(question, budget)
+    if as_json:
+        print_json(document(planned))
+    else:
+        _show(planned)
+
+
+def _supposed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
+    from loadframe.experiment.outlook import SUPPOSED
+    from loadframe.simulate.outlook import Law
+
+    for name, value, most in (("sigma", sigma, 1), ("kappa", kappa, 1), ("noise", noise, 1)):
+        if value is not None and not 0 <= value < most:
+            raise BadInput(f"--{name} {value:g} cannot be", remedy=f"give a share from 0 to less than {most}")
+    return Law(
+        SUPPOSED.sigma if sigma is None else sigma,
+        SUPPOSED.kappa if kappa is None else kappa,
+        SUPPOSED.noise if noise is None else noise,
+    )
+
+
+def _show(planned: "Plan") -> None:
+    question, law = planned.question, planned.question.law
+    out.print(Text(f"{question.name}: what it can know", style="bold"))
+    out.print(
+        Text(
+            f"Contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, repeated runs vary by"
+            f" {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs are there."
+        )
+    )
+    if planned.outlooks:
+        out.print()
+        out.print(_designs(planned))
+        out.print(Text(_advice(planned)))
+    elif question.over:
+        out.print(Text("No design within that budget has the three sizes that a curve needs."))
+    if planned.effects:
+        out.print()
+        for effect in planned.effects:
+            out.print(Text(_effect_text(effect.factor, effect.runs, effect.least)))
+
+
+def _designs(planned: "Plan") -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("design")
+    table.add_column(planned.question.over or "")
+    for header in ("runs", "contention, %", "coherency, %", "peak, 5-95 %", "names it"):
+        table.add_column(header, justify="right")
+    for each in planned.outlooks:
+        table.add_row(
+            each.name + (" <" if each is planned.best else ""),
+            f"{', '.join(map(str, each.sizes))} x {each.repetitions}",
+            str(each.runs),
+            _percent(each.sigma),
+            _percent(each.kappa),
+            f"{each.peak.low:.0f} to {each.peak.high:.0f}".replace("inf", "∞"),
+            f"{each.claimed:.0%}",
+        )
+    return table
+
+
+def _percent(estimate: "Estimate") -> str:
+    return f"{100 * estimate.low:.2g} to {100 * estimate.high:.2g}"
+
+
+def _advice(planned: "Plan") -> str:
+    best, law, over = planned.best, planned.question.law, planned.question.over
+    assert best
+    true = f"The true peak is at {law.peak:.0f} {over}." if math.isfinite(law.peak) else "The true curve has no peak."
+    more = best.runs - planned.question.made
+    cost = f"{more} more runs" if planned.question.made and more > 0 else f"{best.runs} runs"
+    return (
+        f"Intervals are the middle of what such experiments would report. {true} Most is learned per run by"
+        f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
+    )
+
+
+def _effect_text(factor: str, runs: int, least: float) -> str:
+    if not math.isfinite(least):
+        return f"{factor}: one run of each level says nothing of its scatter, so no difference can be told from it."
+    return (
+        f"{factor}: {runs} runs of each level see a difference of {100 * least:.2g} % or more"
+        " (in 80 of 100 experiments, at the 5 % level)."
+    )

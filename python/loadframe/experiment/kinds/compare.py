@@ -1,0 +1,109 @@
+"""Comparisons: two or more variants of a store, a version, its settings or the load, in interleaved blocks (ABBA)."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from loadframe.experiment.design import Design, in_blocks
+from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.file_factors import Level
+from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, Share
+from loadframe.experiment.kinds.base import Kind
+from loadframe.yamlfile import Name, Place, Scalar, wrong
+
+#: What tells variants apart in treatments, beside what they set.
+VARIANT = "variant"
+
+
+class CompareFile(ExperimentFile):
+    """A comparison as it is written: variants by name, the first of which the others are held against.
+
+    Each sets factors; `factors` are levels at which the variants are compared, each for itself. `least` is the least
+    difference of interest.
+    """
+
+    variants: dict[Name, dict[str, Scalar]]
+    factors: Factors = Field(default_factory=dict)
+    least: Share = 0.05
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 6
+
+    @model_validator(mode="after")
+    def _two_or_more(self) -> "CompareFile":
+        if len(self.variants) < 2:
+            raise wrong("there is nothing to compare with", "name two variants or more", key="variants")
+        for name in self.factors:
+            if any(name in levels for levels in self.variants.values()):
+                raise wrong(f"{name} is a factor and set by a variant, too", "remove one of them", key="factors")
+        return self
+
+
+class Compare(Kind):
+    """Every variant in each block, in a random order that the next block has backwards."""
+
+    model = CompareFile
+
+    def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
+        """Return what variants set, each level once, and the factors at which they are compared."""
+        own = _own(file)
+        found: dict[str, list[Level]] = {}
+        for levels in own.variants.values():
+            for name, level in levels.items():
+                if not any(_same(level, other) for other in found.setdefault(name, [])):
+                    found[name].append(level)
+        return {**{name: tuple(levels) for name, levels in found.items()}, **own.factors}
+
+    def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
+        """Return where the first variant stands that sets this level, or the factor."""
+        own = _own(file)
+        if name in own.factors:
+            return super().place(file, name, index)
+        wanted = self.factors(file)[name][index or 0]
+        label = next(
+            label
+            for label, levels in own.variants.items()
+            if name in levels and (index is None or _same(levels[name], wanted))
+        )
+        return ("variants", label, name)
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse variants that are the same."""
+        variants = list(_own(experiment.file).variants.items())
+        for (label, levels), (other, others) in itertools.combinations(variants, 2):
+            if repr(sorted(levels.items())) == repr(sorted(others.items())):
+                what = f"the variants {label} and {other} are the same"
+                raise experiment.document.error(
+                    ("variants", other), what, "set something else in one of them", key=True
+                )
+
+    def design(self, experiment: Experiment) -> Design:
+        """Return the variants at every combination of the factors, interleaved."""
+        own = _own(experiment.file)
+        # A level as it is read, for one as it is written: sizes in bytes, rates in 1/s.
+        read = {factor.name: factor.levels for factor in experiment.factors}
+        written = self.factors(own)
+        treatments = []
+        for levels in itertools.product(*(read[name] for name in own.factors)):
+            at = dict(zip(own.factors, levels, strict=True))
+            for label, chosen in own.variants.items():
+                index = {
+                    name: next(i for i, other in enumerate(written[name]) if _same(level, other))
+                    for name, level in chosen.items()
+                }
+                sets = {name: read[name][number] for name, number in index.items()}
+                treatments.append({VARIANT: label, **sets, **at})
+        return in_blocks(experiment, treatments, experiment.factors, mirrored=True)
+
+
+def _own(file: ExperimentFile) -> CompareFile:
+    assert isinstance(file, CompareFile)
+    return file
+
+
+def _same(one: Level, other: Level) -> bool:
+    """Whether two levels are the same; true equals 1 in Python, and is something else."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+KIND = Compare()

@@ -1,0 +1,175 @@
+"""What to measure next, and what an experiment can know: from its file before a run, from its folder after some.
+
+Figures come from virtual time (`loadframe.simulate.outlook`); what they rest on is either supposed, or fitted to the
+runs that are there.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.experiment import RecordedRun, read_experiment
+from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.analyze.sweep import read_sweep
+from loadframe.errors import BadInput
+from loadframe.experiment.experiment import Experiment
+from loadframe.simulate.outlook import Law, Outlook, candidates, least_effect, outlook, per_level
+
+#: Supposed where nothing is known: a store that peaks at 44 nodes, and runs that vary as they do on a quiet machine.
+SUPPOSED = Law(sigma=0.03, kappa=5e-4, noise=0.03)
+#: Sizes beyond this are no cluster that anybody plans; it bounds the simulation, too.
+_LARGEST = 1024
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is planned: the size that is varied and its levels, all factors' numbers of levels, repetitions, the law."""
+
+    name: str
+    over: str | None
+    sizes: tuple[int, ...]
+    levels: Mapping[str, int]
+    repetitions: int
+    law: Law
+    #: Where the law is from, in words.
+    origin: str
+    #: Runs that are there already.
+    made: int
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The least relative difference between two levels of a factor that the design sees, with 80 % power at 5 %."""
+
+    factor: str
+    runs: int  #: of each level
+    least: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the designs that come into question can know."""
+
+    question: Question
+    outlooks: tuple[Outlook, ...]
+    effects: tuple[Effect, ...]
+
+    @property
+    def best(self) -> Outlook | None:
+        """The design that learns most about coherency for its number of runs."""
+        return min(self.outlooks, key=lambda each: _width(each) * math.sqrt(each.runs), default=None)
+
+
+def of_file(experiment: Experiment, supposed: Law) -> Question:
+    """Return the question of an experiment that was not run."""
+    levels = {factor.name: tuple(factor.levels) for factor in experiment.factors}
+    over, sizes = _over(levels)
+    counts = {name: len(values) for name, values in levels.items()}
+    return Question(experiment.name, over, sizes, counts, experiment.repetitions, supposed, "supposed", 0)
+
+
+def of_folder(path: Path, supposed: Law) -> Question:
+    """Return the question of an experiment of which runs are there: its law is what they say, as far as they do."""
+    folder = read_experiment(path)
+    description = folder.description
+    levels = {name: tuple(values) for name, values in description["factors"].items()}
+    over, sizes = _over(levels)
+    usable = [run for run in folder.runs if run.usable]
+    law, origin = supposed, "supposed, since the runs that are there do not say"
+    noise = _noise(usable, description["measure"][0])
+    if noise is not None:
+        law, origin = Law(law.sigma, law.kappa, noise), "supposed; the scatter is that of the runs that are there"
+    fitted = _fitted(path, over) if description["kind"] == "scale" else None
+    if fitted is not None:
+        usl = fitted.models["usl"].parameters
+        law = Law(max(usl["sigma"].value, 0.0), usl["kappa"].value, law.noise)
+        origin = "fitted to the runs that are there"
+    counts = {name: len(values) for name, values in levels.items()}
+    repetitions = int(description.get("repetitions", 1))
+    return Question(description["experiment"], over, sizes, counts, repetitions, law, origin, len(usable))
+
+
+def plan(question: Question, budget: int | None) -> Plan:
+    """Say what the design, and others near it, can know; `budget` is a number of runs that none may exceed."""
+    if budget is not None and budget < 1:
+        raise BadInput(f"a budget of {budget} runs", remedy="give it 1 or more")
+    found = []
+    if question.over and len(question.sizes) > 1:
+        for name, sizes, repetitions in candidates(question.sizes, question.repetitions, budget):
+            if sizes[-1] <= _LARGEST:
+                found.append(outlook(name, sizes, repetitions, question.law))
+    runs = math.prod(question.levels.values()) * question.repetitions
+    runs = min(runs, budget) if budget is not None else runs
+    effects = [
+        Effect(factor, each, least_effect(question.law.noise, each, each))
+        for factor, each in per_level(question.levels, runs).items()
+    ]
+    return Plan(question, tuple(found), tuple(effects))
+
+
+def document(planned: Plan) -> dict[str, Any]:
+    """Return the plan for JSON; what is not bounded is null."""
+    question = planned.question
+    best = planned.best
+    return {
+        "experiment": question.name,
+        "over": question.over,
+        "law": {"sigma": question.law.sigma, "kappa": question.law.kappa, "noise": question.law.noise},
+        "origin": question.origin,
+        "made": question.made,
+        "designs": [
+            {
+                "name": each.name,
+                "sizes": list(each.sizes),
+                "repetitions": each.repetitions,
+                "runs": each.runs,
+                "sigma": each.sigma.as_dict(),
+                "kappa": each.kappa.as_dict(),
+                "peak": each.peak.as_dict(),
+                "claimed": each.claimed,
+            }
+            for each in planned.outlooks
+        ],
+        "best": best.name if best else None,
+        "effects": [
+            {"factor": each.factor, "runs": each.runs, "least": each.least if math.isfinite(each.least) else None}
+            for each in planned.effects
+        ],
+    }
+
+
+def _width(each: Outlook) -> float:
+    return each.kappa.high - each.kappa.low
+
+
+def _over(levels: Mapping[str, Sequence[Any]]) -> tuple[str | None, tuple[int, ...]]:
+    """Return the size that is varied, nodes before clients, and its levels."""
+    for name in ("nodes", "clients"):
+        if len(levels.get(name, ())) > 1:
+            return name, tuple(sorted(int(level) for level in levels[name]))
+    return None, ()
+
+
+def _fitted(path: Path, over: str | None) -> ScalabilityFit | None:
+    for curves in read_sweep(path).curves:
+        found = [curves.over_nodes] if over == "nodes" else [*curves.over_clients]
+        fits = [curve.fit for curve in found if curve and curve.fit]
+        if fits:
+            return fits[0]
+    return None
+
+
+def _noise(runs: Sequence[RecordedRun], phase: str) -> float | None:
+    """Return the relative standard deviation of runs of the same treatment; None where none was repeated."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if entry := run.phase(phase):
+            throughput = sum(each["throughput"] for each in entry["operations"].values())
+            if throughput > 0:
+                groups[repr(sorted(run.treatment.items()))].append(math.log(throughput))
+    squares = sum((value - sum(own) / len(own)) ** 2 for own in groups.values() for value in own)
+    freedom = sum(len(own) - 1 for own in groups.values())
+    return math.sqrt(squares / freedom) if freedom and squares else None

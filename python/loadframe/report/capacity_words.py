@@ -1,0 +1,130 @@
+"""What a capacity experiment says in words: each treatment's capacity, and the nodes that loads need."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Slo
+from loadframe.report.labels import treatment_text
+from loadframe.report.numbers import round_to
+from loadframe.units import format_count, format_duration
+
+PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
+
+
+def slo_text(slo: Slo) -> str:
+    """Write `p99 within 100 ms, fewer than 1 % errors`."""
+    within = f"{PERCENTILE_NAMES[slo.percentile]} within {format_duration(slo.response)}"
+    return f"{within}, fewer than {100 * slo.errors:.3g} % errors"
+
+
+def rate_text(capacity: Capacity) -> str:
+    """Write `512 to 525`, `512 [480, 560]` of several searches, `at least 512`, or a dash."""
+    if capacity.rate is None:
+        return "–"
+    value = format_count(capacity.rate.value)
+    if capacity.kind in (Kind.LOWER_BOUND, Kind.AT_MOST):
+        return f"at least {value}"
+    if len(capacity.searches) == 1:
+        return f"{value} to {format_count(capacity.rate.high)}"
+    spread = (capacity.rate.high - capacity.rate.low) / 2
+    low, high = (round_to(end, spread) for end in (capacity.rate.low, capacity.rate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def sentence(capacity: Capacity, slo: Slo) -> str:
+    """Return what is known of one treatment."""
+    name = treatment_text(capacity.treatment) or f"{capacity.nodes} node{'s' * (capacity.nodes != 1)}"
+    if all(search.answer is None for search in capacity.searches):
+        return f"{name}: the search is not done; the same command goes on with it."
+    if capacity.kind is Kind.NONE:
+        lowest = min(each.rate for search in capacity.searches for each in search.attempts)
+        nearest = next(filter(None, (search.nearest for search in capacity.searches)))
+        why = "; ".join(nearest.judgement.reasons)
+        return (
+            f"{name}: no rate meets the SLO; at {format_count(lowest)}/s, the lowest that was tried, {why}."
+            " Ask for less, give the store more, or search lower with search: least."
+        )
+    if capacity.kind is Kind.UNKNOWN:
+        return f"{name}: no trial can be believed where it matters; see why below."
+    words = f"{name}: {rate_text(capacity)} requests/s"
+    if capacity.kind is Kind.LOWER_BOUND:
+        return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
+    if capacity.kind is Kind.AT_MOST:
+        return f"{words}: the greatest rate that the search may try was held; raise search: most."
+    answered = [search for search in capacity.searches if search.nearest]
+    why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
+    return f"{words}; above that {why}." if why else f"{words}."
+
+
+def limits(found: Capacities) -> list[str]:
+    """Return how the figures are to be taken."""
+    words = [
+        f"A rate is held when {slo_text(found.slo)}, at least 99 % of the load was achieved, and requests in flight did"
+        " not become more. The answer passed two of three trials and was run again; the rate above it failed twice."
+    ]
+    if any(len(each.searches) == 1 for each in found.capacities):
+        words.append(
+            "Where there is one search, the range is from the answer to the rate that failed: it says nothing of how"
+            " answers vary from search to search, which repetitions would."
+        )
+    return words
+
+
+def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
+    """Return a demand's rate (1/s), and its words where it was asked for in users."""
+    if isinstance(asked, Mapping):
+        each = asked["each"]
+        return asked["users"] * each, f"{format_count(asked['users'])} users of {format_count(each)} requests/s each"
+    return float(asked), ""
+
+
+def document(found: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
+    """Return the analysis for JSON. Rates are 1/s, times s."""
+    return {
+        "experiment": found.folder.description["experiment"],
+        "question": found.folder.description.get("question"),
+        "slo": {"response": found.slo.response, "percentile": found.slo.percentile, "errors": found.slo.errors},
+        "capacities": [
+            {
+                "treatment": dict(each.treatment),
+                "nodes": each.nodes,
+                "kind": each.kind.value,
+                "rate": each.rate.as_dict() if each.rate else None,
+                "searches": [_search(search) for search in each.searches],
+            }
+            for each in found.capacities
+        ],
+        "demands": [
+            {
+                "rate": answer.rate,
+                "asked": answer.words,
+                "nodes": answer.nodes,
+                "least": answer.least,
+                "most": answer.most,
+                "measured": answer.measured,
+                "extrapolated": answer.extrapolated,
+                "sentence": words,
+            }
+            for answer, words in demands
+        ],
+    }
+
+
+def _search(search: Any) -> dict[str, Any]:
+    answer = search.answer
+    return {
+        "block": search.block,
+        "answer": {"kind": answer.kind.value, "rate": answer.rate, "above": answer.above} if answer else None,
+        "trials": [
+            {
+                "run": each.run,
+                "rate": each.rate,
+                "outcome": each.judgement.outcome.value,
+                "reasons": list(each.judgement.reasons),
+                "response": each.judgement.response,
+                "errors": each.judgement.errors,
+                "achieved": each.judgement.achieved,
+            }
+            for each in search.attempts
+        ],
+    }

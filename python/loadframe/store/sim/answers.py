@@ -1,0 +1,233 @@
+"""What a simulated node answers: of the search protocol, as much as loadframe's driver and store face ask of it.
+
+It keeps no documents, only how many there are and their bytes. Searches return as many hits as they ask for.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from loadframe.store.sim.shared import Shared
+
+VERSION = "1"
+_HIT = {"_id": "1", "_score": None, "_source": {"simulated": True}, "sort": [1]}
+#: Requests for data, by the last part of their path that says what they are; all take service time.
+TIMED = ("_search", "_msearch", "_bulk", "_doc", "_create", "_update")
+_EXCLUDE = "cluster.routing.allocation.exclude._name"
+
+
+class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.answer = {"error": {"type": kind, "reason": reason}}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request, read."""
+
+    method: str
+    parts: tuple[str, ...]  #: of the path
+    parameters: Mapping[str, str]
+    body: bytes
+
+    @classmethod
+    def read(cls, method: str, target: str, body: bytes) -> "Request":
+        """Read a request line's words and the body."""
+        path, _, query = target.partition("?")
+        parameters = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
+        return cls(method, tuple(part for part in path.split("/") if part), parameters, body)
+
+    @property
+    def timed(self) -> str | None:
+        """What kind of request for data it is, if it is one."""
+        return next((part for part in self.parts if part in TIMED), None)
+
+    def json(self) -> dict[str, Any]:
+        """Return the body's object; empty without a body."""
+        found = json.loads(self.body) if self.body.strip() else {}
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a request for data adds to its collection."""
+
+    collection: str
+    documents: int
+    bytes: int
+
+
+def data(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | None]:
+    """Return answer and effect of a request for data, by what is known of the cluster; Refused for a wrong one."""
+    kind, collection = request.timed, request.parts[0]
+    if kind == "_bulk":
+        return _bulk(request, shared)
+    if kind == "_msearch":
+        searches = request.body.split(b"\n")[1::2]
+        return {"responses": [_search(json.loads(body), "", shared) for body in searches if body.strip()]}, None
+    if collection not in shared.definitions:
+        raise _no_such(collection)
+    if kind == "_search":
+        body = request.json()
+        size = request.parameters.get("size", body.get("size", 10))
+        return _search({**body, "size": int(size)}, collection, shared), None
+    answer = {"_id": request.parts[-1], "_shards": {"total": 1, "failed": shared.placement.lost(collection)}}
+    if request.method == "GET":
+        return {**answer, "found": True, "_source": {"simulated": True}}, None
+    added = {"_create": 1, "_update": 0}.get(str(kind), 1 if request.method == "POST" else 0)
+    added = -1 if request.method == "DELETE" else added
+    return {**answer, "result": "created"}, Written(collection, added, len(request.body))
+
+
+def _search(body: Mapping[str, Any], collection: str, shared: Shared) -> dict[str, Any]:
+    there = shared.documents.get(collection, 0)
+    shards, lost = len(shared.placement.shards(collection)), shared.placement.lost(collection)
+    hits = [_HIT] * min(int(body.get("size", 10)), there)
+    return {
+        "took": 0,
+        "timed_out": False,
+        "_shards": {"total": shards, "successful": shards - lost, "skipped": 0, "failed": lost},
+        "hits": {"total": {"value": there, "relation": "eq"}, "max_score": None, "hits": hits},
+        "aggregations": {},
+    }
+
+
+def _bulk(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | None]:
+    lines = request.body.count(b"\n")
+    named = request.parts[0] if len(request.parts) > 1 else next(iter(shared.definitions), "")
+    action = next(iter(json.loads(request.body.partition(b"\n")[0] or b"{}")), "index")
+    documents = lines if action == "delete" else lines // 2
+    item = {action: {"_id": "1", "status": 201, "_shards": {"total": 1, "successful": 1, "failed": 0}}}
+    added = {"delete": -documents, "update": 0}.get(action, documents)
+    answer = {"took": 0, "errors": False, "items": [item] * documents}
+    return answer, Written(named, added, len(request.body)) if named in shared.definitions else None
+
+
+def administration(request: Request, shared: Shared, node: str, now: float) -> Any:
+    """Return the answer to a request about the cluster, in `shared.locked`; Refused for one that is not known."""
+    placement = shared.placement
+    answer: Any
+    match request.method, request.parts:
+        case "GET", ():
+            answer = {"name": node, "version": {"number": VERSION, "distribution": "sim"}}
+        case "GET", ("_cluster", "health", *_):
+            answer = _health(shared)
+        case "GET", ("_nodes", "stats", *_):
+            answer = {"nodes": {name: _statistics(shared, name, now) for name in placement.members}}
+        case "GET", ("_nodes", *_):
+            answer = {"nodes": {name: {"name": name} for name in placement.members}}
+        case "GET", ("_cat", "shards"):
+            where = [copy.node if copy.node in placement.members else None for copy in placement.copies]
+            answer = [{"node": name, "state": "STARTED" if name else "UNASSIGNED"} for name in where]
+        case "GET", ("_cat", "recovery"):
+            answer = [_recovery(shared, now, move.begins, move.ends) for move in placement.moves]
+        case "GET", ("_all", "_settings", *_):
+            replicas = {name: str(definition["replicas"]) for name, definition in shared.definitions.items()}
+            answer = {name: {"settings": {"index.number_of_replicas": count}} for name, count in replicas.items()}
+        case "GET", ("_cluster", "settings"):
+            answer = {"persistent": {_EXCLUDE: ",".join(sorted(placement.excluded))}, "transient": {}}
+        case "PUT", ("_cluster", "settings"):
+            names = request.json().get("persistent", {}).get(_EXCLUDE) or ""
+            placement.exclude(filter(None, names.split(",")), now)
+            answer = {"acknowledged": True}
+        case (("POST" | "DELETE"), ("_cluster", ("reroute" | "voting_config_exclusions"))):
+            answer = {"acknowledged": True}
+        case _, (name, *rest) if not name.startswith("_"):
+            answer = _of_collection(name, tuple(rest), request, shared, now)
+        case _:
+            raise _unknown(request)
+    return answer
+
+
+def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: Shared, now: float) -> Any:
+    known = name in shared.definitions
+    answer: Any = {"acknowledged": True, "index": name}
+    match request.method, rest:
+        case "PUT", () if known:
+            raise Refused(400, "resource_already_exists_exception", f"index [{name}] already exists")
+        case "PUT", ():
+            _create(name, request.json().get("settings", {}), shared, now)
+        case "GET", ():
+            answer = {name: {}} if known else {}
+        case "DELETE", ():
+            shared.placement.drop(name, now)
+            for table in (shared.definitions, shared.documents, shared.bytes):
+                table.pop(name, None)
+        case _ if not known:
+            raise _no_such(name)
+        case (("GET" | "POST"), ("_count",)):
+            answer = {"count": shared.documents[name], "_shards": _shards(name, shared)}
+        case (("POST" | "PUT"), (("_refresh" | "_flush" | "_forcemerge" | "_settings" | "_mapping"), *_)):
+            answer = {"acknowledged": True, "_shards": _shards(name, shared)}
+        case _:
+            raise _unknown(request)
+    return answer
+
+
+def _create(name: str, settings: Mapping[str, Any], shared: Shared, now: float) -> None:
+    flat = {**settings, **{f"index.{key}": value for key, value in settings.get("index", {}).items()}}
+
+    def number(key: str, default: int) -> int:
+        return int(flat.get(key, flat.get(f"index.{key}", default)))
+
+    shards, replicas = number("number_of_shards", 1), number("number_of_replicas", 0)
+    shared.definitions[name] = {"shards": shards, "replicas": replicas}
+    shared.documents[name] = shared.bytes[name] = 0
+    shared.placement.create(name, shards, replicas, now)
+
+
+def _shards(name: str, shared: Shared) -> dict[str, int]:
+    return {"total": shared.definitions[name]["shards"], "failed": shared.placement.lost(name)}
+
+
+def _health(shared: Shared) -> dict[str, Any]:
+    placement = shared.placement
+    lost = any(placement.lost(name) for name in shared.definitions)
+    return {
+        "status": "red" if lost else "yellow" if placement.missing else "green",
+        "number_of_nodes": len(placement.members),
+        "relocating_shards": len(placement.moves),
+        "unassigned_shards": placement.missing,
+        "initializing_shards": 0,
+        "number_of_pending_tasks": 0,
+    }
+
+
+def _statistics(shared: Shared, name: str, now: float) -> dict[str, Any]:
+    """Return a node's figures where a real one has them. CPU is the share of its servers that are busy now."""
+    slot = shared.slots[name]
+    served, waiting = shared.stations.load(slot, now)
+    completed, rejected, busy = shared.stations.sums(slot)
+    pool = {"active": served, "queue": waiting, "rejected": int(rejected), "completed": int(completed)}
+    copies = [copy for copy in shared.placement.copies if copy.node == name]
+    size = sum(shared.placement.sizes.get(copy.collection, 0.0) for copy in copies)
+    return {
+        "name": name,
+        "process": {"cpu": {"percent": round(100 * served / shared.placement.model.servers)}},
+        "thread_pool": {"search": pool},
+        "indices": {
+            "search": {"query_total": int(completed), "query_time_in_millis": int(1000 * busy)},
+            "store": {"size_in_bytes": int(size)},
+        },
+    }
+
+
+def _recovery(shared: Shared, now: float, begins: float, ends: float) -> dict[str, str]:
+    total = (ends - begins) * shared.placement.model.bandwidth
+    done = total * min((now - begins) / (ends - begins), 1.0) if ends > begins else total
+    return {"bytes_recovered": str(int(done)), "bytes_total": str(int(total))}
+
+
+def _no_such(collection: str) -> Refused:
+    return Refused(404, "index_not_found_exception", f"no such index [{collection}]")
+
+
+def _unknown(request: Request) -> Refused:
+    path = "/".join(request.parts)
+    return Refused(400, "unknown_request", f"the simulated store does not know {request.method} /{path}")

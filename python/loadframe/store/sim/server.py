@@ -1,0 +1,179 @@
+"""One node of a simulated cluster: an HTTP server that answers after a simulated service time.
+
+A request comes to the node that the client asks. A node that holds less than its fair share of the data passes the rest
+on to those that hold more; the queues are shared, so that passing on costs nothing. How long a request takes is decided
+when it comes; the answer is then sent at that instant by the clock, so that being late once makes nothing else late.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import random
+import selectors
+import signal
+import time
+from pathlib import Path
+
+from loadframe.store.sim.answers import Refused, Request, Written, administration, data
+from loadframe.store.sim.model import Model
+from loadframe.store.sim.shared import Shared
+
+#: Seconds between looks at who is there and what has become due; documents are counted as often.
+TICK = 0.05
+_REJECTED = {"error": {"type": "rejected_execution_exception", "reason": "the simulated queue is full"}}
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests", 503: "Service Unavailable"}
+
+
+class Node:
+    """The node's own part: it decides who serves a request and until when."""
+
+    def __init__(self, folder: Path, name: str, model: Model, *, founding: bool, seed: int) -> None:
+        """Enter the cluster."""
+        self.name = name
+        self._model = model
+        self._random = random.Random(seed)
+        self._written: list[Written] = []
+        self._passed_on = itertools.count()
+        #: What of the requests that came is to be passed on, so far.
+        self._surplus = 0.0
+        self.shared = Shared(folder, name, model)
+        with self.shared.locked(time.monotonic()):
+            self.shared.start(time.monotonic(), founding=founding)
+        self.tick()
+
+    def tick(self) -> None:
+        """Catch up with the cluster, and tell it what was written here."""
+        with self.shared.locked(now := time.monotonic()):
+            self.shared.bury(now)
+            for written in self._written:
+                if written.collection in self.shared.documents:
+                    self.shared.documents[written.collection] += written.documents
+                    self.shared.bytes[written.collection] += written.bytes
+            self._written.clear()
+
+    def serve(self, request: Request) -> tuple[float, int, object]:
+        """Return when (by the monotonic clock) to answer a request for data, and with what."""
+        now = time.monotonic()
+        placement, slots = self.shared.placement, self.shared.slots
+        if self.name not in placement.members:
+            return now, 503, {"error": {"type": "not_a_member", "reason": f"{self.name} has not joined yet"}}
+        server = self._server()
+        with self.shared.queues() as stations:
+            end = stations.admit(
+                slots[server], now, len(placement.members), self._random, moving=server in placement.moving()
+            )
+        if end is None:
+            return now, 429, _REJECTED
+        answer, written = data(request, self.shared)
+        if written:
+            self._written.append(written)
+        return end, 200, answer
+
+    def _server(self) -> str:
+        """Return the node that serves the next request."""
+        shares = self.shared.placement.shares()
+        self._surplus += 1 - min(shares[self.name], 1.0)
+        if self._surplus < 1:
+            return self.name
+        self._surplus -= 1
+        ample = [name for name, share in shares.items() if share > 1] or [
+            name for name, share in shares.items() if share > 0
+        ]
+        return ample[next(self._passed_on) % len(ample)]
+
+    def answer(self, request: Request) -> tuple[float, int, object]:
+        """Return when to answer a request of any kind, and with what."""
+        now = time.monotonic()
+        try:
+            if request.timed:
+                return self.serve(request)
+            # What others have counted is seen after their next look.
+            due = now + 2 * TICK if "_refresh" in request.parts else now
+            with self.shared.locked(now):
+                return due, 200, administration(request, self.shared, self.name, now)
+        except Refused as refused:
+            return now, refused.status, refused.answer
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection: one request at a time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._unread = bytearray()
+        self._busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and begin with a request that is whole."""
+        self._unread += data
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        head, found, rest = self._unread.partition(b"\r\n\r\n")
+        if not found:
+            return
+        lines = head.decode("latin-1").split("\r\n")
+        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        length = int(fields.get("content-length", 0))
+        if len(rest) < length:
+            return
+        method, target, _ = lines[0].split(" ")
+        self._unread = rest[length:]
+        self._busy = True
+        due, status, answer = self._node.answer(Request.read(method, target, bytes(rest[:length])))
+        body = json.dumps(answer).encode()
+        start = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (
+            status,
+            _REASONS[status].encode(),
+            len(body),
+        )
+        loop = asyncio.get_running_loop()
+        # The loop's clock is the monotonic one.
+        loop.call_at(due, self._send, start + body)
+
+    def _send(self, answer: bytes) -> None:
+        self._busy = False
+        if not self._transport.is_closing():
+            self._transport.write(answer)
+            self._next()
+
+
+async def _run(node: Node, address: str, port: int) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(node), address, port, backlog=1024)
+    ended = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    async with server:
+        while not ended.is_set():
+            node.tick()
+            try:
+                await asyncio.wait_for(ended.wait(), TICK)
+            except TimeoutError:
+                continue
+    node.shared.leave(time.monotonic())
+
+
+def main() -> None:
+    """Run a node until it is told to end."""
+    parser = argparse.ArgumentParser(prog="python -m loadframe.store.sim")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--cluster", type=Path, required=True, help="the folder that the nodes' folders are in")
+    parser.add_argument("--settings", default="{}", help="the model's parameters as JSON")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--founding", action="store_true")
+    given = parser.parse_args()
+    model = Model.from_settings(json.loads(given.settings))
+    node = Node(given.cluster, given.name, model, founding=given.founding, seed=given.seed)
+    # epoll's timers are late by up to a millisecond, those of select by none that counts; it takes 1,000 connections.
+    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(_run(node, given.address, given.port))

@@ -1,0 +1,172 @@
+"""What the processes of a simulated cluster share: a folder beside theirs, with one lock over all that is in it.
+
+So every node sees the same members, data and queues, though each answers its own clients. A node holds a lock on a file
+of its own for as long as it lives; the kernel lets go of it however the process ends, and the others see that. The last
+node to leave removes the folder; each keeps a copy of the state in its own, with which a cluster starts again.
+"""
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from io import BufferedRandom
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loadframe.store.sim.model import Model
+from loadframe.store.sim.placement import Placement
+from loadframe.store.sim.stations import MOST_NODES, SIZE, Stations
+
+_STATE, _LOCK, _STATIONS, _KEPT = "state.json", "lock", "stations", "state.json"
+
+
+class Shared:
+    """One node's view of the cluster. Use its members inside `locked` only."""
+
+    def __init__(self, folder: Path, node: str, model: Model) -> None:
+        """Enter the cluster whose nodes' folders lie in `folder`, or be its first node."""
+        self._folder = folder / "shared"
+        self._own = folder / node
+        self._node = node
+        self._model = model
+        #: Whether this node has been a member of this cluster before.
+        self.again = (self._own / _KEPT).exists()
+        self._lock = self._enter()
+        self._alive = (self._folder / f"{node}.alive").open("wb")
+        fcntl.flock(self._alive, fcntl.LOCK_EX)
+        self._seen = 0
+        self.placement = Placement(model)
+        #: Which row of the stations each node has.
+        self.slots: dict[str, int] = {}
+        #: Documents and bytes by collection, and how each was defined.
+        self.documents: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}
+        self.definitions: dict[str, Any] = {}
+        with (self._folder / _STATIONS).open("r+b") as file:
+            shared = mmap.mmap(file.fileno(), SIZE + 8)
+        self.stations = Stations(shared, model)
+        #: Counts the states that were written.
+        self._version = np.frombuffer(shared, dtype=np.int64, offset=SIZE)
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _enter(self) -> BufferedRandom:
+        """Return the open lock, held: that of the folder that is there, and not of one that was just removed."""
+        while True:
+            self._folder.mkdir(exist_ok=True)
+            try:
+                lock = (self._folder / _LOCK).open("a+b")
+            except FileNotFoundError:
+                continue
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if (self._folder / _LOCK).stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                    break
+            lock.close()
+        if self.again and not (self._folder / _STATE).exists():
+            shutil.copy(self._own / _KEPT, self._folder / _STATE)
+        with (self._folder / _STATIONS).open("ab") as file:
+            file.truncate(SIZE + 8)
+        return lock
+
+    @contextlib.contextmanager
+    def locked(self, now: float) -> Iterator[None]:
+        """Hold the lock, with the state as it is now; what has changed at the end is written down."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            self._read()
+            self.placement.sizes = {name: self._copy_size(name) for name in self.definitions}
+            before = self._content()
+            self.placement.advance(now)
+            yield
+            if self._content() != before:
+                self._write()
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextlib.contextmanager
+    def queues(self) -> Iterator[Stations]:
+        """Hold the lock for the stations alone; the rest is as it was when `locked` was last used."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            yield self.stations
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def start(self, now: float, *, founding: bool) -> None:
+        """Count the own process as started, in `locked`."""
+        self._bury({self._node, *self._dead()}, now)
+        self.slots[self._node] = next(slot for slot in range(MOST_NODES) if slot not in self.slots.values())
+        self.stations.clear(self.slots[self._node])
+        self.placement.start(self._node, now, founding=founding or self.again)
+
+    def bury(self, now: float) -> None:
+        """Take nodes off the members whose processes have ended, in `locked`."""
+        if dead := self._dead():
+            self._bury(dead, now)
+
+    def _dead(self) -> set[str]:
+        return {name for name in self.slots if name != self._node and not self._is_alive(name)}
+
+    def _bury(self, dead: set[str], now: float) -> None:
+        self.placement.gone(dead, now)
+        self.slots = {name: slot for name, slot in self.slots.items() if name not in dead}
+
+    def leave(self, now: float) -> None:
+        """The process ends: keep a copy of the state, and remove the shared folder after the last."""
+        with self.locked(now):
+            self._bury({self._node}, now)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self._own / _KEPT).write_text((self._folder / _STATE).read_text())
+        others = [path.name.removesuffix(".alive") for path in self._folder.glob("*.alive")]
+        if not any(name != self._node and self._is_alive(name) for name in others):
+            shutil.rmtree(self._folder)
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _is_alive(self, node: str) -> bool:
+        """Whether a node's process holds its lock."""
+        try:
+            with (self._folder / f"{node}.alive").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+    def _copy_size(self, collection: str) -> float:
+        return self.bytes.get(collection, 0) / max(len(self.placement.shards(collection)), 1)
+
+    def _read(self) -> None:
+        path = self._folder / _STATE
+        if (self._seen and self._seen == self._version[0]) or not path.exists():
+            return
+        content = json.loads(path.read_text())
+        self._seen = int(self._version[0])
+        self.placement = Placement.from_dict(self._model, content["placement"])
+        self.slots = dict(content["slots"])
+        self.documents = dict(content["documents"])
+        self.bytes = dict(content["bytes"])
+        self.definitions = dict(content["definitions"])
+
+    def _content(self) -> str:
+        return json.dumps(
+            {
+                "placement": self.placement.as_dict(),
+                "slots": self.slots,
+                "documents": self.documents,
+                "bytes": self.bytes,
+                "definitions": self.definitions,
+            }
+        )
+
+    def _write(self) -> None:
+        part = self._folder / f"{_STATE}.part"
+        part.write_text(self._content())
+        part.rename(self._folder / _STATE)
+        self._version[0] += 1
+        self._seen = int(self._version[0])

@@ -1,0 +1,65 @@
+"""How a run is judged as a trial of its rate: what the generator spoilt is not held against the store."""
+
+from dataclasses import replace
+
+import pytest
+
+from loadframe.analyze.capacity import Outcome, Slo, judge
+from loadframe.record import Run
+from simulated import Truth, write_run
+
+#: 8 in flight at 100/s are answered in about 80 ms.
+TRUTH = Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, rate=100.0)
+
+
+class Judged(Run):
+    """A run whose verdict and generator are as the test says."""
+
+    def __init__(self, path, codes=(), late=0.0):
+        super().__init__(path)
+        reasons = [{"code": code, "cause": f"because of {code}", "remedy": "mend it"} for code in codes]
+        generator = {"achieved": 1.0, "lateness_p99": late, "lag_p99": 0.0}
+        self.__dict__["summary"] = {**self.summary, "verdict": {"reasons": reasons}, "generator": generator}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs"), "r", TRUTH).path
+
+
+def outcome(path, limit, *codes, late=0.0):
+    return judge(Judged(path, codes, late), Slo(response=limit), ["range_100"], 100).outcome
+
+
+def test_a_run_within_the_slo_passes_and_one_beyond_it_fails(path):
+    assert outcome(path, 0.5) is Outcome.PASSED
+    assert outcome(path, 0.05) is Outcome.FAILED
+
+
+def test_what_passes_with_a_late_generator_has_passed(path):
+    assert outcome(path, 0.5, "lateness", "starved") is Outcome.PASSED
+
+
+def test_what_fails_by_less_than_the_generator_was_late_says_nothing(path):
+    assert outcome(path, 0.1, "lateness", late=0.1) is Outcome.INVALID
+    assert outcome(path, 0.05, "lateness", late=0.002) is Outcome.FAILED
+
+
+def test_what_fails_when_the_generator_was_the_limit_says_nothing(path):
+    judged = judge(Judged(path, ["generator_cpu"]), Slo(response=0.05), ["range_100"], 100)
+    assert (judged.outcome, judged.reasons) == (Outcome.INVALID, ("because of generator_cpu",))
+
+
+def test_a_cluster_that_was_not_as_asked_says_nothing_either_way(path):
+    assert outcome(path, 0.5, "cluster_state") is Outcome.INVALID
+
+
+def test_what_the_store_is_to_blame_for_is_no_excuse(path):
+    assert outcome(path, 0.05, "unsteady", "not_achieved", "errors") is Outcome.FAILED
+
+
+def test_failed_requests_fail_a_trial(tmp_path):
+    run = write_run(tmp_path, "r", replace(TRUTH, failed_share=0.05))
+    judged = judge(run, Slo(response=10.0), ["range_100"], 100)
+    assert judged.outcome is Outcome.FAILED
+    assert "of the requests failed" in judged.reasons[0]

@@ -1,0 +1,143 @@
+"""The search for a capacity: which trial comes next, what the answer rests on, and how near it is to a known one."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.capacity import Answer, Bounds, Kind, Next, Outcome, Slo, Trial, search
+from loadframe.analyze.capacity.criteria import broken, growth
+from loadframe.simulate import arriving
+from loadframe.store.sim.model import Model
+
+PASSED, FAILED, INVALID = Outcome.PASSED, Outcome.FAILED, Outcome.INVALID
+BOUNDS = Bounds(start=100, least=10, most=10_000, factor=2, precision=0.05)
+
+
+def carried_out(judge, bounds=BOUNDS, most=80):
+    """Search with a judge of (rate, number of the trial); return the answer and the trials."""
+    trials: list[Trial] = []
+    while isinstance(step := search(bounds, trials), Next):
+        trials.append(Trial(step.rate, judge(step.rate, step.number)))
+        assert len(trials) < most, "the search does not end"
+    return step, trials
+
+
+def below(limit):
+    return lambda rate, _: PASSED if rate <= limit else FAILED
+
+
+@pytest.mark.parametrize("capacity", [10, 33, 100, 101, 777, 9_999])
+def test_a_sharp_capacity_is_bracketed_within_the_precision(capacity):
+    answer, _ = carried_out(below(capacity))
+    assert answer.kind is Kind.BRACKETED
+    assert answer.rate <= capacity < answer.above
+    assert answer.above / answer.rate <= 1.05 + 1e-9
+
+
+def test_what_the_answer_and_its_bound_rest_on():
+    answer, trials = carried_out(below(777))
+    outcomes = {rate: [trial.outcome for trial in trials if trial.rate == rate] for rate in (answer.rate, answer.above)}
+    assert outcomes[answer.rate].count(PASSED) == 3, "two of three, and once again"
+    assert outcomes[answer.above] == [FAILED, FAILED]
+
+
+def test_the_ramp_goes_up_by_its_factor_and_then_halves_in_proportion():
+    _, trials = carried_out(below(500))
+    assert [trial.rate for trial in trials[:6]] == [100, 200, 400, 800, 800, 565.7]
+
+
+def test_one_failure_by_chance_changes_nothing():
+    def judge(rate, number):
+        return FAILED if (rate, number) == (200, 1) else below(777)(rate, number)
+
+    answer, _ = carried_out(judge)
+    assert answer.rate <= 777 < answer.above
+
+
+def test_an_answer_that_does_not_hold_is_a_rate_that_failed():
+    # The first look at 800 is a lucky one.
+    def judge(rate, number):
+        return PASSED if (rate, number) == (800, 1) else below(500)(rate, number)
+
+    answer, _ = carried_out(judge)
+    assert answer.rate <= 500 < answer.above <= 800
+
+
+def test_an_slo_that_no_rate_meets_has_no_answer():
+    answer, trials = carried_out(lambda rate, number: FAILED)
+    assert (answer.kind, answer.rate, answer.above) == (Kind.NONE, None, 10)
+    assert [trial.rate for trial in trials[::2]] == [100, 50, 25, 12.5, 10]
+
+
+def test_a_store_that_holds_the_greatest_rate_is_not_pressed_further():
+    answer, _ = carried_out(lambda rate, number: PASSED)
+    assert (answer.kind, answer.rate, answer.above) == (Kind.AT_MOST, 10_000, None)
+
+
+def test_where_the_generator_is_the_limit_the_answer_is_a_lower_bound():
+    answer, _ = carried_out(lambda rate, _: PASSED if rate <= 600 else INVALID)
+    assert answer.kind is Kind.LOWER_BOUND
+    assert answer.rate <= 600 < answer.above
+
+
+def test_a_generator_that_can_do_nothing_leaves_the_capacity_unknown():
+    answer, _ = carried_out(lambda rate, number: INVALID)
+    assert answer.kind is Kind.UNKNOWN
+
+
+def test_an_invalid_trial_by_chance_is_made_again():
+    answer, _ = carried_out(lambda rate, number: INVALID if number == 1 else below(777)(rate, number))
+    assert answer.kind is Kind.BRACKETED
+    assert answer.rate <= 777 < answer.above
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_search_ends_whatever_the_trials_say(seed):
+    source = random.Random(seed)
+    answer, _ = carried_out(lambda rate, number: source.choice([PASSED, FAILED, INVALID]), most=400)
+    assert isinstance(answer, Answer)
+
+
+def test_a_search_that_was_stopped_goes_on_where_its_trials_end():
+    answer, trials = carried_out(below(777))
+    for made in range(len(trials)):
+        assert search(BOUNDS, trials[:made]).rate == trials[made].rate
+    assert search(BOUNDS, trials) == answer
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_the_known_capacity_of_a_queue_is_found_within_five_percent(nodes):
+    model, slo = Model(service=0.01, sigma=0.05), Slo(response=0.1)
+    seeds = itertools.count(1)
+
+    def judge(rate, _):
+        load = arriving(model, nodes, rate, duration=600, warmup=5, seed=next(seeds))
+        p99 = float(np.quantile(load.responses, 0.99))
+        figures = (p99, load.errors, load.achieved, growth(load.backlog().tolist()))
+        return FAILED if list(broken(slo, rate, *figures)) else PASSED
+
+    answer, _ = carried_out(judge, Bounds(start=10, least=1, most=1e4, precision=0.03))
+    assert answer.rate == pytest.approx(model.capacity(nodes, 0.1), rel=0.05)
+
+
+def test_each_criterion_that_is_broken_is_named():
+    slo = Slo(response=0.1)
+    assert list(broken(slo, 100, 0.1, 0.0, 0.99, 0.0)) == []
+    said = list(broken(slo, 100, 0.2, 0.02, 0.9, 3.0))
+    assert said == [
+        "p99 was 200 ms, more than 100 ms",
+        "2.00% of the requests failed, at least 1.00%",
+        "90.0% of the load was achieved, less than 99%",
+        "requests in flight became more by 3 per second",
+    ]
+    assert next(broken(slo, 100, None, 1.0, 1.0, 0.0)) == "no request succeeded"
+
+
+def test_a_backlog_that_only_scatters_does_not_grow():
+    source = np.random.default_rng(1)
+    grows = sum(growth(source.poisson(5, 60).tolist()) > 0 for _ in range(200))
+    assert grows <= 20, "at most one in twenty, and some room"
+    assert growth([1, 1, 1, 1, 1, 1]) == 0
+    assert growth((np.arange(60) * 2 + source.poisson(5, 60)).tolist()) == pytest.approx(2, abs=0.1)

@@ -1,0 +1,153 @@
+"""Effects and shares of variation against textbooks' answers, and simulations with known truth."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.effects.coding import estimable_terms
+from loadframe.analyze.effects.model import Data, fit_model
+
+CORNERS = list(itertools.product((0, 1), repeat=2))
+
+
+def data(rows, response, *, levels=None, blocks=None, plots=None, hard=None):
+    rows = np.array(rows)
+    factors = rows.shape[1]
+    return Data(
+        rows=rows,
+        response=np.array(response, dtype=float),
+        blocks=blocks or [1] * len(rows),
+        plots=plots or list(range(len(rows))),
+        levels=levels or [2] * factors,
+        hard=hard or [False] * factors,
+    )
+
+
+def shares(model):
+    return {fit.term: round(100 * fit.share, 2) for fit in model.terms}
+
+
+def values(model):
+    return {contrast.term: round(contrast.value, 4) for contrast in model.contrasts}
+
+
+def test_memory_and_cache_of_a_workstation():
+    """Jain, section 17.1: 15, 45, 25 and 75 MIPS; q_A = 20, q_B = 10, q_AB = 5; 76, 19 and 5 % of the variation."""
+    model = fit_model(data([(0, 0), (1, 0), (0, 1), (1, 1)], [15, 45, 25, 75]))
+    assert shares(model) == {(0,): 76.19, (1,): 19.05, (0, 1): 4.76}
+    assert values(model) == {(0,): 40, (1,): 20, (0, 1): 20}
+
+
+def test_three_factors_of_a_machine():
+    """Jain, example 17.4: memory 18 %, cache 4 %, processors 71 %; interactions 4, 1, 2 and 0 %."""
+    rows = [(a, b, c) for c in (0, 1) for b in (0, 1) for a in (0, 1)]
+    model = fit_model(data(rows, [14, 22, 10, 34, 46, 58, 50, 86]))
+    assert {term: round(share) for term, share in shares(model).items()} == {
+        (0,): 18, (1,): 4, (2,): 71, (0, 1): 4, (0, 2): 1, (1, 2): 2, (0, 1, 2): 0
+    }  # fmt: skip
+    assert values(model) == {(0,): 20, (1,): 10, (2,): 40, (0, 1): 20, (0, 2): 8, (1, 2): 12}
+
+
+def test_repeated_runs_of_memory_and_cache():
+    """Jain, chapter 18: effects 21.5, 9.5 and 5 with s = 1.03 each; shares 78.88, 15.40, 4.27 and error 1.45 %."""
+    rows = [row for row in [(0, 0), (1, 0), (0, 1), (1, 1)] for _ in range(3)]
+    model = fit_model(data(rows, [15, 18, 12, 45, 48, 51, 25, 28, 19, 75, 75, 81]))
+    assert shares(model) == {(0,): 78.88, (1,): 15.40, (0, 1): 4.27}
+    assert round(100 * model.error_share, 2) == 1.45
+    assert values(model) == {(0,): 43, (1,): 19, (0, 1): 20}
+    assert model.freedom == 8
+    half = {contrast.term: contrast.half_width for contrast in model.contrasts}
+    # t(0.975, 8) = 2.306 times s = 1.031, which is q's; a difference of levels is 2 q.
+    assert half[(0,)] == pytest.approx(2 * 2.306 * 1.031, rel=1e-3)
+    assert max(fit.p for fit in model.terms) < 0.002
+
+
+def test_one_factor_with_three_levels():
+    """Three processors' code sizes, Jain, chapter 20: SSA = 10992.1, SSE = 94365.2, F = 0.7."""
+    sizes = {0: [144, 120, 176, 288, 144], 1: [101, 144, 211, 288, 72], 2: [130, 180, 141, 374, 302]}
+    rows, response = zip(*[((level,), size) for level, own in sizes.items() for size in own], strict=True)
+    model = fit_model(data(rows, response, levels=[3]))
+    (fit,) = model.terms
+    assert fit.share == pytest.approx(10992.13 / (10992.13 + 94365.20), rel=1e-4)
+    assert fit.p == pytest.approx(0.5164, abs=2e-3)
+    assert [round(contrast.value, 1) for contrast in model.contrasts] == [-11.2, 51.0]
+
+
+def test_blocks_are_no_error():
+    random = np.random.default_rng(1)
+    rows = CORNERS * 4
+    blocks = [block for block in range(4) for _ in CORNERS]
+    response = [
+        0.1 * a + 5 * block + 0.01 * random.standard_normal() for (a, _), block in zip(rows, blocks, strict=True)
+    ]
+    model = fit_model(data(rows, response, blocks=blocks))
+    assert model.fit_of((0,)).p < 1e-6
+    assert model.block_share > 0.99
+
+
+def test_singles_say_what_each_setting_does_alone():
+    model = fit_model(data([(0, 0), (1, 0), (0, 1)] * 2, [10, 13, 9] * 2))
+    assert not model.balanced
+    assert values(model) == {(0,): 3, (1,): -1}
+
+
+def test_a_fraction_of_resolution_iii_tells_main_effects_only():
+    rows = np.array([(a, b, a ^ b) for a, b in CORNERS])
+    assert estimable_terms(rows, [2, 2, 2], balanced=True) == [(0,), (1,), (2,)]
+
+
+def simulated(random, effect=0.0, plot_noise=0.0, repetitions=3):
+    """A 2^3 experiment whose first factor is hard to change: each of its states is a cluster with luck of its own."""
+    rows, response, blocks, plots = [], [], [], []
+    for block in range(repetitions):
+        for a in (0, 1):
+            luck = plot_noise * random.standard_normal()
+            for b, c in CORNERS:
+                rows.append((a, b, c))
+                response.append(effect * b + luck + 0.05 * random.standard_normal())
+                blocks.append(block)
+                plots.append((block, a))
+    return data(rows, response, blocks=blocks, plots=plots, hard=[True, False, False])
+
+
+def claimed(model, level=0.05):
+    return {fit.term for fit in model.terms if fit.p is not None and fit.p < level}
+
+
+def test_what_is_there_is_found_with_an_interval_that_covers_it():
+    random = np.random.default_rng(2)
+    covered, found = [], []
+    for _ in range(200):
+        model = fit_model(simulated(random, effect=0.15))
+        found.append((1,) in claimed(model))
+        (contrast,) = [each for each in model.contrasts if each.term == (1,)]
+        covered.append(abs(contrast.value - 0.15) <= contrast.half_width)
+    assert np.mean(found) > 0.98
+    assert 0.91 <= np.mean(covered) <= 0.99
+
+
+@pytest.mark.parametrize("plot_noise", [0.0, 0.2])
+def test_what_is_not_there_is_claimed_no_oftener_than_the_level_says(plot_noise):
+    """A cluster's own luck is no effect of the setting that it was started with."""
+    random = np.random.default_rng(3)
+    claims = [claimed(fit_model(simulated(random, plot_noise=plot_noise, repetitions=4))) for _ in range(400)]
+    for term in ((0,), (1,), (2,), (1, 2)):
+        assert np.mean([term in each for each in claims]) <= 0.085
+
+
+def test_without_repetitions_few_large_effects_stand_out():
+    random = np.random.default_rng(4)
+    rows = list(itertools.product((0, 1), repeat=4))
+    claims = []
+    for _ in range(100):
+        response = [0.5 * row[2] + 0.03 * random.standard_normal() for row in rows]
+        claims.append(claimed(fit_model(data(rows, response)), level=0.005))
+    assert np.mean([(2,) in each for each in claims]) > 0.95
+    assert np.mean([bool(each - {(2,)}) for each in claims]) < 0.1
+
+
+def test_a_response_that_never_varies_has_no_effects():
+    model = fit_model(data(CORNERS * 2, [7] * 8))
+    assert not claimed(model)
+    assert model.error_share == 0

@@ -1,0 +1,90 @@
+"""A cluster of simulated nodes, which are real processes: collections, documents, load, growing, shrinking, a death."""
+
+import time
+
+import httpx
+import pytest
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import LoadframeError
+
+pytestmark = pytest.mark.store
+
+SETTINGS = {"service": "5ms", "distribution": "constant", "servers": 2, "shard_size": "10k", "bandwidth": "40k"}
+#: One copy moves for a quarter of a second.
+SHARDS = {"settings": {"number_of_shards": 6, "number_of_replicas": 0}}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster.start(ClusterSpec(store="sim", nodes=2, settings=SETTINGS)) as started:
+        yield started
+
+
+@pytest.fixture
+def things(cluster):
+    cluster.create_collection("things", SHARDS)
+    yield cluster.addresses
+    cluster.drop_collection("things")
+
+
+def post(address, path, text="{}"):
+    answer = httpx.post(f"http://{address}{path}", content=text, headers={"content-type": "application/json"})
+    return answer.json()
+
+
+def test_its_nodes_see_each_other_and_what_was_written_to_any(cluster, things):
+    bulk = '{"index": {}}\n{"a": 1}\n' * 30
+    assert len(post(things[0], "/things/_bulk", bulk)["items"]) == 30
+    post(things[1], "/things/_bulk", bulk)
+    assert cluster.count("things") == 60
+    assert cluster.health().ready
+    assert sorted(cluster.statistics()) == ["node-0", "node-1"]
+    assert len(post(things[1], "/things/_search?size=7")["hits"]["hits"]) == 7
+
+
+def test_an_answer_takes_at_least_its_service_time(things):
+    begun = time.monotonic()
+    for _ in range(5):
+        post(things[0], "/things/_search")
+    assert time.monotonic() - begun >= 5 * 0.005
+
+
+def test_a_collection_that_is_not_there_and_a_request_that_is_unknown_are_errors(cluster, things):
+    assert post(things[0], "/nothing/_search")["error"]["reason"] == "no such index [nothing]"
+    with pytest.raises(LoadframeError, match="does not know GET /things/_frobnicate"):
+        cluster.store.request(things, "GET", "/things/_frobnicate")
+
+
+def test_it_grows_and_shrinks_with_its_data(cluster, things):
+    said = []
+    assert cluster.grow(1, said.append) == ["node-2"]
+    assert cluster.health().nodes == 3
+    shards = [shard["node"] for shard in cluster.store.request(things, "GET", "/_cat/shards?format=json")]
+    assert sorted(shards) == ["node-0", "node-0", "node-1", "node-1", "node-2", "node-2"]
+    assert cluster.shrink() == ["node-2"]
+    assert cluster.health().nodes == 2
+    assert cluster.health().missing == 0
+
+
+def test_a_node_that_dies_is_missed_and_comes_back_with_its_data(cluster, things):
+    cluster.kill("node-1")
+    deadline = time.monotonic() + 10
+    while cluster.health().nodes == 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert cluster.health().missing == 3
+    assert post(things[0], "/things/_search")["_shards"]["failed"] == 3
+    assert cluster.mend()
+    assert cluster.health().ready
+    assert cluster.health().missing == 0
+
+
+def test_a_cluster_with_a_name_keeps_its_data(state):
+    spec = ClusterSpec(store="sim", nodes=2, settings=SETTINGS, name="again")
+    with Cluster.start(spec) as first:
+        first.create_collection("kept", SHARDS)
+        post(first.addresses[0], "/kept/_bulk", '{"index": {}}\n{"a": 1}\n' * 4)
+        assert first.count("kept") == 4
+    with Cluster.start(spec) as again:
+        assert again.health().ready
+        assert again.count("kept") == 4

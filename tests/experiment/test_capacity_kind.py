@@ -1,0 +1,120 @@
+"""Capacity experiments: what their files may say, and a search on simulated nodes whose capacity is known."""
+
+import pytest
+from rich.console import Console
+
+from loadframe.analyze.capacity import Kind, read_capacities
+from loadframe.analyze.experiment import read_experiment
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.file import load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.loop import run_experiment
+from loadframe.report.kinds import read_report
+
+HEAD = """\
+    experiment: e
+    store: {kind: sim, settings: {service: 20ms}}
+    workload: ./small.yaml
+    kind: capacity
+    measure: look
+"""
+WORKLOAD = """\
+workload: small
+collections: {things: {elasticsearch: {settings: {number_of_shards: 2}}}}
+corpora: {things: {generate: nyc_taxi_trip, documents: 20}}
+operations:
+  fill: {bulk: {collection: things, corpus: things, size: 20}}
+  look: {search: {collection: things, size: 1}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: look, clients: 1, duration: 5s}
+"""
+# Requests that come and are served at a constant pace are held up to the servers' speed, and not a bit beyond.
+EXPERIMENT = """\
+experiment: known
+store: {kind: sim, settings: {service: 10ms, distribution: constant}}
+workload: ./small.yaml
+kind: capacity
+slo: {response: 50ms}
+search: {start: 80/s, least: 5/s, most: 500/s, factor: 1.5}
+demands: [60/s, {users: 500, each: 1/s}]
+measure: look
+warmup: 100ms
+duration: 1s
+"""
+
+
+def test_the_first_trial_of_each_treatment_is_at_the_start(load):
+    experiment = load(HEAD + "    slo: {response: 1s}\n    search: {start: 50/s}\n    factors: {nodes: [1, 2]}\n")
+    runs = design(experiment).runs
+    assert sorted(run.id for run in runs) == ["b1-nodes1-rate50-t1", "b1-nodes2-rate50-t1"]
+    assert all(run.treatment["rate"] == 50 for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "place"),
+    [
+        ("    slo: {response: 1s}\n    factors: {rate: [1/s]}\n", "rate cannot be varied", "rate:"),
+        ("    slo: {response: 1s}\n    factors: {clients: [1]}\n", "clients cannot be varied", "clients:"),
+        ("    slo: {response: 1s}\n    search: {start: 1/s, least: 2/s}\n", "start is to lie between", "start: 1/s"),
+        ("    slo: {response: 1s, percentile: p98}\n", "p98", "p98"),
+        ("    slo: {response: 0s}\n", "expected a number above 0", "0s"),
+        ("    slo: {}\n", "'response' is missing", ""),
+        ("", "'slo' is missing", ""),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused_at_its_place(refused, text, what, place):
+    error, rest = refused(HEAD + text)
+    assert what in str(error)
+    assert rest.startswith(place)
+
+
+class Witness(Listener):
+    def __init__(self):
+        self.runs = []
+
+    def run(self, index, runs, run_id):
+        self.runs.append(run_id)
+
+
+@pytest.mark.store
+def test_a_known_capacity_is_found_and_reported(tmp_path, state):
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    experiment = load_experiment(tmp_path / "e.yaml")
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
+    first = Witness()
+    run_experiment(experiment, planned, folder, first)
+
+    recorded = read_experiment(folder.path).runs
+    assert [run.id for run in recorded] == first.runs
+    assert len({run.manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
+        [run for run in recorded if run.treatment["rate"] == 80]
+    ), "no two trials send the same requests"
+    assert len({tuple(run.manifest["store"]["addresses"]) for run in recorded}) == 1, "one cluster for all trials"
+
+    # What was stopped goes on with the trial that is missing, and nothing else.
+    folder.remove(first.runs[-1])
+    again = Witness()
+    run_experiment(experiment, planned, folder, again)
+    assert again.runs == first.runs[-1:]
+
+    [capacity] = read_capacities(folder.path).capacities
+    report = read_report(folder.path)
+    console = Console(record=True, width=100)
+    report.show(console)
+    assert "<h1>How much load does known hold?</h1>" in report.page
+    assert "Capacity against nodes" not in report.page, "one number of nodes makes no curve"
+    if capacity.kind is Kind.UNKNOWN:
+        pytest.skip("others use this machine so much that the generator was the limit throughout")
+    assert capacity.rate.value <= 105, "never more than the store can do"
+    if capacity.kind is Kind.BRACKETED:
+        assert capacity.rate.value >= 95
+        assert "above that p99 was" in " ".join(console.export_text().split())
+    [found] = report.document["capacities"]
+    assert found["rate"]["value"] == capacity.rate.value
+    nearby, far = report.document["demands"]
+    assert (nearby["nodes"], nearby["measured"]) == (1, True)
+    assert far["nodes"] is None

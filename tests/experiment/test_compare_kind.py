@@ -1,0 +1,91 @@
+"""Experiments of kind compare: variants in interleaved blocks, and what is wrong with a file of them."""
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment.design import design
+from loadframe.workload.collections import redefined
+
+EXPERIMENT = """\
+experiment: versions
+store: {kind: opensearch, settings: {heap: 400m}}
+workload: small.yaml
+kind: compare
+variants:
+  old: {store.version: "2.19.6"}
+  new: {store.version: "3.8.0", store.settings.heap: null}
+  sparse: {store.version: "3.8.0", collections.things.settings.shards: 1}
+factors: {clients: [1, 8]}
+repetitions: 4
+"""
+
+
+def test_each_block_has_each_variant_once_and_every_second_one_is_backwards(load):
+    made = design(load(EXPERIMENT)).runs
+    blocks = [
+        [(run.treatment["variant"], run.treatment["clients"]) for run in made if run.block == b] for b in range(1, 5)
+    ]
+    for block in blocks:
+        assert sorted(block) == sorted((label, n) for label in ("old", "new", "sparse") for n in (1, 8))
+    assert blocks[1] == blocks[0][::-1]
+    assert blocks[3] == blocks[2][::-1]
+    assert blocks[2] != blocks[0]
+
+
+def test_variants_that_need_another_cluster_get_one_and_their_levels_of_easy_factors_share_it(load):
+    groups = list(design(load(EXPERIMENT)).groups())
+    assert len(groups) == 3 * 4
+    assert all(len({run.treatment["variant"] for run in group}) == 1 for group in groups)
+
+
+def test_a_variant_sets_version_settings_and_collections(load):
+    experiment = load(EXPERIMENT)
+    runs = {run.treatment["variant"]: run.treatment for run in design(experiment).runs}
+    assert experiment.cluster_spec(runs["old"])["version"] == "2.19.6"
+    assert experiment.cluster_spec(runs["old"])["settings"] == {"heap": "400m"}
+    assert experiment.cluster_spec(runs["new"])["settings"] == {}
+    assert experiment.resolve(runs["new"], "elasticsearch").collections["things"]["settings"] == {"shards": 1}
+    sparse = experiment.resolve({**runs["sparse"], "collections.things.settings.shards": 5}, "elasticsearch")
+    assert sparse.collections["things"]["settings"] == {"shards": 5}
+    unset = experiment.resolve({"collections.things.settings.shards": None}, "elasticsearch")
+    assert unset.collections["things"]["settings"] == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what", "at"),
+    [
+        ("  old: {store.version: \"2.19.6\"}\n", "", None, None),
+        ("{store.version: \"2", "{store.versoin: \"2", "there is no factor 'store.versoin'", "store.versoin"),
+        ("store.version: \"2.19.6\"", "store.version: 2.1", "expected a word", "2.1"),
+        ("things.settings.shards", "thngs.settings.shards", "no collection 'thngs'", "collections.thngs"),
+        ("collections.things.settings.shards: 1", "collections.things: 1", "could be varied", "collections.things"),
+        ("old: {store.version: \"2.19.6\"}", "old: {clients: 3}", "set by a variant, too", "factors"),
+        ("sparse: {store.version: \"3.8.0\", collections.things.settings.shards: 1}",
+         "sparse: {store.version: \"3.8.0\", store.settings.heap: null}", "new and sparse are the same", "sparse"),
+    ],
+)  # fmt: skip
+def test_slips_of_the_pen_are_told_with_their_place(load, refused, before, after, what, at):
+    text = EXPERIMENT.replace(before, after)
+    assert text != EXPERIMENT
+    if what is None:
+        assert len(design(load(text)).runs) == 2 * 2 * 4
+        return
+    error, place = refused(text)
+    assert what in error.what
+    assert place.startswith(at)
+
+
+def test_what_a_family_cannot_set_of_a_collection_is_told_when_the_store_is_known(load):
+    experiment = load(EXPERIMENT.replace("things.settings.shards: 1", "things.replicas: 1"))
+    runs = {run.treatment["variant"]: run.treatment for run in design(experiment).runs}
+    with pytest.raises(BadInput, match="a collection of elasticsearch has no 'replicas'") as caught:
+        experiment.resolve(runs["sparse"], "elasticsearch")
+    assert "e.yaml:8:" in caught.value.where
+    with pytest.raises(BadInput, match='"many" cannot be the replicas of a collection of couchbase'):
+        redefined({}, "couchbase", "replicas", "many")
+
+
+def test_a_comparison_needs_two_variants(refused):
+    error, _ = refused(EXPERIMENT.replace('  old: {store.version: "2.19.6"}\n', "").replace(
+        "  sparse: {store.version: \"3.8.0\", collections.things.settings.shards: 1}\n", ""))  # fmt: skip
+    assert "nothing to compare with" in error.what

@@ -1,0 +1,104 @@
+"""Repetitions that go on until the intervals are narrow enough, block by block, from what is recorded alone."""
+
+import math
+
+import pytest
+
+from loadframe.analyze.comparison import read_runs
+from loadframe.analyze.precision import widest_interval
+from loadframe.experiment.design import design
+from simulated import Truth, write_run
+
+EXPERIMENT = """\
+experiment: e
+store: {kind: opensearch}
+workload: small.yaml
+kind: scale
+factors: {clients: [1, 4]}
+measure: look
+repetitions: 2
+until: {relative_interval: 10%, most: 6}
+"""
+
+
+def further(experiment, path):
+    return [run.id for run in experiment.kind.further(experiment, path)]
+
+
+def record(path, runs, noise):
+    for run in runs:
+        truth = Truth(operation="look", noise=noise, seconds=1, warmup=0)
+        seed = run.block * 100 + run.treatment["clients"]
+        write_run(path, run.id, truth, clients=run.treatment["clients"], seed=seed, treatment=dict(run.treatment))
+
+
+def test_the_design_has_the_repetitions_and_the_most_is_known_before(load):
+    experiment = load(EXPERIMENT)
+    assert len(design(experiment).runs) == 2 * 2
+    most = experiment.kind.most(experiment).runs
+    assert len(most) == 6 * 2
+    assert most[:4] == design(experiment).runs
+
+
+def test_steady_runs_need_no_more(load, tmp_path):
+    experiment = load(EXPERIMENT)
+    record(tmp_path / "runs", design(experiment).runs, noise=0.001)
+    assert further(experiment, tmp_path / "runs") == []
+
+
+def test_noisy_runs_get_whole_blocks_until_there_are_the_most(load, tmp_path):
+    experiment = load(EXPERIMENT)
+    most = experiment.kind.most(experiment).runs
+    path = tmp_path / "runs"
+    record(path, design(experiment).runs, noise=0.5)
+    for block in (3, 4, 5, 6):
+        following = [run for run in most if run.block == block]
+        assert further(experiment, path) == [run.id for run in following]
+        record(path, following[:1], noise=0.5)
+        assert further(experiment, path) == [run.id for run in following], "half a block is no block"
+        record(path, following[1:], noise=0.5)
+    assert further(experiment, path) == []
+
+
+def test_a_treatment_without_a_valid_run_is_not_known(tmp_path):
+    for number in range(3):
+        labels = {"treatment": {"clients": 1}}
+        write_run(tmp_path, f"a{number}", Truth(seconds=1, noise=0.001), seed=number, **labels)
+    assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) < 0.2
+    write_run(tmp_path, "b", Truth(seconds=1, cpu_share=0.97), seed=1, treatment={"clients": 2})
+    assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) == math.inf
+    assert widest_interval((), []) == math.inf
+
+
+def test_an_open_load_is_judged_by_its_response_time(tmp_path):
+    for number in range(4):
+        write_run(tmp_path, f"a{number}", Truth(seconds=1, rate=50, noise=0.3), seed=number)
+    assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("until", "what"),
+    [
+        ("{relative_interval: five%, most: 6}", "no percentage"),
+        ("{relative_interval: 10%, most: 1}", "at least 2"),
+        ("{relative_interval: 10%}", "most"),
+        ("{relative_interval: 0, most: 6}", "above 0"),
+    ],
+)
+def test_slips_of_the_pen_are_told(refused, until, what):
+    error, _ = refused(EXPERIMENT.replace("{relative_interval: 10%, most: 6}", until))
+    assert what in error.what
+
+
+def test_the_most_is_no_less_than_what_there_is_anyway(refused):
+    error, _ = refused(EXPERIMENT.replace("most: 6", "most: 2").replace("repetitions: 2", "repetitions: 3"))
+    assert "more repetitions than that" in error.what
+
+
+def test_searches_end_by_themselves(refused):
+    searching = EXPERIMENT.replace("kind: scale", "kind: capacity\nslo: {response: 1s}").replace(
+        "factors: {clients: [1, 4]}\n", ""
+    )
+    error, place = refused(searching)
+    assert "end by themselves" in error.what
+    assert place.startswith("until")

@@ -1,0 +1,30 @@
+"""Transitions in virtual time: what happens when, and what throughput each state has, known beforehand."""
+
+import pytest
+
+from loadframe.simulate import Change, transition
+from loadframe.store.sim.model import Model
+
+MODEL = Model(service=0.01, sigma=0.05, shard_size=100, bandwidth=10, join_delay=5.0)
+
+
+def test_a_node_that_joins_serves_as_its_data_comes():
+    found = transition(MODEL, 2, 6, [Change(30.0, 3)], 90)
+    assert found.events == (("node requested", 30.0), ("node joined", 35.0), ("balanced", 55.0))
+    before, three = MODEL.throughput(2), MODEL.throughput(3)
+    for second, expected in ((0, before), (34, before), (36, three * 2 / 3), (50, three * 5 / 6), (60, three)):
+        assert found.throughput[second] == pytest.approx(expected), second
+
+
+def test_a_node_that_leaves_serves_until_its_data_is_gone():
+    found = transition(MODEL, 3, 6, [Change(20.0, 2)], 60)
+    # Both others take one copy each at the same time.
+    assert found.events == (("node leaving", 20.0), ("node left", 30.0))
+    assert found.throughput[19] == pytest.approx(MODEL.throughput(3))
+    assert found.throughput[31] == pytest.approx(MODEL.throughput(2))
+
+
+def test_nothing_happens_without_a_change():
+    found = transition(MODEL, 2, 6, [], 10)
+    assert found.events == ()
+    assert found.throughput.tolist() == pytest.approx([MODEL.throughput(2)] * 10)
