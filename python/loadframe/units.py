@@ -10,6 +10,7 @@ _SIZE = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for suffix in ("", "b", "ib")
 }
 _RATE = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*"
 
 
@@ -43,6 +44,25 @@ def parse_rate(text: str | float) -> float:
     return _not_negative(float(match[1]) / _RATE[match[2] or "s"], text)
 
 
+def parse_bandwidth(text: str | float) -> float:
+    """Return bytes per second for `100mbit`, `1gbit/s` (powers of 1000) or a bare number of them; BadInput else."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return _not_negative(text, text)
+    match = re.fullmatch(_NUMBER + r"([kmg]?)bit(?:/s)?\s*", str(text), re.IGNORECASE)
+    if not match:
+        raise BadInput(f"{text!r} is no bandwidth", remedy="write a number with kbit, mbit or gbit, such as 100mbit")
+    return _not_negative(float(match[1]) * _BITS[match[2].lower()] / 8, text)
+
+
+def parse_share(text: str | float) -> float:
+    """Return a share of one for `1%`, or for a bare number from 0 to 1; BadInput for anything else."""
+    match = re.fullmatch(_NUMBER + r"(%?)\s*", str(text)) if not isinstance(text, bool) else None
+    share = float(match[1]) / (100 if match[2] else 1) if match else math.nan
+    if not 0 <= share <= 1:
+        raise BadInput(f"{text!r} is no share", remedy="write a percentage from 0% to 100%, or a number from 0 to 1")
+    return share
+
+
 def format_duration(seconds: float) -> str:
     """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`."""
     if not math.isfinite(seconds):
@@ -66,6 +86,16 @@ def format_size(count: float) -> str:
             break
         count, unit = count / 1024, larger
     return f"{_three_digits(count)} {unit}"
+
+
+def format_bandwidth(rate: float) -> str:
+    """Write bytes per second as bits: `100 Mbit/s`."""
+    bits, prefix = rate * 8, ""
+    for larger in ("k", "M", "G"):
+        if bits < 999.5:
+            break
+        bits, prefix = bits / 1000, larger
+    return f"{_three_digits(bits)} {prefix}bit/s"
 
 
 def format_count(count: float) -> str:

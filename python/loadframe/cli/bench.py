@@ -11,7 +11,7 @@ import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import assignments, exclude, require_writable
+from loadframe.cli.choices import HostName, assignments, exclude, require_writable
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_rate, parse_size
 
@@ -39,6 +39,7 @@ def bench(
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes to start; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    host: HostName = None,
     hosts: Annotated[
         str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
     ] = None,
@@ -89,6 +90,7 @@ def bench(
             "--nodes": nodes,
             "--cpus": cpus,
             "--memory": memory,
+            "--host": host,
             "--replace": replace,
             "--reuse": reuse,
             "--clients": clients,
@@ -110,6 +112,7 @@ def bench(
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.session import Labels, Session, require_sound
+    from loadframe.host.local import LocalHost
     from loadframe.load import Generator
     from loadframe.store import find
 
@@ -124,7 +127,9 @@ def bench(
             started = Cluster.load(cluster)
         else:
             # Everything that can be wrong with the workload is said before a node starts.
-            spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits)
+            spec = ClusterSpec(
+                store=store, version=version, nodes=nodes or 1, limits=limits, host=host or LocalHost.name
+            )
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
             require_sound(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
@@ -185,7 +190,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
-    starting = ["--version", "--nodes", "--cpus", "--memory"]
+    starting = ["--version", "--nodes", "--cpus", "--memory", "--host"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
     for option in ("--replace", "--reuse"):
         if given[option] and not (given["--hosts"] or given["--cluster"]):

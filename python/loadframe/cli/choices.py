@@ -3,8 +3,16 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from loadframe.errors import BadInput
+
+HostName = Annotated[
+    str | None,
+    typer.Option("--host", help="Where nodes run: local (if not given), or netns, each in a network of its own."),
+]
 
 
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cli.choices import assignments
+from loadframe.cli.choices import HostName, assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
 from loadframe.units import format_size, parse_size
@@ -25,6 +25,7 @@ Examples:
   loadframe cluster up trial --nodes 3
   loadframe cluster up small --cpus 0.5 --memory 1g
   loadframe cluster up trial --nodes 4                # stopped before, with 3 nodes
+  loadframe cluster up apart --nodes 3 --host netns   # as root: see `cluster link`
   loadframe cluster up lean --set heap=256m --set node.processors=1
   loadframe bench nyc_taxis --cluster trial
 """
@@ -50,6 +51,7 @@ def up(
     nodes: Annotated[int | None, typer.Option(help="Number of nodes; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    host: HostName = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
     ] = None,
@@ -64,7 +66,7 @@ def up(
     many nodes as are asked for: it grows or shrinks once it is up.
     """
     given = _without_none(
-        store=store, version=version, nodes=nodes, port=port, settings=assignments(set_) if set_ else None
+        store=store, version=version, nodes=nodes, host=host, port=port, settings=assignments(set_) if set_ else None
     )
     limits = _without_none(cpus=cpus, memory=None if memory is None else parse_size(memory))
     saved = named.load(name)
@@ -172,6 +174,7 @@ def _state(name: str) -> dict[str, Any]:
         "size": saved.spec.nodes,
         "limits": {"cpus": saved.spec.limits.cpus, "memory": saved.spec.limits.memory},
         "settings": dict(saved.spec.settings),
+        "host": saved.spec.host,
         "nodes": [
             {
                 "name": node.name,
@@ -179,6 +182,7 @@ def _state(name: str) -> dict[str, Any]:
                 "pid": node.pid,
                 "alive": bool(node.process and node.process.alive()),
                 "log": str(node.log),
+                "link": ", ".join((["cut"] if node.cut else []) + ([node.shape] if node.shape else [])) or None,
             }
             for node in saved.nodes
         ],
@@ -204,6 +208,7 @@ def show(name: str, as_json: bool) -> None:
     )
     for node in state["nodes"]:
         alive = f"pid {node['pid']}" if node["alive"] else "gone"
+        alive += f"  link: {node['link']}" if node["link"] else ""
         out.print(
             f"  {node['name']}  {node['address']}  {alive}  {node['log']}",
             markup=False,

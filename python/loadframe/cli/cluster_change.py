@@ -1,20 +1,22 @@
-"""`loadframe cluster grow|shrink|kill|pause|resume`: changes of a cluster that is up, while load may run on it."""
+"""`loadframe cluster grow|shrink|kill|pause|resume|link`: changes of a cluster that is up, while load may run on it."""
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
 from rich.status import Status
 
 from loadframe.cli.app import Json, err, print_json
+from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.cluster.patience import WITHIN, Tell, describe
+from loadframe.errors import BadInput
 from loadframe.store import Balancing
-from loadframe.units import format_duration, parse_duration
+from loadframe.units import format_duration, parse_bandwidth, parse_duration, parse_share
 
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", show_default=False)]
 Within = Annotated[
@@ -49,6 +51,12 @@ Examples:
 _RESUME_EXAMPLES = """\b
 Examples:
   loadframe cluster resume trial node-1
+"""
+_LINK_EXAMPLES = """\b
+Examples:
+  loadframe cluster link apart node-1 --delay 20ms --loss 1% --rate 100mbit
+  loadframe cluster link apart node-1 --cut
+  loadframe cluster link apart node-1 --restore  # as it was made: neither cut nor shaped
 """
 
 
@@ -102,11 +110,48 @@ def resume(name: Name, node: NodeName, as_json: Json = False) -> None:
     _do(name, "resume", node, as_json)
 
 
+@cluster.command(epilog=_LINK_EXAMPLES)
+def link(
+    name: Name,
+    node: NodeName,
+    delay: Annotated[str | None, typer.Option(help="What each packet takes longer one way, such as 20ms.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Share of packets that get lost in each direction, as 1%.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Bandwidth in each direction, such as 100mbit.")] = None,
+    cut: Annotated[bool, typer.Option("--cut", help="Let nothing through any more.")] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Undo the cut, and the shape that is not given.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Shape or cut the link of a node that has a network of its own (--host netns).
+
+    Delay, loss and rate take the place of what was asked for before. A cut is silent: connections stay open.
+    """
+    shaped = delay is not None or loss is not None or rate is not None
+    exclude({"--cut": cut, "--restore": restore}, ["--cut"], ["--restore"], "one undoes the other")
+    if not (shaped or cut or restore):
+        raise BadInput("nothing is asked of the link", remedy="give --delay, --loss, --rate, --cut or --restore")
+    slow, lossy = parse_duration(delay or "0"), parse_share(loss or "0")
+    width = None if rate is None else parse_bandwidth(rate)
+
+    def change(found: Cluster) -> None:
+        if shaped or restore:
+            found.shape(node, delay=slow, loss=lossy, rate=width)
+        if cut:
+            found.cut(node)
+        if restore:
+            found.restore(node)
+
+    _done(name, change, as_json)
+
+
 def _do(name: str, what: str, node: str, as_json: bool) -> None:
+    _done(name, lambda found: getattr(found, what)(node), as_json)
+
+
+def _done(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
     found = Cluster.load(name)
     events: list[ClusterEvent] = []
     with found.telling(events.append):
-        getattr(found, what)(node)
+        change(found)
     if as_json:
         print_json({"name": name, "events": [_plain(event) for event in events]})
     else:
@@ -122,7 +167,8 @@ def _result(name: str, events: list[ClusterEvent], as_json: bool) -> None:
 
 
 def _plain(event: ClusterEvent) -> dict[str, Any]:
-    return {"kind": event.kind, "nodes": list(event.nodes), "wall": event.wall, "monotonic": event.monotonic}
+    known = {"kind": event.kind, "nodes": list(event.nodes), **event.detail}
+    return {**known, "wall": event.wall, "monotonic": event.monotonic}
 
 
 @contextlib.contextmanager

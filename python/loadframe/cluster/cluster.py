@@ -23,8 +23,9 @@ from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host import choice
 from loadframe.host.base import Host, Process
-from loadframe.host.local import LocalHost
+from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Health, Store
 from loadframe.store.access import require_known
 
@@ -64,7 +65,7 @@ class Cluster:
         BadInput for whatever is missing.
         """
         store = stores.find(spec.store)
-        launch.prepare(store, spec, LocalHost(), report)
+        launch.prepare(store, spec, choice.find(spec.host), report)
         return store
 
     @staticmethod
@@ -81,7 +82,7 @@ class Cluster:
         nothing is left running. A name that is in use by a running cluster is BadInput, that of a stopped one starts it
         again with its data.
         """
-        store, host = stores.find(spec.store), LocalHost()
+        store, host = stores.find(spec.store), choice.find(spec.host)
         if spec.name is None:
             return cls._start(store, spec, host, named.passing_folder(), None, report)
         with named.locked(spec.name, report) as folder:
@@ -258,6 +259,41 @@ class Cluster:
         self._process(self._named(name)).resume()
         self._emit(ClusterEvent(events.RESUMED, (name,)))
 
+    def cut(self, name: str) -> None:
+        """Cut a node's link: in silence nothing gets there or comes from there any more. Needs the host netns."""
+        node, link = self._linked(name)
+        link.cut()
+        self._roster.update(put=[replace(node, cut=True)])
+        self._emit(ClusterEvent(events.CUT, (name,)))
+
+    def restore(self, name: str) -> None:
+        """Undo a cut; the link's shape is as it was."""
+        node, link = self._linked(name)
+        link.restore()
+        self._roster.update(put=[replace(node, cut=False)])
+        self._emit(ClusterEvent(events.RESTORED, (name,)))
+
+    def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
+        """Have a node's link delay packets (s, one way), lose a share of them, or carry so many bytes per second.
+
+        It holds in each direction, in the place of what was asked for before. Needs the host netns.
+        """
+        shape = Shape(delay, loss, rate)
+        node, link = self._linked(name)
+        link.shape(shape)
+        self._roster.update(put=[replace(node, shape=str(shape) if shape else "")])
+        self._emit(ClusterEvent(events.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
+
+    def _linked(self, name: str) -> tuple[Node, Link]:
+        node = self._named(name)
+        link = self._process(node).link
+        if link is None:
+            raise BadInput(
+                f"{name} has no link of its own: the nodes share this machine's network",
+                remedy="start the cluster with --host netns, which gives each node its own",
+            )
+        return node, link
+
     def _named(self, name: str) -> Node:
         names = [node.name for node in self.nodes]
         if name not in names:
@@ -297,7 +333,7 @@ class Cluster:
         assert self._folder
         return Change(
             store=self.store,
-            host=LocalHost(),
+            host=choice.find(self._of_ours().host),
             roster=self._roster,
             folder=self._folder,
             report=report,

@@ -1,7 +1,7 @@
 """What is done to a cluster, told to whoever listens: a run writes it down, a command prints it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 REQUESTED = "node requested"  #: a node is to be added; it does not run yet
@@ -12,6 +12,9 @@ LEFT = "node left"  #: its data is with the others, and it is stopped
 KILLED = "node killed"
 PAUSED = "node paused"
 RESUMED = "node resumed"
+CUT = "link cut"  #: nothing gets to the nodes any more, nor from them
+RESTORED = "link restored"  #: it does again
+SHAPED = "link shaped"  #: packets are delayed, lost or slowed down from now on, or no longer
 RESTARTED = "node restarted"  #: one that was gone is back, with its data
 
 
@@ -21,6 +24,7 @@ class ClusterEvent:
 
     kind: str
     nodes: tuple[str, ...]
+    detail: Mapping[str, float | None] = field(default_factory=dict)  #: what there is to know besides, in base units
     wall: float = field(default_factory=time.time)  #: s since the epoch
     monotonic: float = field(default_factory=time.monotonic)  #: s, for durations and a run's time axis
 

@@ -51,6 +51,7 @@ def version(store: Store, spec: ClusterSpec) -> str:
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
+    host.require()
     _require_memory(spec)
     store.check_settings(spec.settings)
     if found := store.installation(spec.version, spec.settings):
@@ -135,6 +136,7 @@ def start(
             log=log_of(node.folder),
             user=software.user,
             scratch=() if spec.name else (node.folder,),
+            address=node.address,
         )
         process = host.start(command, spec.limits)
         started = Node(

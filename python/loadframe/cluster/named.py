@@ -14,7 +14,7 @@ from loadframe import folders
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput
-from loadframe.host.local import LocalHost
+from loadframe.host import choice
 
 _RECORD = "cluster.json"
 
@@ -75,6 +75,8 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
                 "role": node.role,
                 "serves": node.serves,
                 "state": node.state,
+                "cut": node.cut,
+                "shape": node.shape,
                 "process": node.process.record() if node.process else None,
             }
             for node in nodes
@@ -91,7 +93,8 @@ def load(name: str) -> Saved | None:
     path = record_of(name)
     try:
         record = json.loads(path.read_text())
-        host = LocalHost()
+        spec = ClusterSpec.from_record(record["spec"])
+        host = choice.find(spec.host)
         nodes = [
             Node(
                 each["name"],
@@ -103,10 +106,12 @@ def load(name: str) -> Saved | None:
                 each["role"],
                 each["serves"],
                 State(each["state"]),
+                bool(each.get("cut")),
+                each.get("shape", ""),
             )
             for each in record["nodes"]
         ]
-        return Saved(ClusterSpec.from_record(record["spec"]), record["facts"], nodes, record["formed"])
+        return Saved(spec, record["facts"], nodes, record["formed"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

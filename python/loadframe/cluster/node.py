@@ -33,6 +33,8 @@ class Node:
     role: str = ""  #: what it is for, where processes differ
     serves: bool = True  #: clients may ask it
     state: State = State.SETTLED
+    cut: bool = False  #: its link was cut
+    shape: str = ""  #: what its link does to packets, in words
 
     @property
     def alive(self) -> bool:
@@ -47,7 +49,13 @@ class Node:
     def member(self, others: Sequence["Node"] = ()) -> Member:
         """Return what a store is told of it; `others` are the other processes of the same node."""
         return Member(
-            self.name, self.address, self.peer_address, self.folder, self.role, tuple(each.member() for each in others)
+            self.name,
+            self.address,
+            self.peer_address,
+            self.folder,
+            self.role,
+            tuple(each.member() for each in others),
+            self.process.inside if self.process else (),
         )
 
     @property

@@ -25,11 +25,11 @@ def seats(
 ) -> list[Seat]:
     """Return a seat for a process of each number; BadInput when there are not so many.
 
-    With one address for all nodes the ports differ, from the spec's on if it says one. With an address for each, all
-    have the same ports: those of the nodes that are present.
+    With one address for all nodes the ports differ, from the spec's on if it says one. With an address for each, as
+    some stores and some hosts want it, all have the same ports: those of the nodes that are present.
     """
     wanted = len(numbers)
-    if store.own_address:
+    if store.own_address or host.own_addresses:
         addresses = _addresses(host, numbers, {_host(node.address) for node in present})
         if present:
             port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
@@ -57,7 +57,7 @@ def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> li
     """Return for each process the address of its number, or the next one that is not taken."""
     found = []
     for number in numbers:
-        address = next(each for each in map(host.address_of, count(number or 0)) if each not in taken)
+        address = next(each for each in (host.address_of(at, taken) for at in count(number or 0)) if each not in taken)
         taken.add(address)
         found.append(address)
     return found

@@ -5,7 +5,6 @@ from typing import Any
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.roster import Roster
 from loadframe.host.limits import PERIOD, Limits
-from loadframe.host.local import LocalHost
 from loadframe.store import Health
 
 
@@ -17,7 +16,8 @@ def describe(roster: Roster) -> dict[str, Any]:
         "version": facts.get("version"),
         "origin": "embedded" if spec else "attached",
         "name": spec.name if spec else None,
-        "host": LocalHost.name if spec else None,
+        "host": spec.host if spec else None,
+        "links": {node.name: node.shape for node in roster.nodes if node.shape},
         "limits": {
             "cpus": limits.cpus,
             "memory": limits.memory,
@@ -40,6 +40,8 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
             found.append(f"{node.name} is gone{_cause(node)}")
         elif node.paused:
             found.append(f"{node.name} is paused")
+        elif node.cut:
+            found.append(f"{node.name} is cut off from the others")
         elif node.state not in (State.SETTLED, State.KILLED):
             found.append(f"{node.name} is {node.state}")
     if roster.facts.get("limits_missing"):

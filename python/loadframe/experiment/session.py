@@ -209,7 +209,9 @@ def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:
     """Return a listener that writes what is done to the cluster into the run."""
 
     def tell(event: ClusterEvent) -> None:
-        writer.event(event.kind, writer.elapsed() - (time.monotonic() - event.monotonic), nodes=event.nodes)
+        writer.event(
+            event.kind, writer.elapsed() - (time.monotonic() - event.monotonic), nodes=event.nodes, **event.detail
+        )
 
     return tell
 

@@ -1,11 +1,12 @@
 """The face of a host: it finds addresses, and runs a command under limits until it is told to stop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from loadframe.host.limits import Limits
+from loadframe.host.link import Link
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Command:
     log: Path  #: standard output and standard error are appended here
     user: int | None = None  #: the numeric user and group to run as, when not our own
     scratch: tuple[Path, ...] = ()
+    address: str | None = None  #: the IP address that it binds, where hosts have to make it
 
 
 class Process(Protocol):
@@ -31,6 +33,14 @@ class Process(Protocol):
     @property
     def control_groups(self) -> Mapping[str, Path]:
         """The folder of each controller (`cpu`, `memory`) that holds the process; empty when there is no limit."""
+
+    @property
+    def link(self) -> Link | None:
+        """Its link to the others, where it has one of its own that can be shaped and cut."""
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What to put before a command line that is to see the network as the process does."""
 
     def alive(self) -> bool:
         """Whether the process still runs."""
@@ -71,9 +81,16 @@ class Host(Protocol):
 
     name: str
     address: str  #: the IP address that processes are to bind
+    own_addresses: bool  #: each process has an address of its own here, whatever the store
 
-    def address_of(self, number: int) -> str:
-        """Return the address of the node of that number, where each node has one of its own."""
+    def require(self) -> None:
+        """BadInput when this machine has not what it takes."""
+
+    def address_of(self, number: int, beside: Collection[str] = ()) -> str:
+        """Return the address of the node of that number, where each node has one of its own.
+
+        It is one of the network that the addresses `beside` it are of; without any it may be of a new one.
+        """
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
         """Return ports that nobody listens on at any of the addresses, or at the host's one.

@@ -1,13 +1,14 @@
 """The guard: a small process between loadframe and one node, which lets the node not outlive whoever started it.
 
 It is the node's parent. Its standard input is the lifeline: when that breaks, because loadframe was killed, crashed or
-lost its terminal, the guard stops the node, removes the node's control groups and its scratch folders, and leaves.
+lost its terminal, the guard stops the node, removes its control groups, its scratch folders and its link, and leaves.
 The node in turn is killed by the kernel should the guard be killed. Being the parent, the guard never signals a process
 id that has gone to somebody else.
 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
-    {"argv", "environment", "folder", "log", "user": uid or null, "groups": [folder], "scratch": [folder], "grace": s}
+    {"argv", "environment", "folder", "log", "user": uid or null, "groups": [folder], "scratch": [folder], "grace": s,
+     "network": {"ip": program, "bridge", "link", "address": with its prefix's length} or null}
 
 and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
 lifeline no more and serves on as the node's parent until SIGTERM or until the node is gone.
@@ -16,6 +17,7 @@ lifeline no more and serves on as the node's parent until SIGTERM or until the n
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -27,6 +29,11 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_CLONE_NEWNET = 0x40000000
+#: Whoever makes or removes bridges holds a lock on the network that they are in.
+_NETWORK = "/proc/self/ns/net"
+#: What a node calls its end of its link.
+NODE_END = "eth0"
 
 
 def main() -> None:
@@ -91,6 +98,8 @@ def _start(order: dict[str, Any]) -> int | None:
                 descriptor = os.open(Path(group) / "cgroup.procs", os.O_WRONLY)
                 os.write(descriptor, str(os.getpid()).encode())
                 os.close(descriptor)
+            if order["network"]:
+                _move_out(order["network"], guard)
             log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             nothing = os.open(os.devnull, os.O_RDONLY)
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -125,6 +134,47 @@ def _start(order: dict[str, Any]) -> int | None:
     return pid
 
 
+def _move_out(network: dict[str, str], guard: int) -> None:
+    """Go into a network namespace of our own, which ends with its last process, and plug it into the bridge.
+
+    Its only way out is a pair of linked interfaces, of which one end stays outside, where the guard is.
+    """
+    outside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    _check(ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET), "a network of its own")
+    inside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    link, bridge = network["link"], network["bridge"]
+    _ip(
+        network,
+        "link set lo up",
+        f"link add {NODE_END} type veth peer name {link} netns {guard}",
+        f"address add {network['address']} dev {NODE_END}",
+        f"link set {NODE_END} up",
+    )
+    _enter(outside)
+    _ip(network, f"link set {link} master {bridge} up")
+    _enter(inside)
+
+
+def _enter(namespace: int) -> None:
+    _check(ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET), "its network")
+
+
+def _check(failed: int, what: str) -> None:
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+
+
+def _ip(network: dict[str, str], *commands: str) -> None:
+    # Here and not above: most nodes need it neither now nor when they end.
+    import subprocess
+
+    done = subprocess.run(
+        [network["ip"], "-batch", "-"], input="\n".join(commands), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise OSError(errno.EIO, done.stderr.strip().splitlines()[0] if done.stderr else "failed", network["ip"])
+
+
 def _reap(pid: int) -> int | None:
     done, status = os.waitpid(pid, os.WNOHANG)
     if not done:
@@ -150,6 +200,8 @@ def _stop(pid: int, grace: float) -> None:
 
 
 def _clean(order: dict[str, Any]) -> None:
+    if order["network"]:
+        _unplug(order["network"])
     for group in order["groups"]:
         for _ in range(100):
             try:
@@ -165,6 +217,18 @@ def _clean(order: dict[str, Any]) -> None:
         # The folder that it shared with its peers goes with the last of them.
         with contextlib.suppress(OSError):
             Path(folder).parent.rmdir()
+
+
+def _unplug(network: dict[str, str]) -> None:
+    """Remove the link, if the kernel has not yet, and with the last link the bridge."""
+    with contextlib.suppress(OSError):
+        _ip(network, f"link delete {network['link']}")
+    descriptor = os.open(_NETWORK, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with contextlib.suppress(OSError):
+        if not any(Path("/sys/class/net", network["bridge"], "brif").iterdir()):
+            _ip(network, f"link delete {network['bridge']}")
+    os.close(descriptor)
 
 
 def _say(message: dict[str, Any]) -> None:

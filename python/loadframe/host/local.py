@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from loadframe.host.local_process import GRACE, Identity, LocalProcess
 SERVER_USER = 60960
 
 #: Below the range that Linux takes for outgoing connections, so that none of those can take a port before its node.
-_PORTS = range(20000, 32000)
+PORTS = range(20000, 32000)
 
 
 class LocalHost:
@@ -32,6 +32,7 @@ class LocalHost:
 
     name = "local"
     address = "127.0.0.1"
+    own_addresses = False
 
     @cached_property
     def _limiter(self) -> tuple[Limiter | None, str | None]:
@@ -44,7 +45,10 @@ class LocalHost:
         limiter, reason = self._limiter
         return (limiter.name if limiter else "none"), reason
 
-    def address_of(self, number: int) -> str:
+    def require(self) -> None:
+        """Every machine has what it takes."""
+
+    def address_of(self, number: int, beside: Collection[str] = ()) -> str:
         """Return 127.0.0.1 for node 0 and count on: Linux has all of 127.0.0.0/8 on its loopback interface."""
         return f"127.0.{(number + 1) // 256}.{(number + 1) % 256}"
 
@@ -53,11 +57,11 @@ class LocalHost:
         addresses = addresses or (self.address,)
         if first is None:
             # Not the workload's seed: two loadframes at once must not try the same ports.
-            candidates = Random().sample(_PORTS, len(_PORTS))
+            candidates = Random().sample(PORTS, len(PORTS))
             free = _take(candidates, count, addresses)
             if len(free) < count:
                 raise BadInput(
-                    f"there are no {count} free ports from {_PORTS.start} to {_PORTS.stop - 1}",
+                    f"there are no {count} free ports from {PORTS.start} to {PORTS.stop - 1}",
                     where=", ".join(addresses),
                     remedy="stop what listens there (`ss -ltn` shows it), or give --port outside of that range",
                 )
@@ -92,15 +96,7 @@ class LocalHost:
         group = limiter.group(command.name, asked) if limiter else NoGroup()
         if group.prefix:
             command = _prefixed(command, group.prefix)
-        with command.log.open("ab") as log:
-            watcher = subprocess.Popen(
-                [sys.executable, "-I", "-S", guard.__file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
+        network = self._network(command)
         order = {
             "argv": command.argv,
             "environment": dict(command.environment),
@@ -110,16 +106,37 @@ class LocalHost:
             "groups": sorted({str(folder) for folder in group.folders.values()}),
             "scratch": [str(folder) for folder in command.scratch],
             "grace": GRACE,
+            "network": network,
         }
+        watcher, answer = self._guarded(order)
         assert watcher.stdin and watcher.stdout
-        watcher.stdin.write(json.dumps(order).encode() + b"\n")
-        watcher.stdin.flush()
-        answer = json.loads(watcher.stdout.readline() or b'{"error": "the guard did not start"}')
         if "error" in answer:
             watcher.stdin.close()
             watcher.wait()
+            watcher.stdout.close()
             raise LoadframeError(f"{command.argv[0]} cannot be run: {answer['error']}", where=command.name)
-        return LocalProcess(command.name, answer["pid"], group, asked, watcher=watcher)
+        link = network["link"] if network else None
+        return LocalProcess(command.name, answer["pid"], group, asked, watcher=watcher, link=link)
+
+    def _network(self, command: Command) -> dict[str, str] | None:
+        """Return what the guard is to know of the network that the command gets; None for the machine's own."""
+        return None
+
+    def _guarded(self, order: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+        """Start a guard with its order, and return it with its first answer."""
+        with Path(order["log"]).open("ab") as log:
+            watcher = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+        assert watcher.stdin and watcher.stdout
+        watcher.stdin.write(json.dumps(order).encode() + b"\n")
+        watcher.stdin.flush()
+        return watcher, json.loads(watcher.stdout.readline() or b'{"error": "the guard did not start"}')
 
     def find(self, record: Mapping[str, Any]) -> "LocalProcess | None":
         """Return the process if its guard is there; the guard leaves soon after its node."""
@@ -130,7 +147,7 @@ class LocalHost:
         asked = Limits(cpus=record["cpus"], memory=record["memory"])
         limiter = next((each for each in limits.limiters() if each.name == record["limited_by"]), None)
         group = limiter.existing(record["name"], asked, folders) if limiter else NoGroup()
-        return LocalProcess(record["name"], record["pid"], group, asked, kept=watcher)
+        return LocalProcess(record["name"], record["pid"], group, asked, kept=watcher, link=record.get("link"))
 
 
 def _bindable(address: str, port: int) -> bool:

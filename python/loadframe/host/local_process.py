@@ -12,6 +12,7 @@ from typing import Any
 
 from loadframe.errors import LoadframeError
 from loadframe.host.limits import Group, Limits
+from loadframe.host.link import Link
 
 #: Seconds between asking a node to stop and killing it. A guard that needs this long and more is killed itself.
 GRACE = 10.0
@@ -49,8 +50,12 @@ class LocalProcess:
         *,
         watcher: subprocess.Popen[bytes] | None = None,
         kept: Identity | None = None,
+        link: str | None = None,
     ) -> None:
-        """Give either our own child as `watcher`, or the guard of a process that another loadframe started."""
+        """Give either our own child as `watcher`, or the guard of a process that another loadframe started.
+
+        `link` is the name of its link's end outside, if it has a network of its own.
+        """
         self.name = name
         self.pid = pid
         self._group = group
@@ -59,6 +64,12 @@ class LocalProcess:
         self._guard = kept or Identity.of(watcher.pid if watcher else pid)
         self._identity = Identity(pid, _started(pid) or -1)
         self._status: int | None = None
+        self.link = Link(link, pid) if link else None
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """Enter its network."""
+        return self.link.inside if self.link else ()
 
     @property
     def control_groups(self) -> Mapping[str, Path]:
@@ -142,6 +153,7 @@ class LocalProcess:
             "cpus": self._asked.cpus,
             "memory": self._asked.memory,
             "limited_by": self._group.limiter,
+            "link": self.link.name if self.link else None,
         }
 
     def stop(self) -> None:

@@ -1,5 +1,6 @@
 """Watches this machine: processors, load, memory, pressure, networks, disks."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,7 +32,8 @@ class HostSampler:
         yield from self._processors()
         yield Sample(_SOURCE, "load.1m", os.getloadavg()[0])
         yield Sample(_SOURCE, "memory.available", psutil.virtual_memory().available)
-        interfaces = psutil.net_io_counters(pernic=True)
+        counters = psutil.net_io_counters(pernic=True)
+        interfaces = {name: each for name, each in counters.items() if not self._of_nodes(name)}
         yield from self._rates.of(_SOURCE, now, self._stalls() | _networks(interfaces) | _disks())
         yield from self._network_share(now, interfaces)
 
@@ -56,6 +58,14 @@ class HostSampler:
                 shares += [rate.value / speed for rate in self._carried.of(name, now, totals)]
         if shares:
             yield Sample(_SOURCE, "network.share", max(shares))
+
+    def _of_nodes(self, interface: str) -> bool:
+        """Whether it is a node's own link, or the bridge of such links, whose bytes never leave the machine."""
+        for alias in ("ifalias", "master/ifalias"):
+            with contextlib.suppress(OSError):
+                if (self._interfaces / interface / alias).read_text().startswith("loadframe "):
+                    return True
+        return False
 
     def _speed(self, interface: str) -> float | None:
         """Return bytes per second and direction; virtual interfaces have no speed, or say -1."""

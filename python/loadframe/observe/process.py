@@ -1,6 +1,7 @@
-"""Watches the processes of nodes: CPU, memory, threads, storage."""
+"""Watches the processes of nodes: CPU, memory, threads, storage, and the network where each has its own."""
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import psutil
 
@@ -46,8 +47,25 @@ class ProcessSampler:
             totals = {"process.cpu": cpu.user + cpu.system}
             yield Sample(source, "process.resident", process.memory_info().rss)
             yield Sample(source, "process.threads", process.num_threads())
-            totals |= _storage(process)
+            totals |= _storage(process) | _network(process.pid)
         yield from self._rates.of(source, now, totals)
+
+
+def _network(pid: int) -> dict[str, float]:
+    """Return the bytes that went over a process's own link (proc(5), /proc/PID/net/dev); nothing if it has none."""
+    try:
+        if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
+            return {}
+        lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
+    except OSError:
+        # Another user's process does not show in which network it is.
+        return {}
+    rows = [line.partition(":") for line in lines]
+    links = [figures.split() for name, _, figures in rows if name.strip() != "lo"]
+    return {
+        "network.received": sum(float(figures[0]) for figures in links),
+        "network.sent": sum(float(figures[8]) for figures in links),
+    }
 
 
 def _storage(process: psutil.Process) -> dict[str, float]:

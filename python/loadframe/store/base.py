@@ -97,6 +97,7 @@ class Member:
     folder: Path | None = None  #: where loadframe started it, None elsewhere
     role: str = ""
     others: tuple["Member", ...] = ()  #: the other processes of the same node, where a node is several
+    inside: tuple[str, ...] = ()  #: what to put before a command line that is to see the network as the node does
 
 
 @dataclass(frozen=True)

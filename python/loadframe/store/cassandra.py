@@ -211,7 +211,7 @@ class Cassandra(Store):
         manage = _manage(member)
         self._require_copies(addresses, member)
         # Its own keyspaces may want more copies than there are nodes; those of users were looked at.
-        command = [*manage, "-op", "decommission", "-a", "true"]
+        command = [*member.inside, *manage, "-op", "decommission", "-a", "true"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             try:
                 while process.poll() is None:

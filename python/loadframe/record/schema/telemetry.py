@@ -27,6 +27,8 @@ GENERATOR = (
 
 #: What watching the control groups of the generator's own process gives.
 OWN_GROUP = (
+    Field("network.received", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
+    Field("network.sent", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
     Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which a CPU quota over the generator was used up"),
     Field("cgroup.throttled_time", "rate", "s/s", "time that its threads stood still for it, summed over CPUs"),
 )
@@ -55,8 +57,18 @@ HOST = (
     Field("pressure.io.some", "rate", "s/s", "share of time in which some task waited for storage"),
     Field("pressure.io.full", "rate", "s/s", "share of time in which all tasks waited for storage"),
     Field("loopback.bytes", "rate", "B/s", "over the loopback interface, each byte once"),
-    Field("network.received", "rate", "B/s", "over all other interfaces; a bridge and its members count each"),
-    Field("network.sent", "rate", "B/s", "over all other interfaces; a bridge and its members count each"),
+    Field(
+        "network.received",
+        "rate",
+        "B/s",
+        "over all other interfaces but nodes' own links; a bridge and its members count each",
+    ),
+    Field(
+        "network.sent",
+        "rate",
+        "B/s",
+        "over all other interfaces but nodes' own links; a bridge and its members count each",
+    ),
     Field(
         "network.share", "rate", "share", "of the speed of the busiest interface that says its speed, greater direction"
     ),

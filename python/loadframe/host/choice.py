@@ -1,0 +1,21 @@
+"""The hosts that there are, by the names that people choose them by."""
+
+import difflib
+
+from loadframe.errors import BadInput
+from loadframe.host.base import Host
+from loadframe.host.local import LocalHost
+from loadframe.host.netns import NetnsHost
+
+HOSTS: dict[str, type[LocalHost]] = {each.name: each for each in (LocalHost, NetnsHost)}
+
+
+def find(name: str) -> Host:
+    """Return the host of that name; BadInput, with the nearest one, when there is none."""
+    if name not in HOSTS:
+        near = difflib.get_close_matches(name, HOSTS, n=1)
+        raise BadInput(
+            f"there is no host {name!r} for nodes",
+            remedy=f"did you mean {near[0]}?" if near else f"take one of {', '.join(HOSTS)}",
+        )
+    return HOSTS[name]()

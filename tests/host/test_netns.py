@@ -1,0 +1,269 @@
+"""Nodes with networks of their own: addresses, links that are shaped and cut, and nothing that stays behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from commands import open_folder
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.host import Command, Limits
+from loadframe.host.link import Shape
+from loadframe.host.local_process import Identity, LocalProcess
+from loadframe.host.netns import NetnsHost
+
+OBSTACLE = NetnsHost().obstacle
+pytestmark = pytest.mark.skipif(OBSTACLE is not None, reason=f"no networks for nodes here: {OBSTACLE}")
+
+PORT = 9000
+#: Sends back whatever comes, to many at once, by TCP and by UDP.
+ECHO = f"""
+import socket, sys, threading
+def answer(connection):
+    while data := connection.recv(65536):
+        connection.sendall(data)
+def datagrams():
+    while True:
+        data, whence = loose.recvfrom(2048)
+        loose.sendto(data, whence)
+loose = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+loose.bind((sys.argv[1], {PORT}))
+threading.Thread(target=datagrams, daemon=True).start()
+server = socket.create_server((sys.argv[1], {PORT}))
+print("up", flush=True)
+while True:
+    threading.Thread(target=answer, args=(server.accept()[0],), daemon=True).start()
+"""
+#: Starts a node, tells its pid, its guard's and its bridge, and waits to be killed.
+STARTER = """
+import sys, time
+from pathlib import Path
+from loadframe.host import Command, Limits
+from loadframe.host.netns import NetnsHost
+host, folder = NetnsHost(), Path(sys.argv[1])
+address = host.address_of(0)
+program = (sys.executable, "-S", "-c", "import time; time.sleep(300)")
+command = Command("loadframe-test-left", program, {}, folder, folder / "node.log", address=address)
+process = host.start(command, Limits())
+print(process.pid, process.record()["guard"], process.link.name.partition("n")[0], flush=True)
+time.sleep(300)
+"""
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[tuple[str, LocalProcess]]]:
+    """Two nodes that echo, with their addresses."""
+    host, running = NetnsHost(), []
+    first = host.address_of(0)
+    with open_folder("netns") as folder:
+        try:
+            for address in (first, host.address_of(1, [first])):
+                log = folder / f"{address}.log"
+                argv = (sys.executable, "-S", "-c", ECHO, address)
+                command = Command(f"loadframe-test-{token_hex(4)}", argv, {}, folder, log, address=address)
+                running.append((address, host.start(command, Limits())))
+                assert within(30, lambda log=log: "up" in log.read_text())
+            yield running
+        finally:
+            for _, process in running:
+                process.stop()
+
+
+@pytest.fixture
+def node(nodes) -> Iterator[tuple[str, LocalProcess]]:
+    """The first of them, whose link is as it was made before and after."""
+    yield nodes[0]
+    nodes[0][1].link.restore()
+    nodes[0][1].link.shape(Shape())
+
+
+def echoed(address: str, data: bytes = b"x", timeout: float = 30.0) -> bytes:
+    with socket.create_connection((address, PORT), timeout) as connection:
+        sender = threading.Thread(target=connection.sendall, args=(data,))
+        sender.start()
+        got = b""
+        while len(got) < len(data):
+            got += connection.recv(65536)
+        sender.join()
+        return got
+
+
+def test_each_node_has_an_address_of_its_own_and_the_same_port(nodes):
+    addresses = [address for address, _ in nodes]
+    assert len(set(addresses)) == 2
+    assert [echoed(address) for address in addresses] == [b"x", b"x"]
+    with pytest.raises(OSError, match="assign"), socket.socket() as here:
+        here.bind((addresses[0], 0))
+
+
+def test_nodes_reach_each_other_and_nothing_beyond(nodes):
+    (_, first), (second, _) = nodes
+    program = f"import socket; print(socket.create_connection(('{second}', {PORT}), 10).getpeername()[0])"
+    done = subprocess.run(
+        [*first.link.inside, sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == second
+    beyond = "import socket; socket.create_connection(('192.0.2.77', 80), 10)"
+    done = subprocess.run(
+        [*first.link.inside, sys.executable, "-c", beyond], capture_output=True, text=True, check=False
+    )
+    assert "unreachable" in done.stderr
+
+
+def test_a_cut_link_is_silent_until_it_is_restored(node):
+    address, process = node
+    with socket.create_connection((address, PORT), 10) as before:
+        process.link.cut()
+        with pytest.raises(TimeoutError):
+            echoed(address, timeout=0.5)
+        before.settimeout(0.5)
+        before.sendall(b"a")
+        with pytest.raises(TimeoutError):
+            before.recv(1)
+        process.link.restore()
+        before.settimeout(30)
+        assert before.recv(1) == b"a", "what was sent during the cut arrives behind it"
+    assert echoed(address) == b"x"
+
+
+def test_a_rate_holds_back_what_exceeds_it(node):
+    address, process = node
+    process.link.shape(Shape(rate=1e6))
+    began = time.monotonic()
+    assert len(echoed(address, b"x" * 800_000)) == 800_000
+    # No time is too long for a slow machine, but no machine gets 800 kB through 1 MB/s in half a second.
+    assert time.monotonic() - began > 0.5
+
+
+def test_a_share_of_packets_is_lost_each_way(node):
+    address, process = node
+    process.link.shape(Shape(loss=0.5))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as loose:
+        loose.settimeout(0.5)
+        for _ in range(400):
+            loose.sendto(b"x", (address, PORT))
+        came = 0
+        try:
+            while True:
+                loose.recv(10)
+                came += 1
+        except TimeoutError:
+            pass
+    # Three quarters of the round trips fail; these bounds are five standard deviations away.
+    assert 50 < came < 150
+
+
+def test_a_delay_lasts_both_ways_or_the_kernel_is_named_that_has_none(node):
+    address, process = node
+    try:
+        process.link.shape(Shape(delay=0.05, loss=0.01))
+    except BadInput as error:
+        assert "cannot delay packets" in error.what
+        assert "sch_netem" in str(error.remedy)
+        shown = subprocess.check_output(["tc", "filter", "show", "dev", process.link.name, "ingress"])
+        assert shown == b"", "a shape that fails leaves nothing behind"
+    else:
+        began = time.monotonic()
+        assert echoed(address) == b"x"
+        assert time.monotonic() - began >= 0.1
+
+
+@pytest.mark.parametrize("wrong", [{"delay": 61.0}, {"loss": 1.0}, {"rate": 10.0}])
+def test_a_shape_that_no_link_can_have_is_refused(wrong):
+    with pytest.raises(BadInput):
+        Shape(**wrong)
+
+
+def test_a_process_that_is_found_again_has_its_link_again(nodes):
+    _, process = nodes[1]
+    found = NetnsHost().find(process.record())
+    assert found.link == process.link
+
+
+def test_a_new_cluster_gets_another_network(nodes):
+    other = NetnsHost().address_of(0)
+    assert other.rpartition(".")[0] != nodes[0][0].rpartition(".")[0]
+
+
+@pytest.fixture
+def left() -> Iterator[tuple[subprocess.Popen, Identity, Identity, Path]]:
+    """A process of its own that has started a node: it, the node, the guard, and their bridge."""
+    with open_folder("netns") as folder:
+        starter = subprocess.Popen(
+            [sys.executable, "-c", STARTER, str(folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        pid, guard, bridge = starter.stdout.readline().split()
+        node, guard = Identity.of(int(pid)), Identity.of(int(guard))
+        yield starter, node, guard, Path("/sys/class/net") / bridge
+        starter.kill()
+        starter.wait()
+        for each in (guard, node):
+            if each.alive():
+                os.kill(each.pid, signal.SIGKILL)
+
+
+def test_killing_whoever_started_it_leaves_neither_node_nor_network(left):
+    starter, node, _, bridge = left
+    assert bridge.exists()
+    starter.kill()
+    assert within(30, lambda: not node.alive())
+    assert within(30, lambda: not bridge.exists())
+
+
+def test_a_bridge_whose_guard_was_killed_goes_with_the_next_start(left):
+    starter, node, guard, bridge = left
+    starter.send_signal(signal.SIGSTOP)
+    os.kill(guard.pid, signal.SIGKILL)
+    assert within(30, lambda: not node.alive())
+    assert within(30, lambda: not any((bridge / "brif").iterdir())), "its link goes with its namespace"
+    starter.kill()
+    starter.wait()
+    assert bridge.exists()
+    NetnsHost().address_of(0)
+    # The same one may have been made anew: then it is the new start's.
+    assert not bridge.exists() or str(os.getpid()) in (bridge / "ifalias").read_text()
+
+
+def test_an_interface_of_somebody_else_is_left_alone():
+    subprocess.run(["ip", "link", "add", "lf255", "type", "bridge"], check=True)
+    try:
+        address = NetnsHost().address_of(0)
+        assert Path("/sys/class/net/lf255").exists()
+        with pytest.raises(LoadframeError, match="not loadframe's"):
+            NetnsHost().start(
+                Command("x", ("/bin/true",), {}, Path("/"), Path(os.devnull), address="198.19.255.2"), Limits()
+            )
+        assert not address.startswith("198.19.255.")
+    finally:
+        subprocess.run(["ip", "link", "delete", "lf255"], check=True)
+
+
+def test_without_permission_one_message_says_so():
+    program = "from loadframe.host.netns import NetnsHost; NetnsHost().require()"
+    bare = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-sys_admin,-net_admin"]
+    done = subprocess.run([*bare, sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()
+    assert any("nodes cannot have networks of their own here" in line and "not permitted" in line for line in last)
+
+
+def test_without_its_programs_their_package_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="package iproute2"):
+        NetnsHost().require()
