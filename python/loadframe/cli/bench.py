@@ -11,7 +11,7 @@ import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import HostName, assignments, exclude, require_writable
+from loadframe.cli.choices import Home, HostName, assignments, exclude, require_writable
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_rate, parse_size
 
@@ -39,6 +39,7 @@ def bench(
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes to start; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    home: Home = None,
     host: HostName = None,
     hosts: Annotated[
         str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
@@ -90,6 +91,7 @@ def bench(
             "--nodes": nodes,
             "--cpus": cpus,
             "--memory": memory,
+            "--home": home,
             "--host": host,
             "--replace": replace,
             "--reuse": reuse,
@@ -128,7 +130,7 @@ def bench(
         else:
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(
-                store=store, version=version, nodes=nodes or 1, limits=limits, host=host or LocalHost.name
+                store=store, version=version, nodes=nodes or 1, limits=limits, home=home, host=host or LocalHost.name
             )
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
@@ -190,7 +192,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
-    starting = ["--version", "--nodes", "--cpus", "--memory", "--host"]
+    starting = ["--version", "--nodes", "--cpus", "--memory", "--home", "--host"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
     for option in ("--replace", "--reuse"):
         if given[option] and not (given["--hosts"] or given["--cluster"]):

@@ -9,6 +9,10 @@ import typer
 
 from loadframe.errors import BadInput
 
+Home = Annotated[
+    str | None,
+    typer.Option(help="Start the store's installation in this folder; embedded, or the system's, if not given."),
+]
 HostName = Annotated[
     str | None,
     typer.Option("--host", help="Where nodes run: local (if not given), or netns, each in a network of its own."),

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cli.choices import HostName, assignments
+from loadframe.cli.choices import Home, HostName, assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
 from loadframe.units import format_size, parse_size
@@ -51,6 +51,7 @@ def up(
     nodes: Annotated[int | None, typer.Option(help="Number of nodes; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    home: Home = None,
     host: HostName = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
@@ -66,7 +67,13 @@ def up(
     many nodes as are asked for: it grows or shrinks once it is up.
     """
     given = _without_none(
-        store=store, version=version, nodes=nodes, host=host, port=port, settings=assignments(set_) if set_ else None
+        store=store,
+        version=version,
+        nodes=nodes,
+        home=home,
+        host=host,
+        port=port,
+        settings=assignments(set_) if set_ else None,
     )
     limits = _without_none(cpus=cpus, memory=None if memory is None else parse_size(memory))
     saved = named.load(name)

@@ -117,6 +117,7 @@ class Cluster:
             report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
             roster.facts |= {
                 "version": software.version,
+                "origin": software.origin,
                 "java": software.java_version,
                 "limited_by": how,
                 "limits_missing": reason,

@@ -44,13 +44,20 @@ _OLDER = Wheel(
 )
 
 
-def find(least: int, user: int | None, most: int | None = None, report: Callable[[str], None] = lambda _: None) -> Java:
+def find(
+    least: int,
+    user: int | None,
+    most: int | None = None,
+    report: Callable[[str], None] = lambda _: None,
+    bundled: Path | None = None,
+) -> Java:
     """Return a runtime of a major version from `least` to `most` which `user` can execute; BadInput when there is none.
 
-    One that this machine has is taken before an older one is fetched.
+    One that came along with the store, `bundled`, takes the place of loadframe's. One that this machine has is taken
+    before an older one is fetched.
     """
     chosen = os.environ.get("LOADFRAME_JAVA_HOME")
-    java = _inspect(Path(chosen).absolute() if chosen else _bundled())
+    java = _inspect(Path(chosen).absolute() if chosen else bundled or _bundled())
     fits = java.major >= least and (most is None or java.major <= most)
     if not fits and (chosen or java.major < least):
         needed = f"{least} or newer" if most is None else f"{least} to {most}"

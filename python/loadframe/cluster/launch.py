@@ -21,7 +21,7 @@ from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
-from loadframe.store import Installation, NodePlan, NodeSpec, Place, Store
+from loadframe.store import Found, Installation, NodePlan, NodeSpec, Place, Store
 from loadframe.units import format_size
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
@@ -42,11 +42,28 @@ class Software:
     installation: Installation
     java_version: str | None  #: of stores that need Java
     user: int | None
+    origin: str = "embedded"  #: or `installed`, when it was there already
 
 
 def version(store: Store, spec: ClusterSpec) -> str:
-    """Return the version that the spec asks for."""
+    """Return the version that the spec asks for, without looking at what the PATH has."""
+    if spec.home and (found := _installed(store, spec)):
+        return found.version
     return spec.version or next(iter(store.versions), "")
+
+
+def _installed(store: Store, spec: ClusterSpec) -> Found | None:
+    """Return the installation to be started, if it is one; BadInput if it is of another version than asked for."""
+    found = store.installation(Path(spec.home).expanduser().absolute() if spec.home else None)
+    if found and spec.version:
+        number = found.version.rpartition(" ")[2]
+        if not f"{number}.".startswith(f"{spec.version.rpartition(' ')[2]}."):
+            raise BadInput(
+                f"this is {store.kind} {found.version}, and not {spec.version}",
+                where=str(found.home),
+                remedy="give the installation of that version with --home, or leave --version out",
+            )
+    return found
 
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
@@ -54,10 +71,15 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     host.require()
     _require_memory(spec)
     store.check_settings(spec.settings)
-    if found := store.installation(spec.version, spec.settings):
-        return Software(store, *found, java_version=None, user=host.server_user() if store.refuses_root else None)
-    distribution = store.distribution(version(store, spec))
     user = host.server_user() if store.refuses_root else None
+    if found := _installed(store, spec):
+        folders.require_reachable(found.home if found.home.is_dir() else found.home.parent, user)
+        if found.java is None:
+            return Software(store, found.version, Installation(found.home), None, user, "installed")
+        runtime = java.find(found.java, user, found.java_most, report, bundled=found.jdk)
+        place = Installation(found.home, runtime.home, found.version)
+        return Software(store, found.version, place, runtime.version, user, "installed")
+    distribution = store.distribution(version(store, spec))
     runtime = java.find(distribution.java, user, distribution.java_most, report)
     home = artefacts.install(distribution, report)
     folders.require_reachable(home, user)

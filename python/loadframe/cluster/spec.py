@@ -19,6 +19,7 @@ class ClusterSpec:
     limits: Limits = field(default_factory=Limits)  #: of each node
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None  #: with a name its data stays after it was stopped, and it can outlive the command
+    home: str | None = None  #: the user's own installation, in the place of an embedded or the system's one
     host: str = "local"  #: where its nodes run, by a name of loadframe.host.choice
     port: int | None = None  #: of the first node, the others count on; None takes any that are free
 
@@ -41,6 +42,7 @@ class ClusterSpec:
             "memory": self.limits.memory,
             "settings": dict(self.settings),
             "name": self.name,
+            "home": self.home,
             "host": self.host,
             "port": self.port,
         }

@@ -14,8 +14,9 @@ def describe(roster: Roster) -> dict[str, Any]:
     limits = spec.limits if spec else Limits()
     return {
         "version": facts.get("version"),
-        "origin": "embedded" if spec else "attached",
+        "origin": facts.get("origin", "embedded") if spec else "attached",
         "name": spec.name if spec else None,
+        "home": spec.home if spec else None,
         "host": spec.host if spec else None,
         "links": {node.name: node.shape for node in roster.nodes if node.shape},
         "limits": {

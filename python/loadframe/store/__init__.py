@@ -9,6 +9,7 @@ from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
     Figure,
+    Found,
     Health,
     Installation,
     Member,
@@ -24,6 +25,7 @@ __all__ = [
     "Access",
     "Balancing",
     "Figure",
+    "Found",
     "Health",
     "Installation",
     "Member",

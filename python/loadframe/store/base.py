@@ -46,8 +46,20 @@ class Place:
 class Installation:
     """Where a store's software is on the node's host."""
 
-    home: Path
+    home: Path  #: its folder, or the program of stores that are one
     java: Path | None = None  #: the Java home, for stores that need one
+    version: str = ""  #: what it is, of one that was there already
+
+
+@dataclass(frozen=True)
+class Found:
+    """Software that was there already: the user's own installation, or what the system has."""
+
+    version: str  #: with the name of one that only speaks the same protocol, such as `valkey 8.0.1`
+    home: Path  #: as in Installation
+    java: int | None = None  #: the least version of Java that runs it, for stores that need one
+    java_most: int | None = None  #: the greatest, if there is one
+    jdk: Path | None = None  #: the Java home that came along with it
 
 
 @dataclass(frozen=True)
@@ -139,12 +151,14 @@ class Store(ABC):
             raise BadInput(f"{self.kind} cannot be reached by TLS or as somebody", remedy="leave those options out")
         return self
 
-    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation] | None:
-        """Return the version and place of what this machine has already; None for stores that are fetched instead.
+    def installation(self, home: Path | None) -> Found | None:
+        """Return what is at `home`, or without one what the PATH has; None without either for stores to be fetched.
 
-        BadInput when there is nothing, or another version.
+        BadInput when `home` is no installation of this kind, and when stores that cannot be fetched are not there.
         """
-        return None
+        if home is None:
+            return None
+        raise BadInput(f"{self.kind} cannot be started from an installation", remedy="leave --home out")
 
     @abstractmethod
     def distribution(self, version: str) -> Distribution:

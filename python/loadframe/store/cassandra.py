@@ -10,9 +10,20 @@ from typing import Any, Self
 import psutil
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store import cassandra_config, distribution
+from loadframe.store import cassandra_config, distribution, installed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Balancing, Health, Installation, Member, NodePlan, NodeSpec, Store, Unreachable, Watch
+from loadframe.store.base import (
+    Balancing,
+    Found,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    Store,
+    Unreachable,
+    Watch,
+)
 from loadframe.store.cassandra_ring import Ring, figures
 from loadframe.store.cql import NOT_LET_IN, Connection, CqlError
 from loadframe.store.distribution import Distribution
@@ -58,9 +69,22 @@ class Cassandra(Store):
         if version not in self.versions:
             raise BadInput(
                 f"cassandra {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, or start that version yourself and give its --hosts",
+                remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
             )
         return distribution.read(Path(__file__).with_name(f"cassandra-{version}.json"))
+
+    def installation(self, home: Path | None) -> Found | None:
+        """Return the user's own, as the vendor's archive is laid out; BadInput for one that is too old."""
+        if home is None:
+            return None
+        version = installed.of_jar(home, self.kind, ("apache-cassandra", "cassandra-all"))
+        if int(version.split(".")[0]) < 5:
+            raise BadInput(
+                f"cassandra {version} cannot be started here, 5.0 and newer can",
+                where=str(home),
+                remedy="start it yourself and give its --hosts",
+            )
+        return Found(version, home, java=17, java_most=23)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of cassandra.yaml, and `heap`, such as 1g."""

@@ -1,12 +1,17 @@
-"""Elasticsearch 6.8: a node's configuration and command line, from the vendor's own distribution."""
+"""Elasticsearch: a node's configuration and command line, of 6.8 embedded and of 6.8 to 9 from an installation.
+
+What differs by version is here: which program starts the server, how nodes find each other, which parts are switched
+off, and the types of mappings.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import search_jvm
-from loadframe.store.base import Installation, NodePlan, NodeSpec
+from loadframe.store import installed, search_jvm
+from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Archive, Distribution, Jar
 from loadframe.store.search import SearchStore
 
@@ -36,6 +41,8 @@ _DISTRIBUTION = Distribution(
 #: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
 _OURS = {
     "cluster.name",
+    "cluster.initial_master_nodes",
+    "discovery.seed_hosts",
     "discovery.zen.minimum_master_nodes",
     "discovery.zen.ping.unicast.hosts",
     "http.port",
@@ -43,12 +50,16 @@ _OURS = {
     "node.name",
     "path.data",
     "path.logs",
+    "transport.port",
     "transport.tcp.port",
 }
 
+#: The least Java that runs each major version, and the greatest that is known to where none came along.
+_JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
+
 
 class Elasticsearch(SearchStore):
-    """Elasticsearch: 6.8.23 is started here; 6.2 and newer are spoken to where they run."""
+    """Elasticsearch: 6.8 and newer are started here, 6.2 and newer are spoken to where they run."""
 
     kind = "elasticsearch"
     refuses_root = True
@@ -61,9 +72,24 @@ class Elasticsearch(SearchStore):
         if version not in self.versions:
             raise BadInput(
                 f"elasticsearch {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, or start that version yourself and give its --hosts",
+                remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
             )
         return _DISTRIBUTION
+
+    def installation(self, home: Path | None) -> Found | None:
+        """Return the user's own, as the vendor's archive is laid out; BadInput for one that is too old or too new."""
+        if home is None:
+            return None
+        version = installed.of_jar(home, self.kind, ("elasticsearch",))
+        if _number(version) < (6, 8) or _number(version)[0] not in _JAVA:
+            raise BadInput(
+                f"elasticsearch {version} cannot be started here, 6.8 to {max(_JAVA)} can",
+                where=str(home),
+                remedy="start it yourself and give its --hosts",
+            )
+        least, most = _JAVA[_number(version)[0]]
+        jdk = installed.jdk(home)
+        return Found(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of elasticsearch.yml, and `heap`, such as 1g."""
@@ -74,58 +100,90 @@ class Elasticsearch(SearchStore):
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
         heap, options = search_jvm.options(node)
-        # The dates of that age are those of Java 8.
-        options.append("-Djava.locale.providers=COMPAT")
-        argv = (
-            str(installation.java / "bin" / "java"),
-            *options,
-            f"-Djava.io.tmpdir={node.folder / 'tmp'}",
-            f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}",
-            f"-Des.path.home={installation.home}",
-            f"-Des.path.conf={node.folder / 'config'}",
-            "-Des.distribution.flavor=default",
-            "-Des.distribution.type=zip",
-            "-cp",
-            f"{installation.home}/lib/*",
-            "org.elasticsearch.bootstrap.Elasticsearch",
-        )
+        version = _number(installation.version or _DISTRIBUTION.version)
+        own = [f"-Djava.io.tmpdir={node.folder / 'tmp'}", f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}"]
+        files = {
+            "config/elasticsearch.yml": _configuration(node, installation.home, version),
+            "config/log4j2.properties": search_jvm.logging("org.elasticsearch"),
+        }
+        environment = {"ES_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"}
+        if version < (7,):
+            # The dates of that age are those of Java 8.
+            options.append("-Djava.locale.providers=COMPAT")
+            argv = (
+                str(installation.java / "bin" / "java"),
+                *options,
+                *own,
+                f"-Des.path.home={installation.home}",
+                f"-Des.path.conf={node.folder / 'config'}",
+                "-Des.distribution.flavor=default",
+                "-Des.distribution.type=zip",
+                "-cp",
+                f"{installation.home}/lib/*",
+                "org.elasticsearch.bootstrap.Elasticsearch",
+            )
+        else:
+            # Its own script knows how the server of its version wants to be called.
+            argv = (str(installation.home / "bin" / "elasticsearch"),)
+            java = str(installation.java)
+            environment |= {"ES_PATH_CONF": str(node.folder / "config"), "ES_JAVA_HOME": java, "JAVA_HOME": java}
+            environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
+            files["config/jvm.options"] = "".join(f"{option}\n" for option in (*options, *own))
         return NodePlan(
-            files={
-                "config/elasticsearch.yml": _configuration(node),
-                "config/log4j2.properties": search_jvm.logging("org.elasticsearch"),
-            },
+            files=files,
             folders=("config", "data", "logs", "tmp"),
             argv=argv,
-            environment={"ES_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"},
+            environment=environment,
             facts={"heap": heap, "jvm_options": options},
         )
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index as `SearchStore` does; before version 7 its mappings are those of the one type `_doc`."""
         body = json.loads(json.dumps(definition))
-        if "mappings" in body and int(self.software(self.version(addresses))["version"].split(".")[0]) < 7:
+        if "mappings" in body and _number(self.software(self.version(addresses))["version"]) < (7,):
             body["mappings"] = {"_doc": body["mappings"]}
         super().create_collection(addresses, name, body, nodes)
 
 
-def _configuration(node: NodeSpec) -> str:
-    settings = {
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.partition("-")[0].split(".")[:2])
+
+
+def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
+    settings: dict[str, Any] = {
         "cluster.name": node.cluster,
         "node.name": node.name,
         "path.data": str(node.folder / "data"),
         "path.logs": str(node.folder / "logs"),
         "network.host": node.address,
         "http.port": node.port,
-        "transport.tcp.port": node.peer_port,
-        "discovery.zen.ping.unicast.hosts": list(node.peers),
-        "discovery.zen.minimum_master_nodes": len(node.founders) // 2 + 1,
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
-        # Nothing of these is measured, and each costs a node time when it starts.
-        "xpack.monitoring.enabled": False,
-        "xpack.security.enabled": False,
-        "xpack.watcher.enabled": False,
     }
+    if version < (7,):
+        settings |= {
+            "transport.tcp.port": node.peer_port,
+            "discovery.zen.ping.unicast.hosts": list(node.peers),
+            "discovery.zen.minimum_master_nodes": len(node.founders) // 2 + 1,
+        }
+    else:
+        settings |= {
+            # Renamed in 7.1, and both names go until 8.
+            "transport.port" if version >= (7, 1) else "transport.tcp.port": node.peer_port,
+            "discovery.seed_hosts": list(node.peers),
+            "cluster.initial_master_nodes": list(node.founders),
+        }
+    # Nothing of these is measured, and each costs a node time when it starts. Security, on by default since 8, would
+    # want certificates and a password; a build without these parts does not know their settings.
+    if version < (7,):
+        settings |= {f"xpack.{part}.enabled": False for part in ("monitoring", "security", "watcher")}
+    else:
+        for part, module in {"ml": "x-pack-ml", "security": "x-pack-security", "watcher": "x-pack-watcher"}.items():
+            if (home / "modules" / module).is_dir():
+                settings[f"xpack.{part}.enabled"] = False
+        if version >= (7, 14) and (home / "modules" / "ingest-geoip").is_dir():
+            # It would fetch data from the vendor.
+            settings["ingest.geoip.downloader.enabled"] = False
     return search_jvm.configuration(node, settings)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import distribution, search_jvm
-from loadframe.store.base import Installation, NodePlan, NodeSpec
+from loadframe.store import distribution, installed, search_jvm
+from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
 
@@ -42,7 +42,7 @@ class OpenSearch(SearchStore):
         if version not in self.versions:
             raise BadInput(
                 f"opensearch {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, or start that version yourself and give its --hosts",
+                remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
             )
         listed = distribution.read(Path(__file__).with_name(f"opensearch-{version}.json"))
         descriptors = [
@@ -54,6 +54,14 @@ class OpenSearch(SearchStore):
         # The server wants these folders to be there, even if nothing is in them.
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
+    def installation(self, home: Path | None) -> Found | None:
+        """Return the user's own, as the vendor's archive is laid out."""
+        if home is None:
+            return None
+        version = installed.of_jar(home, self.kind, ("opensearch",))
+        modern, jdk = int(version.split(".")[0]) >= 3, installed.jdk(home)
+        return Found(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of opensearch.yml, and `heap`, such as 1g."""
         search_jvm.check_settings(settings, _OURS)
@@ -63,11 +71,12 @@ class OpenSearch(SearchStore):
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
         heap, options = search_jvm.options(node)
-        if not next((installation.home / "lib").glob("opensearch-agent-*.jar"), None):
+        old = int(installation.version.split(".")[0]) < 3 if installation.version else not _has_agent(installation.home)
+        if old:
             # Version 2 installs a security manager, which Java 18 and later forbid unless told otherwise.
             options.append("-Djava.security.manager=allow")
         files = {
-            "config/opensearch.yml": _configuration(node),
+            "config/opensearch.yml": _configuration(node, installation.home),
             "config/log4j2.properties": search_jvm.logging("org.opensearch"),
         }
         argv = (
@@ -92,8 +101,12 @@ class OpenSearch(SearchStore):
         )
 
 
-def _configuration(node: NodeSpec) -> str:
-    settings = {
+def _has_agent(home: Path) -> bool:
+    return next((home / "lib").glob("opensearch-agent-*.jar"), None) is not None
+
+
+def _configuration(node: NodeSpec, home: Path) -> str:
+    settings: dict[str, Any] = {
         "cluster.name": node.cluster,
         "node.name": node.name,
         "path.data": str(node.folder / "data"),
@@ -106,6 +119,9 @@ def _configuration(node: NodeSpec) -> str:
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
     }
+    if (home / "plugins" / "opensearch-security").is_dir():
+        # The vendor's archive has it, and without certificates of one's own no node of it starts.
+        settings["plugins.security.disabled"] = True
     return search_jvm.configuration(node, settings)
 
 

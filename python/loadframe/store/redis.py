@@ -5,18 +5,17 @@ How a cluster forms and how its slots move is in `redis_cluster`.
 
 import contextlib
 import json
-import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from loadframe.errors import BadInput
+from loadframe.store import installed
 from loadframe.store import redis_cluster as ring
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Figure,
+    Found,
     Health,
     Installation,
     Member,
@@ -31,9 +30,9 @@ from loadframe.store.redis_client import Client
 
 #: The servers that are looked for, the first that is found is taken.
 _PROGRAMS = ("redis-server", "valkey-server")
-#: Settings that loadframe decides; `home` and `cluster` are its own.
+#: Settings that loadframe decides; `cluster` is its own.
 _OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-config-file", "daemonize", "logfile"}
-_OWN = {"home", "cluster"}
+_OWN = {"cluster"}
 #: A hash with the definition of each collection, which the driver reads, too.
 _COLLECTIONS = "loadframe:collections"
 #: Of a node's memory limit, what the data may take; the rest is for buffers and for copies on write.
@@ -97,35 +96,17 @@ class Redis(Store):
         """Refuse: no registry has it."""
         raise BadInput(
             f"redis {version} cannot be had from the package registries".replace("  ", " "),
-            remedy="install your system's redis-server or valkey-server, or name its folder with --set home=FOLDER",
+            remedy="install your system's redis-server or valkey-server, or give its folder with --home",
         )
 
-    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation]:
-        """Return the version and place of the server that the setting `home`, or else the PATH, has."""
-        home = settings.get("home")
-        found = [shutil.which(name, path=f"{home}:{home}/bin:{home}/src") for name in _PROGRAMS] if home else []
-        found += [] if home else [shutil.which(name) for name in _PROGRAMS]
-        program = next((each for each in found if each), None)
-        if program is None:
-            raise BadInput(
-                "there is no redis-server and no valkey-server here",
-                where=str(home) if home else "PATH",
-                remedy="install your system's redis-server or valkey-server, or name its folder with --set home=FOLDER",
-            )
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
-        match = re.search(r"v=(\d+(?:\.\d+)*)", told)
-        there = match[1] if match else "unknown"
-        if version and not f"{there}.".startswith(f"{version}."):
-            raise BadInput(
-                f"this is version {there}, and not {version}",
-                where=program,
-                remedy="name the folder of that version with --set home=FOLDER",
-            )
-        name = "valkey " if "valkey" in Path(program).name else ""
-        return f"{name}{there}", Installation(Path(program))
+    def installation(self, home: Path | None) -> Found:
+        """Return the server of the installation, or else of the PATH."""
+        server = installed.require_program(home, *_PROGRAMS)
+        name = "valkey " if "valkey" in server.name else ""
+        return Found(name + installed.told(server, r"v=(\d+(?:\.\d+)*)", "--version"), server)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of redis.conf, and `home` and `cluster`."""
+        """Settings are those of redis.conf, and `cluster`."""
         for key in settings:
             if key in _OURS:
                 raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
