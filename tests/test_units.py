@@ -5,7 +5,17 @@ import math
 import pytest
 
 from loadframe.errors import BadInput
-from loadframe.units import format_count, format_duration, format_size, parse_duration, parse_rate, parse_size
+from loadframe.units import (
+    format_bandwidth,
+    format_count,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+    parse_duration,
+    parse_rate,
+    parse_share,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +186,33 @@ def test_sizes_are_written_with_binary_units(count, text):
 )
 def test_counts_are_written_with_three_digits_or_separators(count, text):
     assert format_count(count) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("100mbit", 12.5e6), ("1 Gbit/s", 125e6), ("8kbit", 1000), ("16bit", 2), (1000, 1000)],
+)
+def test_bandwidths_are_bytes_per_second_in_powers_of_1000(text, rate):
+    assert parse_bandwidth(text) == rate
+
+
+@pytest.mark.parametrize("text", ["100", "100mb", "100mbps", "-1mbit", "", True])
+def test_what_is_no_bandwidth_is_refused(text):
+    with pytest.raises(BadInput):
+        parse_bandwidth(text)
+
+
+@pytest.mark.parametrize("rate", ["8 bit/s", "100 Mbit/s", "2.5 Gbit/s", "64 kbit/s"])
+def test_bandwidths_are_written_so_that_they_can_be_read_again(rate):
+    assert format_bandwidth(parse_bandwidth(rate)) == rate
+
+
+@pytest.mark.parametrize(("text", "share"), [("1%", 0.01), ("0.1 %", 0.001), ("100%", 1), (0.25, 0.25), ("0", 0)])
+def test_shares_are_parts_of_one(text, share):
+    assert parse_share(text) == share
+
+
+@pytest.mark.parametrize("text", ["101%", "1.5", "-1%", "x", "", True])
+def test_what_is_no_share_is_refused(text):
+    with pytest.raises(BadInput):
+        parse_share(text)

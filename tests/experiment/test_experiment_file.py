@@ -27,7 +27,18 @@ def test_what_nobody_says_has_a_default(load):
 def test_a_treatment_makes_the_cluster(load):
     experiment = load(EXPERIMENT)
     spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4, "limits": {"cpus": 0.5, "memory": 2**30}}
+    spec |= {"home": None, "host": "local", "link": {"delay": 0.0, "loss": 0.0, "rate": None}}
     assert experiment.cluster_spec({"nodes": 4, "clients": 1}) == {**spec, "settings": {"a.b": 1}}
+
+
+def test_the_links_of_nodes_are_part_of_the_store_and_can_be_factors(load):
+    text = EXPERIMENT.replace("limits: {", "home: /opt/os, host: netns, link: {delay: 5ms, loss: 1%}, limits: {")
+    factors = "factors: {store.link.rate: [10mbit, 1gbit/s], store.link.delay: [1ms, 0.02]}"
+    experiment = load(text.replace("factors: {nodes: [1, 2, 4], clients: [1, 8]}", factors))
+    assert [factor.levels for factor in experiment.factors] == [(1.25e6, 1.25e8), (0.001, 0.02)]
+    spec = experiment.cluster_spec({"store.link.rate": 1.25e6, "store.link.delay": 0.02})
+    assert (spec["home"], spec["host"]) == ("/opt/os", "netns")
+    assert spec["link"] == {"delay": 0.02, "loss": 0.01, "rate": 1.25e6}
 
 
 def test_every_part_of_the_store_can_be_a_factor(load):
@@ -36,7 +47,8 @@ def test_every_part_of_the_store_can_be_a_factor(load):
     assert [factor.levels for factor in experiment.factors] == [(1.0, 2.0), (2**29, 2**30), ("x", "y")]
     assert all(factor.hard for factor in experiment.factors)
     treatment = {"store.limits.cpus": 2.0, "store.limits.memory": 2**29, "store.settings.c": "y"}
-    assert experiment.cluster_spec(treatment) == {
+    spec = experiment.cluster_spec(treatment)
+    assert {key: spec[key] for key in ("store", "version", "nodes", "limits", "settings")} == {
         "store": "opensearch", "version": "3.8.0", "nodes": 2, "limits": {"cpus": 2.0, "memory": 2**29},
         "settings": {"a.b": 1, "c": "y"},
     }  # fmt: skip

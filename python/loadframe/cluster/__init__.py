@@ -4,5 +4,6 @@ from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.limits import Limits
+from loadframe.host.link import Shape
 
-__all__ = ["Cluster", "ClusterSpec", "Limits", "Node"]
+__all__ = ["Cluster", "ClusterSpec", "Limits", "Node", "Shape"]

@@ -171,8 +171,11 @@ def start(
             role=node.role,
             serves=each.place.serves,
             state=state,
+            shape=str(spec.link),
         )
         roster.update(put=[started])
+        if spec.link and process.link:
+            process.link.shape(spec.link)
 
 
 def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:

@@ -1,5 +1,6 @@
 """What a cluster is to be like. Says nothing of what it is; see Cluster.deviations."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,8 @@ from typing import Any
 
 from loadframe.errors import BadInput
 from loadframe.host.limits import Limits
+from loadframe.host.link import Shape
+from loadframe.host.netns import NetnsHost
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,16 @@ class ClusterSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None  #: with a name its data stays after it was stopped, and it can outlive the command
     home: str | None = None  #: the user's own installation, in the place of an embedded or the system's one
+    link: Shape = field(default_factory=Shape)  #: of each node's link, where nodes have links of their own
     host: str = "local"  #: where its nodes run, by a name of loadframe.host.choice
     port: int | None = None  #: of the first node, the others count on; None takes any that are free
 
     def __post_init__(self) -> None:
+        if self.link and self.host != NetnsHost.name:
+            raise BadInput(
+                "nodes have links that can be shaped only where each has a network of its own",
+                remedy="say --host netns (host: netns in an experiment), or leave the link out",
+            )
         if self.nodes < 1:
             raise BadInput(f"a cluster of {self.nodes} nodes", remedy="give it 1 node or more")
         if self.name is not None and not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", self.name):
@@ -42,6 +51,7 @@ class ClusterSpec:
             "memory": self.limits.memory,
             "settings": dict(self.settings),
             "name": self.name,
+            "link": dataclasses.asdict(self.link),
             "home": self.home,
             "host": self.host,
             "port": self.port,
@@ -50,5 +60,5 @@ class ClusterSpec:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Read a record."""
-        rest = {key: value for key, value in record.items() if key not in ("cpus", "memory")}
-        return cls(limits=Limits(record["cpus"], record["memory"]), **rest)
+        rest = {key: value for key, value in record.items() if key not in ("cpus", "memory", "link")}
+        return cls(limits=Limits(record["cpus"], record["memory"]), link=Shape(**record["link"]), **rest)

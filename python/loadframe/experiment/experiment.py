@@ -64,6 +64,11 @@ class Experiment:
                 "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
                 "memory": treatment.get("store.limits.memory", store.limits.memory),
             },
+            "home": store.home,
+            "host": store.host,
+            "link": {
+                name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
+            },
             # None is not set: the store's own default.
             "settings": {name: level for name, level in settings.items() if level is not None},
         }

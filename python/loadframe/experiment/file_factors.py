@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from loadframe.errors import BadInput
-from loadframe.units import parse_rate, parse_size
+from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_share, parse_size
 from loadframe.workload import Workload
 from loadframe.yamlfile import Document, Place, did_you_mean, shown
 
@@ -148,6 +148,9 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "rate": _rate,
     "store.limits.cpus": _positive,
     "store.limits.memory": _size,
+    "store.link.delay": lambda level: parse_duration(_quantity(level)),
+    "store.link.loss": lambda level: parse_share(_quantity(level)),
+    "store.link.rate": lambda level: parse_bandwidth(_quantity(level)),
 }
 #: What changes from one run to the next on the same cluster.
 EASY = ("clients", "rate")

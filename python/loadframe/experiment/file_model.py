@@ -1,11 +1,11 @@
 """What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.load.generator import Spread
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Scalar, Size, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Share, Size, shown, wrong
 
 Count = Annotated[int, Field(ge=1)]
 #: Names of phases; a single one needs no list.
@@ -26,6 +26,14 @@ class LimitsEntry(Model):
     memory: Size | None = None
 
 
+class LinkEntry(Model):
+    """What each node's link does to packets, in each direction: s of delay, share lost, bytes per second."""
+
+    delay: Duration = 0.0
+    loss: Share = 0.0
+    rate: Bandwidth | None = None
+
+
 class StoreEntry(Model):
     """The store under test, and its state where no factor says otherwise."""
 
@@ -33,6 +41,9 @@ class StoreEntry(Model):
     version: str | None = None
     nodes: Count = 1
     limits: LimitsEntry = LimitsEntry()
+    home: str | None = None
+    host: Literal["local", "netns"] = "local"
+    link: LinkEntry = LinkEntry()
     settings: dict[str, Scalar] = Field(default_factory=dict)
 
 

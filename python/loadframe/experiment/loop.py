@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.cluster import Cluster, ClusterSpec, Limits, Shape
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
@@ -147,7 +147,7 @@ class _Group:
 
 def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
     asked = experiment.cluster_spec(treatment)
-    return ClusterSpec(**{**asked, "limits": Limits(**asked["limits"])})
+    return ClusterSpec(**{**asked, "limits": Limits(**asked["limits"]), "link": Shape(**asked["link"])})
 
 
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:

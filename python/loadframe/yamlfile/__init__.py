@@ -7,11 +7,13 @@ It is not a general YAML reader, and it knows no file format: the formats are mo
 from loadframe.yamlfile.compose import Document, Place, read, scalar
 from loadframe.yamlfile.fields import (
     NOT_EMPTY,
+    Bandwidth,
     Duration,
     Model,
     Name,
     Rate,
     Scalar,
+    Share,
     Size,
     did_you_mean,
     quantity,
@@ -22,6 +24,7 @@ from loadframe.yamlfile.validate import load, validate
 
 __all__ = [
     "NOT_EMPTY",
+    "Bandwidth",
     "Document",
     "Duration",
     "Model",
@@ -29,6 +32,7 @@ __all__ = [
     "Place",
     "Rate",
     "Scalar",
+    "Share",
     "Size",
     "did_you_mean",
     "load",
