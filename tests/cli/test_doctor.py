@@ -22,6 +22,7 @@ def test_it_looks_at_everything_that_a_cluster_needs():
         found
     )
     assert any(name.startswith("limits") for name in found)
+    assert {"--host netns", "--host container by charliecloud", "--host container by docker"} <= set(found)
     assert "opensearch 3.8.0" in found
     assert "package registry" not in found, "it asks the network without being told to"
     assert {check["state"] for check in found.values()} <= {"ok", "limited", "lacking"}

@@ -27,7 +27,13 @@ def test_what_nobody_says_has_a_default(load):
 def test_a_treatment_makes_the_cluster(load):
     experiment = load(EXPERIMENT)
     spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4, "limits": {"cpus": 0.5, "memory": 2**30}}
-    spec |= {"home": None, "host": "local", "link": {"delay": 0.0, "loss": 0.0, "rate": None}}
+    spec |= {
+        "home": None,
+        "host": "local",
+        "image": None,
+        "runtime": None,
+        "link": {"delay": 0.0, "loss": 0.0, "rate": None},
+    }
     assert experiment.cluster_spec({"nodes": 4, "clients": 1}) == {**spec, "settings": {"a.b": 1}}
 
 

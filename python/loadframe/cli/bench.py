@@ -11,7 +11,7 @@ import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import Home, HostName, assignments, exclude, require_writable
+from loadframe.cli.choices import ContainerRuntime, Home, HostName, Image, assignments, exclude, require_writable
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_rate, parse_size
 
@@ -41,6 +41,8 @@ def bench(
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
     home: Home = None,
     host: HostName = None,
+    image: Image = None,
+    container_runtime: ContainerRuntime = None,
     hosts: Annotated[
         str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
     ] = None,
@@ -93,6 +95,8 @@ def bench(
             "--memory": memory,
             "--home": home,
             "--host": host,
+            "--image": image,
+            "--container-runtime": container_runtime,
             "--replace": replace,
             "--reuse": reuse,
             "--clients": clients,
@@ -130,7 +134,14 @@ def bench(
         else:
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(
-                store=store, version=version, nodes=nodes or 1, limits=limits, home=home, host=host or LocalHost.name
+                store=store,
+                version=version,
+                nodes=nodes or 1,
+                limits=limits,
+                home=home,
+                host=host or LocalHost.name,
+                image=image,
+                runtime=container_runtime,
             )
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
@@ -192,7 +203,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
-    starting = ["--version", "--nodes", "--cpus", "--memory", "--home", "--host"]
+    starting = ["--version", "--nodes", "--cpus", "--memory", "--home", "--host", "--image", "--container-runtime"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
     for option in ("--replace", "--reuse"):
         if given[option] and not (given["--hosts"] or given["--cluster"]):

@@ -15,7 +15,16 @@ Home = Annotated[
 ]
 HostName = Annotated[
     str | None,
-    typer.Option("--host", help="Where nodes run: local (if not given), or netns, each in a network of its own."),
+    typer.Option(
+        "--host", help="Where nodes run: local (if not given), netns (each in a network of its own), container."
+    ),
+]
+Image = Annotated[
+    str | None, typer.Option(help="Of --host container: a root file system's folder, an image file, or a name.")
+]
+ContainerRuntime = Annotated[
+    str | None,
+    typer.Option(help="Of --host container: charliecloud, apptainer, podman or docker; the first that works here."),
 ]
 
 

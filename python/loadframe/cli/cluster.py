@@ -8,7 +8,7 @@ from rich.table import Table
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cli.choices import Home, HostName, assignments
+from loadframe.cli.choices import ContainerRuntime, Home, HostName, Image, assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
 from loadframe.units import format_size, parse_size
@@ -53,6 +53,8 @@ def up(
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
     home: Home = None,
     host: HostName = None,
+    image: Image = None,
+    container_runtime: ContainerRuntime = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
     ] = None,
@@ -72,6 +74,8 @@ def up(
         nodes=nodes,
         home=home,
         host=host,
+        image=image,
+        runtime=container_runtime,
         port=port,
         settings=assignments(set_) if set_ else None,
     )

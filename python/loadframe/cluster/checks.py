@@ -17,6 +17,8 @@ from loadframe.cluster import artefacts, java
 from loadframe.errors import LoadframeError
 from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost
+from loadframe.host.netns import NetnsHost
+from loadframe.host.runtimes import RUNTIMES
 from loadframe.units import format_size
 
 #: Bytes: a node with its default heap and what a JVM takes besides, and its software and first data.
@@ -42,6 +44,7 @@ def checks(network: bool) -> Iterator[Check]:
     yield _memory()
     yield from _disks()
     yield from _limits()
+    yield from _hosts()
     yield _user()
     yield _java()
     yield from _software()
@@ -89,6 +92,18 @@ def _limits() -> Iterator[Check]:
         yield Check(f"limits by {limiter.name}", "limited", obstacle)
     remedy = "run as root, or in a user session of systemd with the cpu controller delegated"
     yield Check("limits", "limited", "none of the ways works here: nodes run unlimited", remedy)
+
+
+def _hosts() -> Iterator[Check]:
+    """Say where nodes can run besides on this machine as it is."""
+    network, host = NetnsHost().obstacle, f"--host {NetnsHost.name}"
+    if network is None:
+        yield Check(host, "ok", "each node can have a network of its own, with links that are shaped and cut")
+    else:
+        yield Check(host, "limited", network, "run as root, with the packages iproute2 and util-linux")
+    for runtime in RUNTIMES:
+        obstacle, host = runtime.obstacle(), f"--host container by {runtime.name}"
+        yield Check(host, "limited" if obstacle else "ok", obstacle or f"{runtime.program}")
 
 
 def _user() -> Check:

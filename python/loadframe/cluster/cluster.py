@@ -23,7 +23,6 @@ from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import choice
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Health, Store
@@ -65,7 +64,7 @@ class Cluster:
         BadInput for whatever is missing.
         """
         store = stores.find(spec.store)
-        launch.prepare(store, spec, choice.find(spec.host), report)
+        launch.prepare(store, spec, spec.place(), report)
         return store
 
     @staticmethod
@@ -82,7 +81,7 @@ class Cluster:
         nothing is left running. A name that is in use by a running cluster is BadInput, that of a stopped one starts it
         again with its data.
         """
-        store, host = stores.find(spec.store), choice.find(spec.host)
+        store, host = stores.find(spec.store), spec.place()
         if spec.name is None:
             return cls._start(store, spec, host, named.passing_folder(), None, report)
         with named.locked(spec.name, report) as folder:
@@ -334,7 +333,7 @@ class Cluster:
         assert self._folder
         return Change(
             store=self.store,
-            host=choice.find(self._of_ours().host),
+            host=self._of_ours().place(),
             roster=self._roster,
             folder=self._folder,
             report=report,

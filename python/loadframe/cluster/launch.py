@@ -159,6 +159,7 @@ def start(
             user=software.user,
             scratch=() if spec.name else (node.folder,),
             address=node.address,
+            software=_software(spec, software.installation),
         )
         process = host.start(command, spec.limits)
         started = Node(
@@ -176,6 +177,13 @@ def start(
         roster.update(put=[started])
         if spec.link and process.link:
             process.link.shape(spec.link)
+
+
+def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
+    """Return the folders that a node reads; a program of the PATH is the system's, and a container has its own."""
+    user = Path(spec.home).expanduser().absolute() if spec.home else None
+    found = (installation.home if installation.home.is_dir() else None, installation.java, user)
+    return tuple(dict.fromkeys(each for each in found if each))
 
 
 def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:

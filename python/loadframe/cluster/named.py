@@ -14,7 +14,6 @@ from loadframe import folders
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput
-from loadframe.host import choice
 
 _RECORD = "cluster.json"
 
@@ -94,7 +93,7 @@ def load(name: str) -> Saved | None:
     try:
         record = json.loads(path.read_text())
         spec = ClusterSpec.from_record(record["spec"])
-        host = choice.find(spec.host)
+        host = spec.place()
         nodes = [
             Node(
                 each["name"],

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadframe.errors import BadInput
+from loadframe.host import choice
+from loadframe.host.base import Host
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
@@ -25,6 +27,8 @@ class ClusterSpec:
     home: str | None = None  #: the user's own installation, in the place of an embedded or the system's one
     link: Shape = field(default_factory=Shape)  #: of each node's link, where nodes have links of their own
     host: str = "local"  #: where its nodes run, by a name of loadframe.host.choice
+    image: str | None = None  #: of nodes in containers
+    runtime: str | None = None  #: of nodes in containers; None is the first that works here
     port: int | None = None  #: of the first node, the others count on; None takes any that are free
 
     def __post_init__(self) -> None:
@@ -41,6 +45,10 @@ class ClusterSpec:
                 remedy="use up to 41 small letters, digits, - and _, beginning with a letter or digit",
             )
 
+    def place(self) -> Host:
+        """Return the host of its nodes; BadInput when there is no such one."""
+        return choice.find(self.host, self.image, self.runtime)
+
     def to_record(self) -> dict[str, Any]:
         """Return what `from_record` reads back."""
         return {
@@ -54,6 +62,8 @@ class ClusterSpec:
             "link": dataclasses.asdict(self.link),
             "home": self.home,
             "host": self.host,
+            "image": self.image,
+            "runtime": self.runtime,
             "port": self.port,
         }
 

@@ -16,6 +16,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "version": facts.get("version"),
         "origin": facts.get("origin", "embedded") if spec else "attached",
         "name": spec.name if spec else None,
+        "image": spec.image if spec else None,
         "home": spec.home if spec else None,
         "host": spec.host if spec else None,
         "links": {node.name: node.shape for node in roster.nodes if node.shape},

@@ -66,6 +66,8 @@ class Experiment:
             },
             "home": store.home,
             "host": store.host,
+            "image": store.image,
+            "runtime": store.runtime,
             "link": {
                 name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
             },

@@ -42,7 +42,9 @@ class StoreEntry(Model):
     nodes: Count = 1
     limits: LimitsEntry = LimitsEntry()
     home: str | None = None
-    host: Literal["local", "netns"] = "local"
+    host: Literal["local", "netns", "container"] = "local"
+    image: str | None = None
+    runtime: str | None = None
     link: LinkEntry = LinkEntry()
     settings: dict[str, Scalar] = Field(default_factory=dict)
 

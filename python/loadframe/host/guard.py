@@ -8,6 +8,7 @@ id that has gone to somebody else.
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
     {"argv", "environment", "folder", "log", "user": uid or null, "groups": [folder], "scratch": [folder], "grace": s,
+     "undo": [argv],
      "network": {"ip": program, "bridge", "link", "address": with its prefix's length} or null}
 
 and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
@@ -164,6 +165,14 @@ def _check(failed: int, what: str) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
 
 
+def _run(command: list[str]) -> None:
+    # Here and not above: most nodes need it neither now nor when they end.
+    import subprocess
+
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(command, capture_output=True, timeout=30, check=False)
+
+
 def _ip(network: dict[str, str], *commands: str) -> None:
     # Here and not above: most nodes need it neither now nor when they end.
     import subprocess
@@ -200,6 +209,8 @@ def _stop(pid: int, grace: float) -> None:
 
 
 def _clean(order: dict[str, Any]) -> None:
+    for command in order["undo"]:
+        _run(command)
     if order["network"]:
         _unplug(order["network"])
     for group in order["groups"]:

@@ -105,6 +105,7 @@ class LocalHost:
             "user": command.user,
             "groups": sorted({str(folder) for folder in group.folders.values()}),
             "scratch": [str(folder) for folder in command.scratch],
+            "undo": command.undo,
             "grace": GRACE,
             "network": network,
         }
@@ -116,11 +117,21 @@ class LocalHost:
             watcher.stdout.close()
             raise LoadframeError(f"{command.argv[0]} cannot be run: {answer['error']}", where=command.name)
         link = network["link"] if network else None
-        return LocalProcess(command.name, answer["pid"], group, asked, watcher=watcher, link=link)
+        return LocalProcess(
+            command.name, self._server(command.name, answer["pid"]), group, asked, watcher=watcher, link=link
+        )
 
     def _network(self, command: Command) -> dict[str, str] | None:
         """Return what the guard is to know of the network that the command gets; None for the machine's own."""
         return None
+
+    def _server(self, name: str, pid: int) -> int:
+        """Return the id of the process that serves, `pid` being the one that was started."""
+        return pid
+
+    def _limiters(self) -> tuple[Limiter, ...]:
+        """Return the ways in which processes may have been limited here."""
+        return limits.limiters()
 
     def _guarded(self, order: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
         """Start a guard with its order, and return it with its first answer."""
@@ -145,7 +156,7 @@ class LocalHost:
             return None
         folders = {controller: Path(folder) for controller, folder in record["control_groups"].items()}
         asked = Limits(cpus=record["cpus"], memory=record["memory"])
-        limiter = next((each for each in limits.limiters() if each.name == record["limited_by"]), None)
+        limiter = next((each for each in self._limiters() if each.name == record["limited_by"]), None)
         group = limiter.existing(record["name"], asked, folders) if limiter else NoGroup()
         return LocalProcess(record["name"], record["pid"], group, asked, kept=watcher, link=record.get("link"))
 
