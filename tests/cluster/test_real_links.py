@@ -54,6 +54,18 @@ def test_a_node_that_is_cut_off_is_a_deviation_until_it_is_restored(apart):
     assert [node["link"] for node in status(apart)["nodes"]] == [None, None]
 
 
+def test_what_another_command_does_is_heard_of_by_a_run_that_goes_on(apart):
+    heard, own = [], []
+    cluster = Cluster.load(apart)
+    with cluster.telling(heard.append):
+        loadframe("cluster", "link", apart, "node-1", "--cut")
+        with cluster.telling(own.append):
+            cluster.restore("node-1")
+    assert [event.kind for event in heard] == ["link restored", "link cut"]
+    assert heard[1].monotonic < heard[0].monotonic, "each with the instant at which it was done"
+    assert [event.kind for event in own] == ["link restored"]
+
+
 def test_a_shape_is_shown_and_described_with_its_units(apart):
     done = loadframe("cluster", "link", apart, "node-0", "--loss", "0.1%", "--rate", "100mbit", "--json")
     [event] = json.loads(done.stdout)["events"]

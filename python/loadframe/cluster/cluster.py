@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import events, launch, mending, named, state
+from loadframe.cluster import diary, events, launch, mending, named, state
 from loadframe.cluster.change import Change
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.founding import found
@@ -201,12 +201,20 @@ class Cluster:
 
     @contextlib.contextmanager
     def telling(self, listener: Listener) -> Iterator[None]:
-        """Have each event told while this is entered, from the thread that makes the change."""
+        """Have each event told while this is entered, from the thread that makes the change.
+
+        What other commands do to a named cluster meanwhile is told when it is left.
+        """
+        named_folder = self._folder if self.spec and self.spec.name else None
+        since = diary.length(named_folder) if named_folder else 0
         self._listeners.append(listener)
         try:
             yield
         finally:
             self._listeners.remove(listener)
+            if named_folder:
+                for event in diary.by_others(named_folder, since):
+                    listener(event)
 
     def grow(
         self, nodes: int = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
@@ -345,6 +353,8 @@ class Cluster:
         )
 
     def _emit(self, event: ClusterEvent) -> None:
+        if self._folder and self.spec and self.spec.name:
+            diary.write(self._folder, event)
         for listener in list(self._listeners):
             listener(event)
 

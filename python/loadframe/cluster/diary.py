@@ -1,0 +1,41 @@
+"""What was done to a named cluster, by whichever command, so that a run that goes on meanwhile hears of it."""
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from loadframe.cluster.events import ClusterEvent
+
+_FILE = "events.jsonl"
+
+
+def write(folder: Path, event: ClusterEvent) -> None:
+    """Add an event. A cluster whose folder is gone meanwhile has no diary any more."""
+    line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
+    with contextlib.suppress(FileNotFoundError), (folder / _FILE).open("a") as file:
+        file.write(line)
+
+
+def length(folder: Path) -> int:
+    """Return how many bytes were written so far."""
+    try:
+        return (folder / _FILE).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def by_others(folder: Path, since: int) -> Iterator[ClusterEvent]:
+    """Yield the events that other processes have written behind so many bytes."""
+    try:
+        with (folder / _FILE).open() as file:
+            file.seek(since)
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        event = json.loads(line)
+        if event.pop("by") != os.getpid():
+            yield ClusterEvent(**{**event, "nodes": tuple(event["nodes"])})
