@@ -2,12 +2,13 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from commands import loadframe
-from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.cluster import Cluster, ClusterSpec, Shape
 from loadframe.errors import BadInput
 from loadframe.host.netns import NetnsHost
 from loadframe.observe.process import ProcessSampler
@@ -22,97 +23,89 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def apart(module_state) -> Iterator[str]:
-    """A cluster of that name."""
-    assert loadframe("cluster", "up", "apart", "--store", "redis", "--nodes", "2", "--host", "netns").returncode == 0
-    yield "apart"
-    loadframe("cluster", "down", "apart", "--delete-data")
+def apart(module_state) -> Iterator[Cluster]:
+    """A cluster of that name, which is kept for other commands."""
+    with Cluster.start(ClusterSpec(name="apart", store="redis", nodes=2, host="netns")) as started:
+        started.keep()
+        yield started
+        started.stop()
 
 
-def status(name: str) -> dict:
-    return json.loads(loadframe("cluster", "status", name, "--json").stdout)
+def linked(*words: str) -> dict:
+    """Return what the command that changes a link says of it, as the one event that it made."""
+    done = loadframe("cluster", "link", "apart", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    [event] = json.loads(done.stdout)["events"]
+    return event
 
 
 def test_each_node_has_an_address_and_all_have_one_port(apart):
-    addresses = [node["address"].split(":") for node in status(apart)["nodes"]]
+    addresses = [address.split(":") for address in apart.addresses]
     assert len({address for address, _ in addresses}) == 2
     assert len({port for _, port in addresses}) == 1
     assert all(address.startswith("198.19.") for address, _ in addresses)
-    assert Cluster.load(apart).describe()["host"] == "netns"
+    assert apart.describe()["host"] == "netns"
 
 
-def test_a_node_that_is_cut_off_is_a_deviation_until_it_is_restored(apart):
-    done = loadframe("cluster", "link", apart, "node-1", "--cut", "--json")
-    [event] = json.loads(done.stdout)["events"]
-    assert (event["kind"], event["nodes"]) == ("link cut", ["node-1"])
-    seen = status(apart)
-    assert seen["state"] == "deviating"
-    assert "node-1 is cut off from the others" in seen["deviations"]
-    assert [node["link"] for node in seen["nodes"]] == [None, "cut"]
-    done = loadframe("cluster", "link", apart, "node-1", "--restore")
-    assert "link restored: node-1" in done.stderr
-    assert [node["link"] for node in status(apart)["nodes"]] == [None, None]
-
-
-def test_what_another_command_does_is_heard_of_by_a_run_that_goes_on(apart):
+def test_a_node_that_another_command_cuts_off_is_a_deviation_and_an_event_until_it_is_restored(apart):
     heard, own = [], []
-    cluster = Cluster.load(apart)
-    with cluster.telling(heard.append):
-        loadframe("cluster", "link", apart, "node-1", "--cut")
-        with cluster.telling(own.append):
-            cluster.restore("node-1")
+    with apart.telling(heard.append):
+        event = linked("node-1", "--cut")
+        assert (event["kind"], event["nodes"]) == ("link cut", ["node-1"])
+        assert "node-1 is cut off from the others" in apart.deviations()
+        with apart.telling(own.append):
+            apart.restore("node-1")
     assert [event.kind for event in heard] == ["link restored", "link cut"]
     assert heard[1].monotonic < heard[0].monotonic, "each with the instant at which it was done"
     assert [event.kind for event in own] == ["link restored"]
+    assert "node-1 is cut off from the others" not in apart.deviations()
 
 
 def test_a_shape_is_shown_and_described_with_its_units(apart):
-    done = loadframe("cluster", "link", apart, "node-0", "--loss", "0.1%", "--rate", "100mbit", "--json")
-    [event] = json.loads(done.stdout)["events"]
+    event = linked("node-0", "--loss", "0.1%", "--rate", "100mbit")
     assert (event["kind"], event["loss"], event["rate"], event["delay"]) == ("link shaped", 0.001, 12.5e6, 0.0)
-    assert Cluster.load(apart).describe()["links"] == {"node-0": "loss 0.1 %, rate 100 Mbit/s"}
-    assert "link: loss 0.1 %, rate 100 Mbit/s" in loadframe("cluster", "status", apart).stdout
-    loadframe("cluster", "link", apart, "node-0", "--restore")
-    assert Cluster.load(apart).describe()["links"] == {}
+    assert apart.describe()["links"] == {"node-0": "loss 0.1 %, rate 100 Mbit/s"}
+    assert "link: loss 0.1 %, rate 100 Mbit/s" in loadframe("cluster", "status", "apart").stdout
+    apart.shape("node-0")
+    assert apart.describe()["links"] == {}
 
 
 def test_what_goes_over_a_nodes_link_is_in_its_telemetry(apart):
-    cluster = Cluster.load(apart)
-    sampler = ProcessSampler(lambda: {node.name: node.pid for node in cluster.nodes if node.pid})
+    sampler = ProcessSampler(lambda: {node.name: node.pid for node in apart.nodes if node.pid})
     list(sampler.sample(0.0))
     for _ in range(10):
-        cluster.statistics()
+        apart.statistics()
     rates = {(look.source, look.metric): look.value for look in sampler.sample(1.0)}
     for node in ("node-0", "node-1"):
         assert rates[f"node:{node}", "network.received"] > 100
         assert rates[f"node:{node}", "network.sent"] > 10_000, "ten answers to INFO are more"
 
 
-def test_it_grows_beside_the_others_and_is_found_again_after_a_stop(apart):
-    cluster = Cluster.load(apart)
-    before = {address.rpartition(".")[0] for address in cluster.addresses}
-    cluster.grow(1)
-    assert {address.rpartition(".")[0] for address in cluster.addresses} == before
-    assert cluster.health().nodes == 3
-    cluster.stop()
-    assert loadframe("cluster", "up", apart).returncode == 0
-    assert status(apart)["state"] == "running"
+def test_it_grows_beside_the_others(apart):
+    before = {address.rpartition(".")[0] for address in apart.addresses}
+    apart.grow(1)
+    assert {address.rpartition(".")[0] for address in apart.addresses} == before
+    assert apart.health().nodes == 3
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["--cut", "--restore"], "one undoes the other"),
-        ([], "nothing is asked of the link"),
-        (["--loss", "120%"], "'120%' is no share"),
-        (["--rate", "100"], "'100' is no bandwidth"),
-    ],
+    [(["--cut", "--restore"], "one undoes the other"), (["--rate", "100"], "'100' is no bandwidth")],
 )
 def test_what_no_link_can_do_is_refused(apart, words, said):
-    done = loadframe("cluster", "link", apart, "node-0", *words)
+    done = loadframe("cluster", "link", "apart", "node-0", *words)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_shape_that_the_spec_asks_for_holds_from_the_start(module_state):
+    with Cluster.start(ClusterSpec(store="redis", host="netns", link=Shape(rate=1e6))) as slow:
+        assert slow.describe()["links"] == {"node-0": "rate 8 Mbit/s"}
+        [end] = [node.process.link.name for node in slow.nodes]
+        assert "rate 8Mbit" in subprocess.check_output(["tc", "qdisc", "show", "dev", end], text=True)
 
 
 def test_nodes_that_share_a_network_have_no_links(module_state):
     with Cluster.start(ClusterSpec(store="redis")) as plain, pytest.raises(BadInput, match="no link of its own"):
         plain.cut("node-0")
+    with pytest.raises(BadInput, match="only where each has a network of its own"):
+        ClusterSpec(link=Shape(rate=1e6))

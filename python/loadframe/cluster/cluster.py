@@ -196,8 +196,8 @@ class Cluster:
 
     @property
     def _answering(self) -> list[str]:
-        """The same, with those last that stand still and would let us wait."""
-        return [node.address for node in sorted(self._roster.asked, key=lambda node: node.paused)]
+        """The same, with those last that stand still or are cut off, and would let us wait."""
+        return [node.address for node in sorted(self._roster.asked, key=lambda node: node.paused or node.cut)]
 
     @contextlib.contextmanager
     def telling(self, listener: Listener) -> Iterator[None]:
@@ -421,6 +421,7 @@ class Cluster:
 
     def describe(self) -> dict[str, Any]:
         """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""
+        self._roster.follow()
         return {
             "kind": self.store.kind,
             "family": self.store.family,

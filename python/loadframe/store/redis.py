@@ -269,12 +269,17 @@ class Redis(Store):
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's figures by its address."""
+        """Return each node's figures by its address; of a cluster, those of the nodes that answer."""
         seen = self._ring(addresses)
         slots = {node.address: float(len(node.slots)) for node in seen.nodes} if seen else {}
         found = {}
         for address in slots or [self._first(addresses)[0]]:
-            info = self.client(address).info()
+            try:
+                info = self.client(address).info()
+            except Unreachable:
+                if not slots:
+                    raise
+                continue
             figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
             figures["keys"] = float(info.get("db0", {}).get("keys", 0))
             if slots:

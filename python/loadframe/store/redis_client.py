@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redis import Redis, exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import Access, split_address
@@ -12,7 +14,8 @@ from loadframe.store.base import Unreachable
 
 #: Seconds.
 _TIMEOUT = 30.0
-_CONNECT_TIMEOUT = 5.0
+_LOOK_TIMEOUT = 5.0
+_CONNECT_TIMEOUT = 3.0
 
 
 class Client:
@@ -30,18 +33,22 @@ class Client:
             tls = {"ssl": True, **{name: str(file) for name, file in files.items() if file}}
             tls |= {"ssl_cert_reqs": "required" if access.tls.verify else "none"}
             tls |= {"ssl_check_hostname": access.tls.verify}
-        self._redis: Any = Redis(
-            host=host,
-            port=port,
-            username=self._auth.user if self._auth else None,
-            password=self._auth.secret if self._auth else None,
-            socket_timeout=_TIMEOUT,
-            socket_connect_timeout=_CONNECT_TIMEOUT,
-            decode_responses=True,
+        common = {
+            "host": host,
+            "port": port,
+            "username": self._auth.user if self._auth else None,
+            "password": self._auth.secret if self._auth else None,
+            "socket_connect_timeout": _CONNECT_TIMEOUT,
+            # Once more, for a server that was started again; one that is cut off is not waited for twice.
+            "retry": Retry(NoBackoff(), 1, supported_errors=(exceptions.ConnectionError,)),
+            "decode_responses": True,
             **tls,
-        )
+        }
+        self._redis: Any = Redis(socket_timeout=_TIMEOUT, **common)
+        #: For what is answered at once.
+        self._looks: Any = Redis(socket_timeout=_LOOK_TIMEOUT, **common)
         # As the server says it: the library's own reading leaves slots that are on their way out.
-        self._redis.set_response_callback("CLUSTER NODES", str)
+        self._looks.set_response_callback("CLUSTER NODES", str)
 
     @property
     def credentials(self) -> list[str]:
@@ -63,7 +70,12 @@ class Client:
     def info(self) -> dict[str, Any]:
         """Return what INFO says."""
         with self._told():
-            return dict(self._redis.info("everything"))
+            return dict(self._looks.info("everything"))
+
+    def look(self, command: str) -> Any:
+        """Return the answer to a command that a server has at hand; one that is cut off is given up soon."""
+        with self._told():
+            return self._looks.execute_command(command)
 
     def keys(self, collection: str) -> Iterator[list[str]]:
         """Yield the keys of a collection's documents that this node holds, in batches; one may come twice."""

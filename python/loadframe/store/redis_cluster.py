@@ -81,9 +81,9 @@ class Ring:
     @classmethod
     def read(cls, client: Client) -> Self:
         """Ask one node."""
-        text = str(client.ask("CLUSTER NODES"))
+        text = str(client.look("CLUSTER NODES"))
         nodes = tuple(Node.parse(line) for line in text.splitlines() if line)
-        info = client.ask("CLUSTER INFO")
+        info = client.look("CLUSTER INFO")
         return cls(nodes, next(node for node in nodes if "myself" in node.flags), info["cluster_state"])
 
     @property
@@ -119,11 +119,15 @@ def health(seen: Ring, clients: Clients) -> Health:
     """Ready is that all slots are served, by nodes that can be reached."""
     present = [node for node in seen.nodes if node.present]
     served = sum(len(node.slots) for node in present)
-    moving = 0
-    for node in present:
+    moving = len(seen.myself.migrating)
+    for node in list(present):
         if node.slots and node.address != seen.myself.address:
-            moving += len(Ring.read(clients(node.address)).myself.migrating)
-    moving += len(seen.myself.migrating)
+            try:
+                moving += len(Ring.read(clients(node.address)).myself.migrating)
+            except Unreachable:
+                # The others have not seen yet that it is gone, or cut off.
+                present.remove(node)
+                served -= len(node.slots)
     complete = served == SLOTS and len(present) == len(seen.nodes)
     return Health(
         ready=complete and seen.state == "ok",
