@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.load.generator import Spread
-from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Share, Size, shown, wrong
+from loadframe.units import parse_share
+from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, shown, wrong
 
 Count = Annotated[int, Field(ge=1)]
 #: Names of phases; a single one needs no list.
@@ -30,7 +31,7 @@ class LinkEntry(Model):
     """What each node's link does to packets, in each direction: s of delay, share lost, bytes per second."""
 
     delay: Duration = 0.0
-    loss: Share = 0.0
+    loss: Annotated[float, quantity(parse_share, 1.0)] = 0.0
     rate: Bandwidth | None = None
 
 

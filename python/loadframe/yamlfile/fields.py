@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from loadframe.errors import BadInput
-from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_share, parse_size
+from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_size
 
 
 def wrong(what: str, remedy: str | None = None, key: str | None = None) -> PydanticCustomError:
@@ -103,8 +103,6 @@ Duration = Annotated[float, quantity(parse_duration, 1e9)]
 Rate = Annotated[float, quantity(parse_rate, 1e9), Field(gt=0)]
 #: Bytes per second, written `100mbit` or as a number.
 Bandwidth = Annotated[float, quantity(parse_bandwidth, 2e10), Field(gt=0)]
-#: A part of one, written `1%` or as a number.
-Share = Annotated[float, quantity(parse_share, 1.0)]
 #: Bytes, written `512m` or as a number.
 Size = Annotated[int, quantity(parse_size, 2**63), Field(gt=0)]
 #: One value of JSON that is no list and no mapping.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store.base import Figure, Installation, NodePlan, NodeSpec
+from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
 from loadframe.store.sim.answers import VERSION
@@ -31,11 +31,9 @@ class Sim(SearchStore):
         Figure("data", "store_bytes", size=True),
     )
 
-    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation]:
+    def installation(self, home: Path | None) -> Found | None:
         """It comes with loadframe."""
-        if version not in (None, VERSION):
-            raise BadInput(f"there is no version {version} of the simulated store", remedy=f"take {VERSION}")
-        return VERSION, Installation(Path(sys.executable))
+        return super().installation(home) if home else Found(VERSION, Path(sys.executable))
 
     def distribution(self, version: str) -> Distribution:
         """Refuse: there is nothing to fetch."""
