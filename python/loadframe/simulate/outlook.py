@@ -19,7 +19,7 @@ from loadframe.simulate.load import closed
 from loadframe.store.sim.model import Model
 
 #: Experiments that are made of each design. More would move the figures by less than they are worth.
-TRIALS = 24
+TRIALS = 16
 #: Requests in a simulated run: so many that a run's scatter is the noise that is asked for.
 _REQUESTS = 20_000
 
@@ -107,8 +107,11 @@ def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> li
             (f"{budget} runs on seven sizes", spread, budget // len(spread)),
         ]
         designs = [design for design in designs if design[2] * len(design[1]) <= budget]
-    unique = {(own_sizes, count): (name, own_sizes, count) for name, own_sizes, count in reversed(designs) if count}
-    return [design for design in reversed(unique.values()) if len(design[1]) >= _LEAST]
+    unique: dict[tuple[tuple[int, ...], int], str] = {}
+    for name, sizes_of_it, count in designs:
+        if count and len(sizes_of_it) >= _LEAST:
+            unique.setdefault((sizes_of_it, count), name)
+    return [(name, sizes_of_it, count) for (sizes_of_it, count), name in unique.items()]
 
 
 #: A curve of fewer sizes cannot be fitted.
