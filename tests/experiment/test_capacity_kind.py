@@ -118,3 +118,41 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     nearby, far = report.document["demands"]
     assert (nearby["nodes"], nearby["measured"]) == (1, True)
     assert far["nodes"] is None
+
+
+@pytest.mark.store
+def test_a_real_store_that_holds_all_that_may_be_tried_ends_at_the_bound(tmp_path, state):
+    (tmp_path / "keys.yaml").write_text(
+        """\
+workload: keys
+collections: {things: {redis: {}}}
+operations:
+  write: {upsert: {collection: things, id: "a", document: {n: 1}}}
+  look: {read: {collection: things, id: "a"}}
+phases:
+  - {name: write, prepares: true, operation: write, clients: 1, requests: 1}
+  - {name: look, operation: look, clients: 1, duration: 5s}
+"""
+    )
+    (tmp_path / "e.yaml").write_text(
+        """\
+experiment: keys
+store: {kind: redis}
+workload: ./keys.yaml
+kind: capacity
+slo: {response: 2s}
+search: {start: 100/s, most: 200/s}
+warmup: 100ms
+duration: 1s
+"""
+    )
+    experiment = load_experiment(tmp_path / "e.yaml")
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
+    run_experiment(experiment, planned, folder, Listener())
+    [capacity] = read_capacities(folder.path).capacities
+    assert capacity.kind in (Kind.AT_MOST, Kind.LOWER_BOUND, Kind.UNKNOWN), "200 reads a second are nothing to it"
+    if capacity.kind is Kind.AT_MOST:
+        assert capacity.rate.value == 200
+        assert len(capacity.searches[0].attempts) == 4
+        assert "raise search: most" in read_report(folder.path).page

@@ -10,7 +10,7 @@ MODEL = Model(service=0.01, sigma=0.05, shard_size=100, bandwidth=10, join_delay
 
 def test_a_node_that_joins_serves_as_its_data_comes():
     found = transition(MODEL, 2, 6, [Change(30.0, 3)], 90)
-    assert found.events == (("node requested", 30.0), ("node joined", 35.0), ("balanced", 55.0))
+    assert found.events == (("node requested", 30.0), ("node joined", 35.0), ("cluster balanced", 55.0))
     before, three = MODEL.throughput(2), MODEL.throughput(3)
     for second, expected in ((0, before), (34, before), (36, three * 2 / 3), (50, three * 5 / 6), (60, three)):
         assert found.throughput[second] == pytest.approx(expected), second

@@ -33,7 +33,7 @@ class Transition:
 def transition(model: Model, nodes: int, shards: int, changes: Sequence[Change], seconds: int) -> Transition:
     """Return what becomes of a cluster with so many shards (one copy each) under full load.
 
-    Events are `node requested`, `node joined`, `balanced`, `node leaving` and `node left`.
+    Events are `node requested`, `node joined`, `cluster balanced`, `node leaving` and `node left`.
     """
     placement = Placement(model)
     for node in range(nodes):
@@ -61,7 +61,7 @@ def transition(model: Model, nodes: int, shards: int, changes: Sequence[Change],
                 events.append(("node left", now))
                 leaving.clear()
             else:
-                events.append(("balanced", now))
+                events.append(("cluster balanced", now))
         coming = [placement.next(), due[0].at if due else None, float(seconds)]
         later = min(at for at in coming if at is not None)
         _add(throughput, now, later, placement.throughput())

@@ -1,0 +1,92 @@
+"""Effects and comparisons held against simulated stores: what has an effect is found, what has none is not claimed.
+
+Bounds on counts are such that correct code would fail with other seeds once in hundreds of times; seeds are fixed.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.comparison.ranks import rank_test
+from loadframe.analyze.comparison.ratio import ratio_of_medians
+from loadframe.analyze.effects.model import Data, fit_model
+from loadframe.simulate import closed
+from loadframe.store.sim.model import Model
+
+TRIALS = 100
+NOISE = 0.03
+CORNERS = np.array(list(itertools.product((0, 1), repeat=3)))
+#: What each of three factors does to the mean service time at its second level; the third does nothing.
+EFFECTS = (1.0 / 1.10, 1.06, 1.0)
+
+
+def throughput(service, seed):
+    return closed(Model(service=service, distribution="constant"), 1, 2, duration=20, seed=seed, noise=NOISE).throughput
+
+
+def experiment(seed, blocks=3):
+    """Run a 2^3 design in blocks on one store whose service time the factors change."""
+    rows = np.vstack([CORNERS] * blocks)
+    services = [0.005 * math.prod(f**level for f, level in zip(EFFECTS, row, strict=True)) for row in rows]
+    speeds = [throughput(service, 1000 * seed + index) for index, service in enumerate(services)]
+    return Data(
+        rows=rows,
+        response=np.log(speeds),
+        blocks=[block for block in range(blocks) for _ in CORNERS],
+        plots=list(range(len(rows))),
+        levels=[2, 2, 2],
+        hard=[False, False, False],
+    )
+
+
+@pytest.fixture(scope="module")
+def models():
+    return [fit_model(experiment(seed)) for seed in range(TRIALS)]
+
+
+def test_what_has_an_effect_is_found(models):
+    for factor in (0, 1):
+        assert sum(model.fit_of((factor,)).p < 0.05 for model in models) >= 0.95 * TRIALS
+
+
+def test_what_has_none_is_claimed_no_more_often_than_said(models):
+    absent = [(2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+    claims = sum(model.fit_of(term).p < 0.05 for model in models for term in absent)
+    # 25 of 500 are due; correct code stays below 42 in 999 of 1,000 times.
+    assert claims <= 41
+
+
+def test_the_size_of_an_effect_lies_within_its_interval(models):
+    for factor in (0, 1, 2):
+        truth = -math.log(EFFECTS[factor])
+        held = 0
+        for model in models:
+            [contrast] = [each for each in model.contrasts if each.term == (factor,)]
+            held += abs(contrast.value - truth) <= contrast.half_width
+        assert held >= 0.88 * TRIALS
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Six runs each of a store, of its equal, and of one that is a tenth slower."""
+    return [
+        [[throughput(service, 100_000 + 100 * trial + 10 * group + run) for run in range(6)]
+         for group, service in enumerate((0.005, 0.005, 0.0055))]
+        for trial in range(TRIALS)
+    ]  # fmt: skip
+
+
+def test_equal_versions_are_told_apart_no_more_often_than_said(pairs):
+    # 4 of 100 are due by a rank test of six against six.
+    assert sum(rank_test(one, same) < 0.05 for one, same, _ in pairs) <= 12
+
+
+def test_a_version_that_is_a_tenth_slower_is_found_and_its_ratio_held(pairs):
+    assert sum(rank_test(one, slow) < 0.05 for one, _, slow in pairs) >= 0.9 * TRIALS
+    held = 0
+    for trial, (one, _, slow) in enumerate(pairs[:40]):
+        ratio = ratio_of_medians(one, slow, seed=trial)
+        held += ratio.low <= 1 / 1.1 <= ratio.high
+    assert held >= 33
