@@ -5,7 +5,7 @@ follow from Little's law.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +64,10 @@ class Truth:
     busy: float = 0.4
     #: With a rate, the load is open.
     rate: float | None = None
+    #: What throughput is multiplied with in each second, and response times divided by; what is told meanwhile: time
+    #: since the measured window began, kind, further keys.
+    factor: Callable[[int], float] = lambda second: 1.0
+    events: Sequence[tuple[float, str, Mapping[str, Any]]] = ()
 
     def throughput(self, nodes: int, clients: int) -> float:
         """Return the true throughput, 1/s."""
@@ -82,11 +86,15 @@ def write_run(
         _record(writer.phase(truth.operation, 0.5, hosts), truth, throughput, clients, nodes, random)
         _watch(writer, truth, nodes)
         writer.event("phase started", 0.5, phase=truth.operation)
+        for time, kind, keys in truth.events:
+            writer.event(kind, 0.5 + truth.warmup + time, **keys)
         joined = writer.join()
         outcome = _outcome(truth, clients, hosts, joined.series)
         manifest = _manifest(run_id, truth, nodes, clients, seed, labels)
         deviations = labels.get("deviations", ())
-        judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations)
+        judged = summarize(
+            joined.series, joined.histograms, [outcome], joined.telemetry, deviations, disturbed=bool(truth.events)
+        )
         return Run(writer.finish(manifest.as_dict(), {"status": "done", **judged}))
 
 
@@ -155,10 +163,11 @@ def _record(
     series, intervals = [], []
     for second in range(truth.warmup + truth.seconds):
         segment = "warmup" if second < truth.warmup else "measure"
-        requests = max(round(throughput * (1 + 0.02 * random.standard_normal())), 1)
+        factor = truth.factor(second - truth.warmup)
+        requests = max(round(throughput * factor * (1 + 0.02 * random.standard_normal())), 1)
         failed = round(requests * truth.failed_share)
         times = response * np.exp(0.25 * random.standard_normal(200))
-        times *= response / times.mean()
+        times *= response / factor / times.mean()
         p50, p99, most = np.quantile(times, [0.5, 0.99, 1.0])
         row = {
             "stream": "main",

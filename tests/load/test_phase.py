@@ -78,3 +78,13 @@ def test_an_independent_reader_finds_the_same_histograms(tmp_path):
     assert ours.count == theirs.get_total_count() == 5000
     for q in (0.5, 0.9, 0.99, 0.999, 1.0):
         assert round(ours.quantile(q) * 1e6) == theirs.get_value_at_percentile(100 * q)
+
+
+@pytest.mark.parametrize(("held", "most"), [(True, 21), (False, 90)])
+def test_clients_who_are_there_can_be_held_and_no_others_come(tmp_path, held, most):
+    level = {"from": 1, "stages": [{"to": 1, "over": 1.0}, {"to": 50, "over": 0.0}]}
+    # Each thinks 0.1 s: one client makes at most 21 requests in 2 s.
+    pacing = {"closed": {"clients": level, "think_time": 0.1}}
+    outcome = run_phase(plan(pacing=pacing, stop={"duration": 2.0}), tmp_path, lambda progress: None, held=lambda: held)
+    requests = outcome["operations"][0]["requests"]
+    assert requests <= most if held else requests > most

@@ -46,6 +46,11 @@ impl Running {
         self.phase.set_hosts(hosts)
     }
 
+    /// Keeps the clients of closed streams who are there now, whatever the stages to come say: none comes or leaves.
+    pub fn hold(&self) {
+        self.phase.hold();
+    }
+
     /// Waits up to `limit` for the end; says whether it has come.
     pub fn wait(&self, limit: Duration) -> bool {
         let (finished, bell) = &*self.finished;
@@ -68,12 +73,17 @@ impl Running {
 /// What can be asked of a phase while it runs, whatever its driver.
 trait Control: Send + Sync {
     fn stop(&self);
+    fn hold(&self);
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
 }
 
 impl<D: Driver> Control for Phase<D> {
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
     }
 
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
@@ -145,7 +155,19 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     }
     descriptors::provide(&plan, &profiles)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
-    Ok((Phase { plan, driver, context, courses, profiles, limits, stop: AtomicBool::new(false) }, slots))
+    Ok((
+        Phase {
+            plan,
+            driver,
+            context,
+            courses,
+            profiles,
+            limits,
+            stop: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+        },
+        slots,
+    ))
 }
 
 /// For the little that is asked of the target before the load begins.

@@ -72,6 +72,8 @@ pub struct Phase<D: Driver> {
     pub limits: Vec<Option<u64>>,
     /// Set from outside: end now.
     pub stop: AtomicBool,
+    /// Whether the clients that are there stay, and no others come.
+    pub held: AtomicBool,
 }
 
 /// What a worker leaves behind beside its recordings.
@@ -226,6 +228,7 @@ impl<D: Driver> Worker<D> {
         let mut turns = 0;
         for (from, to) in stretches {
             let mut scheduled = self.start + Duration::from_secs_f64(from);
+            let mut here = false;
             let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
             loop {
                 // Asked before sleeping too: a thought must not outlast the phase.
@@ -237,7 +240,12 @@ impl<D: Driver> Worker<D> {
                 if over(Instant::now()) {
                     return;
                 }
-                if leaves.is_some_and(|leaves| scheduled >= leaves) {
+                let held = self.phase.held.load(Ordering::Relaxed);
+                if held && !here {
+                    return;
+                }
+                here = true;
+                if !held && leaves.is_some_and(|leaves| scheduled >= leaves) {
                     break;
                 }
                 let Some(n) = self.next(&stream) else { return };

@@ -55,6 +55,11 @@ impl PyHandle {
         self.0.stop();
     }
 
+    /// Keeps the clients of closed streams who are there now: from now on none comes or leaves.
+    fn hold(&self) {
+        self.0.hold();
+    }
+
     /// Changes the target's hosts (`host:port`) while the phase runs: those that joined get their share of the requests
     /// within seconds, those that left get none. Raises PlanRefused for hosts that cannot be resolved; all stays then.
     fn set_hosts(&self, py: Python<'_>, hosts: Vec<String>) -> PyResult<()> {

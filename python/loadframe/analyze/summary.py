@@ -25,12 +25,15 @@ def summarize(
     telemetry: pa.Table,
     deviations: Sequence[str],
     ceiling: float | None = None,
+    *,
+    disturbed: bool = False,
 ) -> dict[str, Any]:
     """Return the summary's `phases`, `generator` and `verdict`.
 
     `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others;
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
+    `disturbed`: the cluster was changed on purpose meanwhile.
     """
     phases: list[dict[str, Any]] = []
     judged: list[JudgedPhase] = []
@@ -49,7 +52,7 @@ def summarize(
     return {
         "phases": phases,
         "generator": combine([phase.generator for phase in judged]),
-        "verdict": judge(judged, deviations).as_dict(),
+        "verdict": judge(judged, deviations, disturbed=disturbed).as_dict(),
     }
 
 

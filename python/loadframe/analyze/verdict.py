@@ -310,13 +310,22 @@ class JudgedPhase:
     throughput: npt.NDArray[np.float64]
 
 
-def judge(phases: Sequence[JudgedPhase], deviations: Sequence[str]) -> Verdict:
-    """Return the verdict on a run's measured phases; `deviations` says how the cluster differed from its treatment."""
+def judge(phases: Sequence[JudgedPhase], deviations: Sequence[str], *, disturbed: bool = False) -> Verdict:
+    """Return the verdict on a run's measured phases; `deviations` says how the cluster differed from its treatment.
+
+    Where the cluster was changed on purpose (`disturbed`), the generator is judged, and nothing that the change may
+    have done: failures, requests that were late or dropped, throughput that moved.
+    """
     reasons: list[Reason] = [ClusterState(deviation) for deviation in deviations]
     not_judged = []
     for phase in phases:
-        reasons += [*_generator(phase), *_requests(phase.summary)]
         name = phase.summary["name"]
+        if disturbed:
+            reasons += [reason for reason in _generator(phase) if not isinstance(reason, NotAchieved)]
+            reasons += [reason for reason in _requests(phase.summary) if isinstance(reason, NothingMeasured)]
+            not_judged.append(f"failures, drops and steadiness of phase {name}: the cluster was changed on purpose")
+            continue
+        reasons += [*_generator(phase), *_requests(phase.summary)]
         steady = steadiness(phase.throughput)
         if any(_changes(stream["pacing"]) for stream in phase.summary["streams"]):
             not_judged.append(f"steadiness of phase {name}: its load changes in stages")

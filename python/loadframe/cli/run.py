@@ -107,11 +107,12 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True)  # names are for typing: none may be cut
     table.add_column("block", justify="right")
-    for factor in loaded.factors:
-        table.add_column(factor.name, justify="right", overflow="fold")
+    factors = dict.fromkeys(name for each in planned.runs for name in each.treatment)
+    for factor in factors:
+        table.add_column(factor, justify="right", overflow="fold")
     table.add_column("cluster")
     for group in planned.groups():
         for index, each in enumerate(group):
-            levels = (escape(str(level)) for level in each.treatment.values())
+            levels = (escape(str(each.treatment.get(factor, ""))) for factor in factors)
             table.add_row(each.id, str(each.block), *levels, "" if index else "new")
     out.print(table)

@@ -5,5 +5,6 @@ from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
+from loadframe.store import Balancing
 
-__all__ = ["Cluster", "ClusterSpec", "Limits", "Node", "Shape"]
+__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Node", "Shape"]

@@ -302,6 +302,12 @@ class Cluster:
             )
         return node, link
 
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change settings of the store while it runs; BadInput where that takes a restart."""
+        self._of_ours()
+        self.store.configure(self.addresses, settings)
+        self._emit(ClusterEvent(events.CONFIGURED, ()))
+
     def _named(self, name: str) -> Node:
         names = [node.name for node in self.nodes]
         if name not in names:

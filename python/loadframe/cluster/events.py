@@ -15,6 +15,7 @@ RESUMED = "node resumed"
 CUT = "link cut"  #: nothing gets to the nodes any more, nor from them
 RESTORED = "link restored"  #: it does again
 SHAPED = "link shaped"  #: packets are delayed, lost or slowed down from now on, or no longer
+CONFIGURED = "settings changed"
 RESTARTED = "node restarted"  #: one that was gone is back, with its data
 
 

@@ -1,12 +1,12 @@
 """What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.load.generator import Spread
 from loadframe.units import parse_share
-from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, wrong
 
 Count = Annotated[int, Field(ge=1)]
 #: Names of phases; a single one needs no list.
@@ -50,17 +50,8 @@ class StoreEntry(Model):
     settings: dict[str, Scalar] = Field(default_factory=dict)
 
 
-def _read_share(value: Any) -> Any:
-    if isinstance(value, str) and value.endswith("%"):
-        try:
-            return float(value[:-1]) / 100
-        except ValueError:
-            raise wrong(f"{shown(value)} is no percentage", "write one such as 5%") from None
-    return value
-
-
 #: A share of something, written `5%` or 0.05.
-Share = Annotated[float, BeforeValidator(_read_share, json_schema_input_type=float | str), Field(gt=0, lt=100)]
+Share = Annotated[float, quantity(parse_share, 100), Field(gt=0)]
 
 
 class Until(Model):

@@ -1,7 +1,8 @@
 """One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
-from loadframe.load import Calibration, Generator, Outcome, run_phase, validate_plan
+from loadframe.load import Calibration, Generator, Outcome, Progress, run_phase, validate_plan
 from loadframe.observe import (
     CgroupSampler,
+    HealthSampler,
     HostSampler,
     Observer,
     OwnGroupSampler,
@@ -25,6 +27,30 @@ from loadframe.observe import (
 )
 from loadframe.record import Manifest, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
+
+
+class Beside:
+    """What goes on beside the load of a run, such as changes of the cluster; by default nothing does."""
+
+    #: Whether the cluster or the load is changed on purpose, so that unsteady figures and failures are the question.
+    disturbs = False
+
+    def begin(self, writer: RunWriter) -> None:
+        """The run begins; what happens is written down with this writer."""
+
+    def phase(self, start: float, warmup: float) -> None:
+        """A phase begins, `start` s after the run; its measured window begins `warmup` s later."""
+
+    def progress(self, progress: Progress) -> None:
+        """The phase goes on; told a few times a second."""
+
+    def held(self) -> bool:
+        """Whether the number of clients is to stay as it is from now on."""
+        return False
+
+    def end(self) -> list[str]:
+        """The load is over: finish, and return how the run differs from what was asked for, one sentence each."""
+        return []
 
 
 @dataclass(frozen=True)
@@ -113,44 +139,59 @@ class Session:
         labels: Labels,
         *,
         keep_interrupted: bool = False,
+        beside: Beside | None = None,
     ) -> Path:
         """Record a run of the phases into `parent/run_id` and return its folder.
 
         An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on.
         """
+        beside = beside or Beside()
         with RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
             deviations = self.cluster.deviations()
             outcomes: list[Outcome] = []
-            with self.cluster.telling(_into(writer)), Observer(self._samplers(), writer):
+            samplers = self._samplers(health=beside.disturbs)
+            with self.cluster.telling(_into(writer)), Observer(samplers, writer), _going_on(beside, writer, deviations):
                 for phase in phases:
                     start = writer.elapsed()
                     folder = writer.phase(phase.name, start, self.cluster.addresses)
                     writer.event("phase started", start, phase=phase.name)
-                    outcome = self._phase(phase, folder, offset=start)
+                    beside.phase(start, phase.warmup)
+                    outcome = self._phase(phase, folder, offset=start, beside=beside)
                     writer.event("phase ended", phase=phase.name)
                     outcomes.append(outcome | {"prepares": phase.prepares})
                     if outcome["interrupted"]:
                         break
-                    for host in outcome["unreachable"]:
+                    # Where nodes are to go and to fail, it is no wonder that some cannot be reached.
+                    for host in () if beside.disturbs else outcome["unreachable"]:
                         deviations.append(f"the load does not get into {host['host']}: {host['why']}")
                     for difference in self._differences(phase, outcome):
                         writer.event("documents differ", phase=phase.name, difference=difference)
                         self.listener.remark(difference)
                         deviations.append(difference)
-            deviations += [text for text in self.cluster.deviations() if text not in deviations]
+            if not beside.disturbs:
+                deviations += [text for text in self.cluster.deviations() if text not in deviations]
             interrupted = bool(outcomes) and outcomes[-1]["interrupted"]
             if interrupted and not keep_interrupted:
                 raise KeyboardInterrupt
             joined = writer.join()
-            judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations, self._ceiling)
+            judged = summarize(
+                joined.series,
+                joined.histograms,
+                outcomes,
+                joined.telemetry,
+                deviations,
+                self._ceiling,
+                disturbed=beside.disturbs,
+            )
             path = writer.finish(manifest, {"status": "interrupted" if interrupted else "done", **judged})
         if interrupted:
             raise KeyboardInterrupt
         return path
 
-    def _samplers(self) -> list[Sampler]:
+    def _samplers(self, *, health: bool) -> list[Sampler]:
         return [
+            *([HealthSampler(self.cluster.health)] if health else []),
             # Asked at each look: nodes come and go.
             ProcessSampler(lambda: {node.name: node.pid for node in self.cluster.nodes if node.pid}),
             CgroupSampler(
@@ -177,7 +218,7 @@ class Session:
             generator={**self.generator.describe(), "ceiling": self._ceiling},
         ).as_dict()
 
-    def _phase(self, phase: ResolvedPhase, folder: Path, offset: float) -> Outcome:
+    def _phase(self, phase: ResolvedPhase, folder: Path, offset: float, beside: Beside | None = None) -> Outcome:
         plan = phase.plan(
             seed=self.seed,
             hosts=self.cluster.addresses,
@@ -187,7 +228,14 @@ class Session:
             target={**self.generator.target(), **self.cluster.target()},
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
-        return run_phase(plan, folder, self.listener.progress, hosts=lambda: self.cluster.addresses)
+
+        def tell(progress: Progress) -> None:
+            self.listener.progress(progress)
+            if beside:
+                beside.progress(progress)
+
+        held = beside.held if beside else None
+        return run_phase(plan, folder, tell, hosts=lambda: self.cluster.addresses, held=held)
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a
@@ -203,6 +251,16 @@ class Session:
             self._acknowledged.difference(name, self.cluster.count(name)) for name in sorted(filter(None, written))
         )
         return [difference for difference in found if difference is not None]
+
+
+@contextlib.contextmanager
+def _going_on(beside: Beside, writer: RunWriter, deviations: list[str]) -> Iterator[None]:
+    """Have something go on beside the load, and finish it however the load ends."""
+    beside.begin(writer)
+    try:
+        yield
+    finally:
+        deviations += beside.end()
 
 
 def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:

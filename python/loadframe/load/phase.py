@@ -36,10 +36,12 @@ def run_phase(
     folder: Path,
     tell: Callable[[Progress], None],
     hosts: Callable[[], Sequence[str]] | None = None,
+    held: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
     `hosts` is asked, as often as progress is told, which hosts the target has now; by default they stay as they are.
+    Once `held` says so, the clients of closed streams who are there stay, and no others come, whatever their stages.
     An interrupt (Ctrl-C) ends the phase within a second: the outcome then has `interrupted` set, and the caller
     decides what becomes of the run. BadInput if the engine refuses the plan, before anything was sent;
     LoadframeError when the generator itself fails.
@@ -55,6 +57,9 @@ def run_phase(
             if hosts and (now := list(hosts())) != present:
                 _follow(handle, now)
                 present = now
+            if held and held():
+                handle.hold()
+                held = None
     except BaseException as error:
         handle.stop()
         outcome = _outcome(handle)

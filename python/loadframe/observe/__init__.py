@@ -4,6 +4,7 @@ They look once a second and write into the run's telemetry. They know process id
 """
 
 from loadframe.observe.cgroup import CgroupSampler
+from loadframe.observe.health import HealthSampler
 from loadframe.observe.machine import HostSampler
 from loadframe.observe.observer import Observer
 from loadframe.observe.own_group import OwnGroupSampler
@@ -14,6 +15,7 @@ from loadframe.observe.statistics import StoreSampler
 __all__ = [
     "CgroupSampler",
     "Gap",
+    "HealthSampler",
     "HostSampler",
     "Observer",
     "OwnGroupSampler",

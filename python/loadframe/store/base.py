@@ -234,6 +234,13 @@ class Store(ABC):
     def stay(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - some cannot
         """Undo what a `leave` that was broken off has told the cluster of a node, which goes on as a member."""
 
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Change settings of a cluster that runs, on every member; BadInput where that takes a restart."""
+        raise BadInput(
+            f"settings of {self.kind} cannot be changed while it runs",
+            remedy="start the cluster with them, under settings",
+        )
+
     @abstractmethod
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a collection and return when it can be written and read; `nodes` is the cluster's size."""

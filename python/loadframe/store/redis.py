@@ -188,6 +188,12 @@ class Redis(Store):
             return Health(ready=ready, status="ok" if ready else "loading", nodes=1, moving=0, missing=0)
         return ring.health(seen, self.client)
 
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Set parameters of every node, by CONFIG SET."""
+        for address in addresses:
+            for name, value in settings.items():
+                self.client(address).ask("CONFIG", "SET", name, str(value))
+
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Have the nodes meet, and give each its share of the slots."""
         if len(members) == 1 and not settings.get("cluster"):

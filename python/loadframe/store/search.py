@@ -121,6 +121,10 @@ class SearchStore(Store):
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
         )
 
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Set the cluster's dynamic settings; null takes one back to its default."""
+        self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
+
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Nodes join by themselves: wait until the others and the node itself see it as a member."""
         search_nodes.join(self.request, addresses, member, watch)

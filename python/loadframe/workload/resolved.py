@@ -11,7 +11,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload import corpora
 from loadframe.workload.holes import names
-from loadframe.workload.pacing import Condition, plan_level
+from loadframe.workload.pacing import ClientLevel, Condition, RateLevel, plan_level
 from loadframe.workload.phases import Phase, Stream
 from loadframe.workload.variables import Variable, closure
 
@@ -213,7 +213,9 @@ def pacing(stream: Stream) -> dict[str, Any]:
     return {"open": {"rate": plan_level(stream.rate or 0.0), "arrivals": stream.arrivals or "constant", **limit}}
 
 
-def paced(streams: tuple[Stream, ...], clients: int | None, rate: float | None, phase: str) -> tuple[Stream, ...]:
+def paced(
+    streams: tuple[Stream, ...], clients: int | ClientLevel | None, rate: float | RateLevel | None, phase: str
+) -> tuple[Stream, ...]:
     """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.override`."""
     if clients is None and rate is None:
         return streams

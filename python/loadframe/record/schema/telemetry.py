@@ -76,12 +76,21 @@ HOST = (
     Field("disk.written", "rate", "B/s", "to all disks"),
 )
 
+#: What is seen of the cluster as a whole, in runs in which it is changed.
+CLUSTER = (
+    Field("nodes", "level", "nodes", "members that serve data and answer"),
+    Field("data.moving", "level", "pieces", "pieces of data on their way to another node: shards, slots, ranges"),
+    Field("data.missing", "level", "pieces", "copies of pieces that no node serves, or not yet"),
+    Field("balancing.left", "level", "see event `balancing`", "what is left to be moved, as the change counts it"),
+)
+
 #: Metrics by source.
 METRICS: dict[str, tuple[Field, ...]] = {
     "generator:WORKER": GENERATOR,
     "generator": OWN_GROUP,
     "target:HOST": (Field("requests", "rate", "requests", "that this host of the store served in this second"),),
     "node:NODE": NODES,
+    "cluster": CLUSTER,
     "host": HOST,
     "observer:THREAD": (Field("cpu", "rate", "cores", "what the thread that looks at all this costs itself"),),
 }

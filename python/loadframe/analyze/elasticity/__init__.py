@@ -1,0 +1,75 @@
+"""From an elastic experiment's folder to its answer: for each change under each load its measures, with intervals.
+
+Invalid, failed and missing runs are left out of everything that is computed, and listed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.elasticity.course import Course
+from loadframe.analyze.elasticity.groups import Group, Step, read_groups
+from loadframe.analyze.elasticity.measures import Value
+from loadframe.analyze.elasticity.names import MEASURES, Named
+from loadframe.analyze.elasticity.repeated import Repeated
+from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+
+__all__ = [
+    "MEASURES",
+    "Course",
+    "Elasticity",
+    "Event",
+    "Group",
+    "Named",
+    "Repeated",
+    "Step",
+    "Value",
+    "read_elasticity",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Elasticity:
+    """An elastic experiment, analysed: its folder, and each transition under each load."""
+
+    folder: RecordedExperiment
+    groups: tuple[Group, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the analysis for JSON."""
+        return {
+            "experiment": self.folder.description["experiment"],
+            "question": self.folder.description.get("question"),
+            "transitions": [_group(group) for group in self.groups],
+            "runs": [run.as_dict() for run in self.folder.runs],
+            "left_out": [run.id for run in self.folder.left_out],
+        }
+
+
+def read_elasticity(path: Path) -> Elasticity:
+    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    folder = read_experiment(path)
+    return Elasticity(folder, read_groups(folder))
+
+
+def _group(group: Group) -> Mapping[str, Any]:
+    return {
+        "transition": group.transition,
+        "load": group.load,
+        "open": group.open,
+        "runs": [run.id for run in group.runs],
+        "steps": [
+            {
+                "step": step.number,
+                "change": step.change,
+                "nodes_before": step.before,
+                "nodes_after": step.after,
+                "horizon": step.horizon,
+                "measures": {name: measure.as_dict() for name, measure in step.measures.items()},
+            }
+            for step in group.steps
+        ],
+        "provisioning": {run: score.as_dict() for run, score in group.provisioning.items()},
+        "warnings": [warning.as_dict() for warning in group.warnings],
+    }

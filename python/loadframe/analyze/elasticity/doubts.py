@@ -1,0 +1,111 @@
+"""What makes an elastic experiment say less than it seems to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.elasticity.repeated import Repeated
+from loadframe.analyze.finding import Finding
+from loadframe.units import format_duration
+
+
+@dataclass(frozen=True)
+class NoControl(Finding):
+    """Nothing was run without the event."""
+
+    def _cause(self) -> str:
+        return "there is no control run, so what noise and drift do by themselves is counted as the change's"
+
+    def _remedy(self) -> str:
+        return "leave control: false out"
+
+
+@dataclass(frozen=True)
+class OneRun(Finding):
+    """Nothing was repeated."""
+
+    def _cause(self) -> str:
+        return "there is one run with the event, so nothing says how much its figures scatter"
+
+    def _remedy(self) -> str:
+        return "say repetitions: 3"
+
+
+@dataclass(frozen=True)
+class ShortRun(Finding):
+    """The run had too little time around the change."""
+
+    window: float
+
+    def _cause(self) -> str:
+        return (
+            f"levels before and after the change need a window of {format_duration(self.window)} before it and two"
+            " after it, and some run had less: measures that rest on them are missing"
+        )
+
+    def _remedy(self) -> str:
+        return "lengthen the run, let the change begin later, or take a shorter window"
+
+
+@dataclass(frozen=True)
+class NotSettled(Finding):
+    """The run ended before things had settled."""
+
+    runs: int
+
+    def _cause(self) -> str:
+        return (
+            f"in {self.runs} run{'s' * (self.runs != 1)} throughput and p99 had not held one level for two windows when"
+            " the run was over, so x1 and what rests on it are of a cluster on its way"
+        )
+
+    def _remedy(self) -> str:
+        return "lengthen the run"
+
+
+@dataclass(frozen=True)
+class NoCapacity(Finding):
+    """A policy could not be scored."""
+
+    def _cause(self) -> str:
+        return "no capacity curve is given, or the load is closed, so nothing says how many nodes were needed"
+
+    def _remedy(self) -> str:
+        return "measure the capacity of each number of nodes, say capacity: [{nodes: 1, rate: 500/s}, ...], take a rate"
+
+
+def doubts(
+    description: Mapping[str, Any],
+    runs: int,
+    controls: int,
+    steps: Sequence[Mapping[str, Repeated]],
+    *,
+    policy: bool,
+) -> tuple[Finding, ...]:
+    """Return what is to be doubted about a transition under a load."""
+    return tuple(_doubts(description, runs, controls, steps, policy=policy))
+
+
+def _doubts(
+    description: Mapping[str, Any],
+    runs: int,
+    controls: int,
+    steps: Sequence[Mapping[str, Repeated]],
+    *,
+    policy: bool,
+) -> Iterator[Finding]:
+    if not runs:
+        return
+    if not controls:
+        yield NoControl()
+    if runs == 1:
+        yield OneRun()
+    if policy and not description.get("capacity"):
+        yield NoCapacity()
+    if policy:
+        return
+    if any("x1" not in measures for measures in steps):
+        yield ShortRun(float(description["window"]))
+    unsettled = max((step["stabilisation"].censored for step in steps if "stabilisation" in step), default=0)
+    if unsettled:
+        yield NotSettled(unsettled)

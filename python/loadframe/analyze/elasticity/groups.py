@@ -1,0 +1,222 @@
+"""The runs of one transition under one load: their courses, their steps, and each step's measures over repetitions."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.elasticity.course import FIRED, JOINED, KILLED, LEFT, Course, read_course
+from loadframe.analyze.elasticity.doubts import doubts
+from loadframe.analyze.elasticity.measures import Change, Value, measure, service
+from loadframe.analyze.elasticity.names import MEASURES
+from loadframe.analyze.elasticity.provisioning import Provisioning, demand, level_at, score, supply
+from loadframe.analyze.elasticity.repeated import Repeated, repeated
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.finding import Finding
+
+_STARTED = "change started"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One change: what it was, the median nodes before and after, the median length that was looked at, s."""
+
+    number: int
+    change: str
+    before: float
+    after: float
+    horizon: float
+    measures: Mapping[str, Repeated]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One transition under one load. Runs are those that may be used; `example` is the one to draw, with its control.
+
+    `provisioning` are the scores of runs in which a policy decided, where a capacity curve was given.
+    """
+
+    transition: str
+    load: str
+    open: bool
+    runs: tuple[RecordedRun, ...]
+    controls: tuple[RecordedRun, ...]
+    courses: Mapping[str, Course]
+    steps: tuple[Step, ...]
+    provisioning: Mapping[str, Provisioning]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def example(self) -> RecordedRun | None:
+        """The first run with the event."""
+        return self.runs[0] if self.runs else None
+
+    @property
+    def control(self) -> RecordedRun | None:
+        """The control run of the example's block, or another."""
+        same = [run for run in self.controls if self.example and run.block == self.example.block]
+        return next(iter([*same, *self.controls]), None)
+
+
+def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
+    """Return every transition under every load, in the order of the file."""
+    description = folder.description
+    return tuple(
+        _group(folder, transition, load)
+        for transition in description.get("transitions", {})
+        for load in description.get("loads", {})
+    )
+
+
+def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
+    description = folder.description
+    wanted = {"transition": transition, "load": load}
+    runs = [run for run in folder.runs if run.usable and wanted.items() <= run.treatment.items()]
+    courses = {run.id: course for run in runs if run.run and (course := read_course(run.run))}
+    usable = [run for run in runs if run.id in courses]
+    with_event = tuple(run for run in usable if run.treatment["event"])
+    controls = tuple(run for run in usable if not run.treatment["event"])
+    is_open = description["loads"][load].get("clients") is None
+    policy = description["transitions"][transition].get("policy") is not None
+    if policy:
+        steps = _as_a_whole(with_event, controls, courses, description, is_open=is_open)
+        scores = _provisioning(with_event, courses, description)
+    else:
+        steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
+    found = Group(transition, load, is_open, with_event, controls, courses, steps, scores, ())
+    warnings = doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
+    return (
+        Group(transition, load, is_open, with_event, controls, courses, steps, scores, warnings) if warnings else found
+    )
+
+
+def _steps(
+    runs: Sequence[RecordedRun],
+    controls: Sequence[RecordedRun],
+    courses: Mapping[str, Course],
+    description: Mapping[str, Any],
+    *,
+    is_open: bool,
+) -> tuple[Step, ...]:
+    window = float(description["window"])
+    values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
+    compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
+    changes: dict[int, list[Change]] = defaultdict(list)
+    words: dict[int, str] = {}
+    for run in runs:
+        course = courses[run.id]
+        for number, change in _changes(run, course, description, is_open=is_open).items():
+            changes[number].append(change)
+            words[number] = next(
+                (event.words for event in course.events if event.kind == _STARTED and event.step == number), ""
+            )
+            for name, value in measure(course, change, window).items():
+                values[number][name][run.block or 1] = value
+            for control in controls:
+                if control.block == run.block and (same := _same(run, control, courses, change)):
+                    for name, value in measure(courses[control.id], same, window).items():
+                        compared[number][name][run.block or 1] = value
+    return tuple(
+        Step(
+            number=number,
+            change=words[number],
+            before=median(change.before for change in changes[number]),
+            after=median(change.after for change in changes[number]),
+            horizon=median(change.end - change.begin for change in changes[number]),
+            measures={
+                name: repeated(name, values[number][name], compared[number][name])
+                for name in MEASURES
+                if values[number][name]
+            },
+        )
+        for number in sorted(changes)
+    )
+
+
+def _changes(run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool) -> dict[int, Change]:
+    """Return each step that was taken, until the next one or the end of the run."""
+    fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
+    found = {}
+    slo = description.get("slo") or {}
+    for number, begin in fired.items():
+        end = min([time for time in fired.values() if time > begin], default=course.end)
+        found[number] = Change(
+            begin=begin,
+            end=end,
+            before=_nodes(run, course, begin),
+            after=_nodes(run, course, end),
+            open=is_open,
+            p99=slo.get("p99"),
+            errors=slo.get("errors"),
+        )
+    return found
+
+
+def _same(run: RecordedRun, control: RecordedRun, courses: Mapping[str, Course], change: Change) -> Change | None:
+    """Return the same stretch of a control run, from the instant at which its first step would have been taken."""
+    first = [min((e.time for e in courses[each.id].events if e.kind == FIRED), default=None) for each in (run, control)]
+    if first[0] is None or first[1] is None:
+        return None
+    begin = change.begin - first[0] + first[1]
+    end = min(begin + change.end - change.begin, courses[control.id].end)
+    nodes = control.nodes or change.before
+    return Change(begin, end, nodes, nodes, change.open, change.p99, change.errors) if end > begin else None
+
+
+def _nodes(run: RecordedRun, course: Course, until: float) -> int:
+    """Return how many nodes the cluster had at an instant."""
+    signs = {JOINED: 1, LEFT: -1, KILLED: -1}
+    told = [event for event in course.events if event.kind in signs and event.time <= until]
+    return (run.nodes or 1) + sum(signs[event.kind] * len(event.nodes) for event in told)
+
+
+def _as_a_whole(
+    runs: Sequence[RecordedRun],
+    controls: Sequence[RecordedRun],
+    courses: Mapping[str, Course],
+    description: Mapping[str, Any],
+    *,
+    is_open: bool,
+) -> tuple[Step, ...]:
+    """Return what users had to bear throughout runs in which a policy decided."""
+    slo = description.get("slo") or {}
+    sides: list[dict[str, dict[int, Value]]] = []
+    after, horizon = [], []
+    for side in (runs, controls):
+        found: dict[str, dict[int, Value]] = defaultdict(dict)
+        for run in side:
+            course = courses[run.id]
+            nodes = run.nodes or 1
+            last = _nodes(run, course, course.end)
+            change = Change(course.start, course.end, nodes, last, is_open, slo.get("p99"), slo.get("errors"))
+            if side is runs:
+                after.append(last)
+                horizon.append(course.end - course.start)
+            for name, value in service(course, change).items():
+                found[name][run.block or 1] = value
+        sides.append(found)
+    if not runs:
+        return ()
+    measures = {name: repeated(name, sides[0][name], sides[1].get(name, {})) for name in MEASURES if name in sides[0]}
+    return (Step(1, "decided by a policy", runs[0].nodes or 1, median(after), median(horizon), measures),)
+
+
+def _provisioning(
+    runs: Sequence[RecordedRun], courses: Mapping[str, Course], description: Mapping[str, Any]
+) -> dict[str, Provisioning]:
+    capacity = {int(entry["nodes"]): float(entry["rate"]) for entry in description.get("capacity", ())}
+    found = {}
+    for run in runs:
+        phase = next((each for each in run.run.summary["phases"] if not each["prepares"]), None) if run.run else None
+        pacings = [stream["pacing"] for stream in phase["streams"]] if phase else []
+        if not capacity or not phase or not pacings or any("open" not in pacing for pacing in pacings):
+            continue
+        course = courses[run.id]
+        offered = [level_at(pacing["open"]["rate"], course.times + phase["warmup"]) for pacing in pacings]
+        found[run.id] = score(
+            demand(np.sum(offered, axis=0), capacity), supply(course.times, run.nodes or 1, course.events)
+        )
+    return found

@@ -1,0 +1,37 @@
+"""What each measure is called, and in which unit it is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Named:
+    """A measure's words; `unit` is s, share, ratio, requests, pieces or empty."""
+
+    title: str
+    unit: str
+    says: str
+
+
+MEASURES: dict[str, Named] = {
+    "join_delay": Named("join delay", "s", "from asking for the node to its being a member"),
+    "departure": Named("departure", "s", "from telling the node to leave to its having left"),
+    "redistribution": Named("redistribution", "s", "from the last node's joining to all data being where it should be"),
+    "moved": Named("moved", "pieces", "what the change counted down while data moved"),
+    "stabilisation": Named("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
+    "disturbance": Named("disturbance", "share", "how far the 10-s median of throughput fell below x0"),
+    "slowdown": Named("slowdown", "ratio", "the greatest p99 of a second, against L0"),
+    "lost_work": Named("lost work", "s", "seconds of complete outage that would have lost as many requests"),
+    "latency_debt": Named("latency debt", "s", "what p99 was above its ideal, summed up, in units of L0"),
+    "violation": Named("violation", "s", "seconds outside the objective"),
+    "errors": Named("errors", "requests", "failed, or never sent since too many were in flight"),
+    "longest_gap": Named("longest gap", "s", "seconds on end without a success"),
+    "break_even": Named("break-even", "s", "until more was done than without the change"),
+    "realised_gain": Named("realised gain", "share", "growth of throughput, x1/x0, by growth of nodes"),
+    "elastic_efficiency": Named("elastic efficiency", "share", "work done, against x1 from the beginning"),
+    "exposure": Named("exposure", "s", "seconds in which some data had fewer copies than asked for"),
+    "dory": Named("Dory's score", "", "area of excess response time and deviation over their levels; 0 is unnoticed"),
+    "x0": Named("x0", "1/s", "throughput before"),
+    "x1": Named("x1", "1/s", "throughput in the last window"),
+    "l0": Named("L0", "seconds", "99th percentile of response times before"),
+    "l1": Named("L1", "seconds", "99th percentile in the last window"),
+}

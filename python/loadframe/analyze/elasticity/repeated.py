@@ -1,0 +1,62 @@
+"""A measure over repetitions: its mean with an interval, with the event, and against the control runs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from scipy import special
+
+from loadframe.analyze.elasticity.measures import Value
+from loadframe.analyze.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """One measure's values by block, of runs with the event and of their control runs.
+
+    `mean` is over the former. Where some are censored, it is a lower bound and its interval is open to above.
+    `difference` is the mean of what blocks with both runs have more with the event than without.
+    """
+
+    name: str
+    values: Mapping[int, Value]
+    control: Mapping[int, Value]
+    mean: Estimate
+    difference: Estimate | None
+
+    @property
+    def censored(self) -> int:
+        """In how many runs it is only known to be more than the value."""
+        return sum(value.censored for value in self.values.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "mean": self.mean.as_dict(),
+            "censored": self.censored,
+            "difference": self.difference and self.difference.as_dict(),
+            "values": {str(block): value.value for block, value in self.values.items()},
+            "control": {str(block): value.value for block, value in self.control.items()},
+        }
+
+
+def repeated(name: str, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
+    """Return a measure over its repetitions; there must be one."""
+    mean = interval([value.value for value in values.values()])
+    if any(value.censored for value in values.values()):
+        mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)
+    both = [block for block in values if block in control]
+    known = both and not any(values[block].censored or control[block].censored for block in both)
+    differences = [values[block].value - control[block].value for block in both]
+    return Repeated(name, values, control, mean, interval(differences) if known else None)
+
+
+def interval(values: Sequence[float]) -> Estimate:
+    """Return the mean with its 95 % interval by Student's t; unbounded for a single value."""
+    mean = fmean(values)
+    if len(values) < 2:
+        return Estimate(mean, -math.inf, math.inf)
+    half = float(special.stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
+    return Estimate(mean, mean - half, mean + half)

@@ -1,0 +1,263 @@
+"""Watches a run and changes its cluster while the load goes on: a timeline of steps, or a policy.
+
+It looks in a thread of its own, and each change is made in another, so that a node can be killed while data moves. All
+that happens is written into the run's events. In a control run it watches for the first step, and takes none.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from loadframe.cluster import Balancing, Cluster
+from loadframe.errors import LoadframeError
+from loadframe.experiment.elastic.changes import carry_out, words_of
+from loadframe.experiment.elastic.file import PolicyEntry, Step
+from loadframe.experiment.elastic.policies import Observed, Policy
+from loadframe.experiment.elastic.sight import Sight
+from loadframe.experiment.elastic.triggers import Moment, Trigger
+from loadframe.experiment.session import Beside
+from loadframe.load import Progress
+from loadframe.observe import ProcessSampler, Sample
+from loadframe.record import RunWriter
+from loadframe.units import format_duration
+
+#: s between two looks at the triggers, and how long the end of a run waits for changes to be broken off.
+_LOOK = 0.2
+_PATIENCE = 60.0
+
+#: Kinds of events, which the analysis reads.
+FIRED, NEVER, FAILED, BROKEN_OFF = "trigger fired", "trigger never fired", "change failed", "change broken off"
+STARTED, OVER, BALANCING, DECIDED = "change started", "change over", "balancing", "policy decided"
+HELD = "clients held"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step with its trigger."""
+
+    step: Step
+    trigger: Trigger
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """A policy with its bounds."""
+
+    entry: PolicyEntry
+    policy: Policy
+
+
+class Director(Beside):
+    """One run's changes. `plan` is a timeline or a policy; `control` runs only watch when it would have begun."""
+
+    disturbs = True
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Sequence[Planned] | Ruled,
+        report: Callable[[str], None],
+        *,
+        control: bool,
+        holds: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._report = report
+        self._control = control
+        #: Whether no more clients come once something has happened.
+        self._holds = holds
+        self._sight = Sight()
+        self._over = threading.Event()
+        self._happened = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._changes: list[_Change] = []
+        self._deviations: list[str] = []
+        self._zero = 0.0
+
+    def begin(self, writer: RunWriter) -> None:
+        """Write with this."""
+        self._writer = writer
+
+    def phase(self, start: float, warmup: float) -> None:
+        """Begin to watch; times count from the end of the warm-up."""
+        self._zero = start + warmup
+        self._begin(self._policy if isinstance(self._plan, Ruled) else self._timeline)
+
+    def progress(self, progress: Progress) -> None:
+        """Take it in."""
+        self._sight.progress(progress)
+
+    def held(self) -> bool:
+        """Whether something has happened, where that keeps the clients as they are."""
+        return self._holds and self._happened.is_set()
+
+    def end(self) -> list[str]:
+        """Break off what goes on, and return what was not done as it was asked for."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+        if self._control:
+            self._deviations += self._cluster.deviations()
+        return self._deviations
+
+    def _begin(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _now(self) -> float:
+        return self._writer.elapsed() - self._zero
+
+    def _timeline(self) -> None:
+        assert not isinstance(self._plan, Ruled)
+        eye = _Eye(self._cluster, self._sight)
+        for number, planned in enumerate(self._plan, start=1):
+            began = self._now()
+            seen = self._wait(planned, began, eye)
+            if seen is None:
+                within = planned.step.within
+                in_time = within is None or self._over.is_set()
+                self._missed(number, planned, "before the run was over" if in_time else _within(within))
+                return
+            self._writer.event(FIRED, step=number, trigger=planned.trigger.words, seen=seen, control=self._control)
+            self._hold()
+            if self._control:
+                return
+            self._change(number, planned.step)
+
+    def _hold(self) -> None:
+        if self._holds and not self._happened.is_set():
+            self._writer.event(HELD)
+        self._happened.set()
+
+    def _missed(self, number: int, planned: Planned, when: str) -> None:
+        self._writer.event(NEVER, step=number, trigger=planned.trigger.words)
+        self._deviations.append(
+            f"step {number} was not taken: its trigger, {planned.trigger.words}, never fired {when}"
+        )
+
+    def _wait(self, planned: Planned, began: float, eye: "_Eye") -> str | None:
+        """Return what was seen when the trigger fired; None when time was over."""
+        within = planned.step.within
+        while not self._over.is_set():
+            now = self._now()
+            eye.look(now)
+            over = self._changes[-1].over if self._changes else None
+            seen = planned.trigger.fires(Moment(now, self._sight, over))
+            if seen is not None:
+                return seen
+            if within is not None and now - began > within:
+                return None
+            self._over.wait(_LOOK)
+        return None
+
+    def _change(self, number: int, step: Step) -> None:
+        change = _Change()
+        self._changes.append(change)
+        self._begin(lambda: self._carry_out(number, step, change))
+
+    def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
+        words = words_of(step)
+        self._writer.event(STARTED, step=number, change=words)
+        told = False
+
+        def tell(what: str, balancing: Balancing) -> None:
+            nonlocal told
+            if self._over.is_set():
+                raise _OverError("the run is over")
+            if not told:
+                self._writer.event(BALANCING, step=number, what=what, unit=balancing.unit)
+                told = True
+            self._writer.telemetry(self._writer.elapsed(), "cluster", "balancing.left", balancing.left)
+
+        try:
+            carry_out(step, self._cluster, self._report, tell)
+        except LoadframeError as error:
+            change.finished = True
+            if self._over.is_set():
+                self._writer.event(BROKEN_OFF, step=number, change=words)
+                return
+            self._writer.event(FAILED, step=number, change=words, cause=error.what)
+            self._deviations.append(f"step {number}, {words}, failed: {error.what}")
+            return
+        change.over, change.finished = self._now(), True
+        self._writer.event(OVER, step=number, change=words)
+
+    def _policy(self) -> None:
+        assert isinstance(self._plan, Ruled)
+        entry, decide = self._plan.entry, self._plan.policy
+        eye = _Eye(self._cluster, self._sight)
+        asked, quiet_until, number = 0.0, 0.0, 0
+        while not self._over.wait(_LOOK):
+            now = self._now()
+            eye.look(now)
+            changing = bool(self._changes) and not self._changes[-1].finished
+            if now < asked + entry.every or now < quiet_until or changing or self._control:
+                continue
+            seen = self._observed(now, now - asked)
+            asked = now
+            if seen is None:
+                continue
+            wanted = min(max(int(decide(seen)), entry.least), entry.most)
+            if wanted == seen.nodes:
+                continue
+            number, quiet_until = number + 1, now + entry.cooldown
+            self._writer.event(DECIDED, step=number, nodes=wanted, cpu=seen.cpu, throughput=seen.throughput)
+            self._hold()
+            more = wanted - seen.nodes
+            key = "add" if more > 0 else "remove"
+            self._change(number, Step.model_validate({"at": now, key: abs(more)}))
+
+    def _observed(self, now: float, span: float) -> Observed | None:
+        length = max(round(span), 1)
+        last, cpu = self._sight.seconds()[-length:], self._sight.cpu(length)
+        if not last or cpu is None:
+            return None
+        return Observed(
+            time=now,
+            nodes=self._cluster.size,
+            cpu=cpu,
+            throughput=sum(second.throughput for second in last) / len(last),
+            errors=sum(second.errors for second in last) / len(last),
+            response_p99=max(second.response_p99 for second in last),
+        )
+
+
+def _within(seconds: float | None) -> str:
+    return f"within {format_duration(seconds or 0.0)}"
+
+
+class _OverError(LoadframeError):
+    """A change is broken off since the run is over."""
+
+
+class _Change:
+    """How far a change has come."""
+
+    def __init__(self) -> None:
+        #: When it was over, s since the measured window began.
+        self.over: float | None = None
+        self.finished = False
+
+
+class _Eye:
+    """Looks once a second at the CPU of each node, as a share of what it may use."""
+
+    def __init__(self, cluster: Cluster, sight: Sight) -> None:
+        self._sight = sight
+        limits = cluster.describe()["limits"]
+        limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
+        self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
+        self._sampler = ProcessSampler(lambda: {node.name: node.pid for node in cluster.nodes if node.pid})
+        self._due = 0.0
+
+    def look(self, now: float) -> None:
+        """Look if a second has passed since."""
+        if now < self._due:
+            return
+        self._due = now + 1.0
+        seen = [look for look in self._sampler.sample(now) if isinstance(look, Sample)]
+        self._sight.look({look.source: look.value / self._may_use for look in seen if look.metric == "process.cpu"})

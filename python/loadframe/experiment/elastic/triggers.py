@@ -1,0 +1,146 @@
+"""When a step of a timeline is taken: at a time, when overloaded, when an objective is broken, when balanced."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+
+from loadframe.experiment.elastic.file import Objective, Overload, Step
+from loadframe.experiment.elastic.sight import Second, Sight
+from loadframe.units import format_count, format_duration
+
+#: A fall of throughput counts when it is so many standard errors below the best stretch before: p < 0.025, one-sided.
+SIGNIFICANT = 2.0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a trigger is judged by. Times in s since the measured window began."""
+
+    now: float
+    sight: Sight
+    #: When the change before this step was over; None while it goes on, or before there was one.
+    balanced: float | None
+
+
+class Trigger(ABC):
+    """Says when it fires, and why; asked several times a second."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it waits for."""
+
+    @abstractmethod
+    def fires(self, moment: Moment) -> str | None:
+        """Return what was seen if it fires now."""
+
+
+@dataclass(frozen=True)
+class AtTime(Trigger):
+    """Fires at an instant, s."""
+
+    at: float
+
+    @property
+    def words(self) -> str:
+        """The instant."""
+        return f"at {format_duration(self.at)}"
+
+    def fires(self, moment: Moment) -> str | None:
+        """Compare the clock."""
+        return self.words if moment.now >= self.at else None
+
+
+@dataclass(frozen=True)
+class Overloaded(Trigger):
+    """Fires when a node's CPU is above a share *and* throughput has significantly dropped below its best stretch.
+
+    Both over the last seconds. Best is the stretch of as many seconds, before these, with the most throughput.
+    """
+
+    overload: Overload
+
+    @property
+    def words(self) -> str:
+        """The thresholds."""
+        return f"overloaded (a node above {self.overload.cpu:.0%} CPU, throughput down by {self.overload.drop:.0%})"
+
+    def fires(self, moment: Moment) -> str | None:
+        """Look at both."""
+        busiest = moment.sight.busiest(self.overload.seconds)
+        if busiest <= self.overload.cpu:
+            return None
+        fallen = fall(moment.sight.seconds(), self.overload.seconds, self.overload.drop)
+        return None if fallen is None else f"a node at {busiest:.0%} CPU; throughput {fallen}"
+
+
+def fall(seconds: Sequence[Second], length: int, drop: float) -> str | None:
+    """Return in words how the last `length` seconds' throughput fell by more than `drop`; None if not significantly."""
+    rates = [second.throughput for second in seconds]
+    if len(rates) < 2 * length:
+        return None
+    last = rates[-length:]
+    stretches = [rates[at : at + length] for at in range(len(rates) - 2 * length + 1)]
+    best = max(stretches, key=sum)
+    fallen = fmean(best) - fmean(last)
+    error = math.sqrt((variance(best) + variance(last)) / length)
+    if fallen <= drop * fmean(best) or (drop > 0 and fallen < SIGNIFICANT * error):
+        return None
+    return f"fell from {format_count(round(fmean(best)))}/s to {format_count(round(fmean(last)))}/s"
+
+
+@dataclass(frozen=True)
+class SloBroken(Trigger):
+    """Fires when an objective was broken for so many seconds on end."""
+
+    slo: Objective
+    lasting: float
+
+    @property
+    def words(self) -> str:
+        """How long."""
+        return f"objective broken for {format_duration(self.lasting)}"
+
+    def fires(self, moment: Moment) -> str | None:
+        """Look at the last seconds."""
+        last = moment.sight.seconds()[-math.ceil(self.lasting) :]
+        if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
+            return None
+        return f"p99 {format_duration(last[-1].response_p99)}, {format_count(round(last[-1].errors))} errors/s"
+
+
+def _breaks(second: Second, slo: Objective) -> bool:
+    requests = second.throughput + second.errors
+    late = slo.p99 is not None and (second.response_p99 > slo.p99 or not second.throughput)
+    return late or (slo.errors is not None and second.errors > slo.errors * requests)
+
+
+@dataclass(frozen=True)
+class Balanced(Trigger):
+    """Fires so long after the change before it was over."""
+
+    after: float
+
+    @property
+    def words(self) -> str:
+        """How long after."""
+        return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
+
+    def fires(self, moment: Moment) -> str | None:
+        """Compare the clock with the end of the change before."""
+        over = moment.balanced is not None and moment.now >= moment.balanced + self.after
+        return f"balanced at {moment.balanced:.1f} s" if over else None
+
+
+def trigger_of(step: Step, slo: Objective | None) -> Trigger:
+    """Return the trigger of a step."""
+    if step.at is not None:
+        return AtTime(step.at)
+    if step.overloaded is not None:
+        return Overloaded(step.overloaded)
+    if step.slo_broken is not None:
+        assert slo
+        return SloBroken(slo, step.slo_broken)
+    return Balanced(step.balanced or 0.0)

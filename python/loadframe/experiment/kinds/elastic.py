@@ -1,0 +1,207 @@
+"""Elastic experiments: what happens, second by second, when the cluster is changed under load; with control runs."""
+
+import hashlib
+from collections.abc import Mapping
+from statistics import median
+
+import pyarrow.compute as pc
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment.design import Design, PlannedRun
+from loadframe.experiment.elastic.director import Director, Planned, Ruled
+from loadframe.experiment.elastic.file import Arrivals, ElasticFile, LoadEntry, RateShare, Transition
+from loadframe.experiment.elastic.loads import loaded
+from loadframe.experiment.elastic.policies import policy_of
+from loadframe.experiment.elastic.triggers import trigger_of
+from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.file_factors import Level
+from loadframe.experiment.file_model import ExperimentFile
+from loadframe.experiment.kinds.base import Kind
+from loadframe.experiment.stage import Stage
+from loadframe.record import Run
+from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
+from loadframe.yamlfile import did_you_mean
+
+#: s over which throughput is averaged to say what a cluster can do.
+_STRETCH = 10
+
+
+class Elastic(Kind):
+    """Every transition under every load, with its event and as a control, each run on a cluster of its own."""
+
+    model = ElasticFile
+    open_ended = False
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse steps that can never be taken, and shares of loads that nobody measures."""
+        file, document = _own(experiment.file), experiment.document
+        if file.duration is None:
+            raise document.error((), "it is not said how long a run lasts", "say duration: such as 5m")
+        if len(experiment.measured) != 1:
+            raise document.error(("measure",), "an elastic run measures one phase", "name one")
+        for name, transition in file.transitions.items():
+            self._check_transition(experiment, name, transition)
+        phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
+        for name, load in file.loads.items():
+            if isinstance(load.clients, Arrivals) and load.clients.from_ >= load.clients.most:
+                what = f"clients come until there are {load.clients.most}, and there are {load.clients.from_}"
+                raise document.error(("loads", name, "clients", "most"), what, "raise it")
+            if isinstance(load.rate, RateShare):
+                _check_share(experiment, name, load.rate)
+            streams = [stream for stream in phase.named_streams if _paced_as(stream, load)]
+            if len(phase.named_streams) > 1 and len(streams) != 1:
+                what = f"the phase {phase.name!r} has no one stream that could take this load"
+                raise document.error(("loads", name), what, "choose a phase with one stream", key=True)
+
+    def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
+        file, document = _own(experiment.file), experiment.document
+        place: tuple[str | int, ...] = ("transitions", name)
+        if transition.policy is not None:
+            try:
+                policy_of(transition.policy, document.path.parent)
+            except BadInput as error:
+                raise document.error((*place, "policy", "python"), error.what, error.remedy) from None
+        nodes = transition.nodes or file.store.nodes
+        for index, step in enumerate(transition.timeline or ()):
+            here = (*place, "timeline", index)
+            if step.at is not None and step.at >= (file.duration or 0.0):
+                raise document.error(
+                    (*here, "at"), "the run is over by then", "say an earlier time, or a longer duration"
+                )
+            if step.slo_broken is not None and file.slo is None:
+                raise document.error((*here, "slo_broken"), "there is no objective", "say slo: {p99: 100ms}", key=True)
+            if step.balanced is not None and index == 0:
+                what = "nothing is changed before the first step, so nothing gets balanced"
+                raise document.error((*here, "balanced"), what, "begin with another trigger", key=True)
+            if isinstance(step.remove, int) and step.remove >= nodes:
+                raise document.error((*here, "remove"), f"a cluster of {nodes} nodes cannot lose {step.remove}")
+            if (step.cut or step.restore) and file.store.host != "netns":
+                what = "nodes on this host share its network, so none can be cut off"
+                raise document.error(here, what, "say store: {host: netns}")
+            removed = 1 if isinstance(step.remove, str) else step.remove or 0
+            nodes += (step.add or 0) - removed
+
+    def design(self, experiment: Experiment) -> Design:
+        """Return each transition under each load, with and without its event, in an order by chance in each block.
+
+        Runs that others take their rate from come before these.
+        """
+        file = _own(experiment.file)
+        runs = []
+        for block in range(1, experiment.repetitions + 1):
+            of_block = [
+                _planned(experiment, block, transition, load, event=event)
+                for transition in file.transitions
+                for load in file.loads
+                for event in ((True, False) if file.control else (True,))
+            ]
+            runs += sorted(of_block, key=lambda run: (_shares(file, run), _salted(experiment, run)))
+        return Design(experiment.seed, tuple(runs))
+
+    def phases(
+        self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
+    ) -> list[ResolvedPhase]:
+        """Return the measured phase under the treatment's load; a rate that is a share is that of 1/s until then."""
+        return [self._phase(experiment, workload, treatment, 1.0)]
+
+    def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
+        """Return the length of a run, which does not depend on what happens in it."""
+        times = experiment.overrides(treatment)
+        return float(times.get("warmup", _warmup(experiment, workload)) + times["duration"])
+
+    def record(self, stage: Stage, run: PlannedRun) -> None:
+        """Record the load, and change the cluster meanwhile."""
+        file, session = _own(stage.experiment.file), stage.session(run)
+        entry = file.loads[str(run.treatment["load"])]
+        transition = file.transitions[str(run.treatment["transition"])]
+        capacity = _capacity(stage, run, entry.rate) if isinstance(entry.rate, RateShare) else 1.0
+        phase = self._phase(stage.experiment, session.workload, run.treatment, capacity)
+        director = Director(
+            stage.cluster,
+            _plan(stage.experiment, transition),
+            stage.listener.step,
+            control=not run.treatment["event"],
+            holds=isinstance(entry.clients, Arrivals),
+        )
+        session.record(stage.runs_path, run.id, [phase], stage.labels(run), beside=director)
+
+    def _phase(
+        self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level], capacity: float
+    ) -> ResolvedPhase:
+        entry = _own(experiment.file).loads[str(treatment["load"])]
+        phase = workload.phase(experiment.measured[0]).override(**experiment.overrides(treatment))
+        return loaded(phase, entry, capacity)
+
+
+def _own(file: ExperimentFile) -> ElasticFile:
+    assert isinstance(file, ElasticFile)
+    return file
+
+
+def _paced_as(stream: object, load: LoadEntry) -> bool:
+    return getattr(stream, "clients" if load.clients is not None else "rate") is not None
+
+
+def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
+    file, document = _own(experiment.file), experiment.document
+    place = ("loads", name, "rate", "of")
+    if rate.of not in file.loads:
+        raise document.error(place, f"there is no load {rate.of!r}", did_you_mean(rate.of, file.loads))
+    if file.loads[rate.of].clients is None:
+        raise document.error(place, f"the load {rate.of!r} is open, so it does not show what a cluster can do")
+    if not file.control:
+        raise document.error(place, "what a cluster can do is seen in control runs", "leave control: false out")
+
+
+def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
+    file = _own(experiment.file)
+    nodes = file.transitions[transition].nodes or file.store.nodes
+    name = f"b{block}-{transition}-{load}{'' if event else '-control'}"
+    treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
+    # Each run leaves its cluster changed, so none shares one.
+    return PlannedRun(name, block, treatment, name)
+
+
+def _shares(file: ElasticFile, run: PlannedRun) -> bool:
+    return isinstance(file.loads[str(run.treatment["load"])].rate, RateShare)
+
+
+def _salted(experiment: Experiment, run: PlannedRun) -> bytes:
+    return hashlib.sha256(f"{experiment.seed}/{run.id}".encode()).digest()
+
+
+def _plan(experiment: Experiment, transition: Transition) -> list[Planned] | Ruled:
+    file = _own(experiment.file)
+    if transition.policy is not None:
+        return Ruled(transition.policy, policy_of(transition.policy, experiment.document.path.parent))
+    return [Planned(step, trigger_of(step, file.slo)) for step in transition.timeline or ()]
+
+
+def _warmup(experiment: Experiment, workload: Workload) -> float:
+    return next(phase.warmup for phase in workload.file.phases if phase.name == experiment.measured[0])
+
+
+def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
+    """Return the best throughput, 1/s, of the control run of the first block under the load that is named."""
+    base = _planned(stage.experiment, 1, str(run.treatment["transition"]), rate.of, event=False)
+    path = stage.runs_path / base.id
+    if not path.exists() or Run(path).summary.get("status") != "done":
+        raise LoadframeError(
+            f"the rate is a share of what {base.id} has shown, and that run failed",
+            remedy="mend the cause; `loadframe run --retry-failed` makes failed runs again",
+        )
+    measured = Run(path)
+    series, phase = measured.series, measured.summary["phases"][0]
+    rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase["operations"]), "string")))
+    counts: dict[int, int] = {}
+    for second, successes in zip(rows["second"].to_pylist(), rows["successes"].to_pylist(), strict=True):
+        counts[second] = counts.get(second, 0) + successes
+    first, last = int(phase["warmup"]), int(phase["warmup"] + phase["duration"])
+    rates = [counts.get(second, 0) for second in range(first, last)]
+    best = max((median(rates[at : at + _STRETCH]) for at in range(max(len(rates) - _STRETCH + 1, 1))), default=0.0)
+    if not best:
+        raise LoadframeError(f"the rate is a share of what {base.id} has shown, and that is nothing")
+    return float(best)
+
+
+KIND = Elastic()

@@ -1,0 +1,78 @@
+"""The page of an elastic experiment: the answer, each transition on its time axis, its measures, the runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loadframe.analyze.elasticity import Elasticity, Group
+from loadframe.analyze.finding import Finding
+from loadframe.report import elastic_words
+from loadframe.report.elastic_plot import run_plot
+from loadframe.report.figures import Figure
+from loadframe.report.labels import cluster_text
+from loadframe.report.page import render
+from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.tables import Cell, Table
+from loadframe.report.trust import runs_view
+
+_NOTE = (
+    "Means over repetitions with 95 % intervals by Student's t; > marks what did not happen before the run was over."
+    " The difference is to the control run of the same block, over the same stretch of time."
+)
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A transition under a load as the page shows it."""
+
+    heading: str
+    lead: Sequence[str]
+    plot: Figure | None
+    tables: Sequence[tuple[str, Table]]
+    warnings: Sequence[Finding]
+
+
+def elastic_page(found: Elasticity) -> str:
+    """Return the page of an experiment."""
+    description = found.folder.description
+    example = next((group.example.run for group in found.groups if group.example and group.example.run), None)
+    facts = [design_facts(description, len(found.folder.runs))]
+    if example:
+        facts += manifest_facts(example.manifest)
+    return render(
+        "elastic.html.j2",
+        title=f"{description['experiment']}: loadframe report",
+        question=description.get("question") or f"How elastic is {description['experiment']}?",
+        subtitle=cluster_text({**example.manifest["store"], "nodes": None}) if example else "",
+        experiment=description["experiment"],
+        groups=[_view(group, index) for index, group in enumerate(found.groups)],
+        runs=runs_view(found.folder),
+        facts=facts,
+        file=description.get("file", ""),
+    )
+
+
+def _view(group: Group, index: int) -> GroupView:
+    tables = [(elastic_words.step_heading(step), _measures(elastic_words.rows(step))) for step in group.steps]
+    if group.provisioning:
+        scores = [[Cell(run), *map(Cell, texts)] for run, texts in elastic_words.score_rows(group)]
+        tables.append(("How well the policy provided nodes", Table(elastic_words.SCORES, scores)))
+    return GroupView(
+        heading=elastic_words.heading(group),
+        lead=elastic_words.lead(group),
+        plot=run_plot(group, f"g{index}"),
+        tables=tables,
+        warnings=group.warnings,
+    )
+
+
+def _measures(rows: Sequence[elastic_words.Row]) -> Table:
+    cells = [
+        [Cell(row.title), Cell(row.says, tone="muted"), *map(_split, (row.value, row.control, row.difference))]
+        for row in rows
+    ]
+    return Table(("measure", "", "with the event", "control", "difference"), cells, names=2, note=_NOTE)
+
+
+def _split(text: str) -> Cell:
+    value, bracket, interval = text.partition(" [")
+    return Cell(value, f"[{interval}" if bracket else "")

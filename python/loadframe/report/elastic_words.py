@@ -1,0 +1,146 @@
+"""The answer of an elastic experiment in sentences, and its measures as texts for page and terminal alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step
+from loadframe.analyze.estimate import Estimate
+from loadframe.report.numbers import estimate_text, percent_text
+from loadframe.units import format_count, format_duration
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure in words: with the event, in the control runs, and the difference."""
+
+    title: str
+    value: str
+    control: str
+    difference: str
+    says: str
+
+
+def heading(group: Group) -> str:
+    """Return what tells a transition under a load from the others."""
+    return f"{group.transition}, {group.load}"
+
+
+def step_heading(step: Step) -> str:
+    """Return what a step did, and to how many nodes."""
+    nodes = f"{format_count(step.before)} node{'s' * (step.before != 1)}"
+    more = "" if step.after == step.before else f", then {format_count(step.after)}"
+    return f"Step {step.number}: {step.change or 'no change'} ({nodes}{more}; {format_duration(step.horizon)} watched)"
+
+
+def lead(group: Group) -> list[str]:
+    """Return what happened, a sentence or two for each step."""
+    if not group.runs:
+        return ["No answer: no run with the event can be believed."]
+    return [words for step in group.steps for words in _sentences(group, step)]
+
+
+def _sentences(group: Group, step: Step) -> list[str]:
+    found = step.measures
+    parts = []
+    if "join_delay" in found:
+        parts.append(f"the node was a member after {_said(found['join_delay'])}")
+    if "departure" in found:
+        parts.append(f"the node had left after {_said(found['departure'])}")
+    if "redistribution" in found:
+        parts.append(f"its data were in place {_said(found['redistribution'])} later")
+    if "stabilisation" in found:
+        parts.append(f"throughput and response times had settled after {_said(found['stabilisation'])}")
+    words = [f"{step.change or 'Without a change'}: {', '.join(parts) or 'see the table'}."]
+    words[0] = words[0][:1].upper() + words[0][1:]
+    if "lost_work" in found:
+        lost = found["lost_work"]
+        net = lost.difference or lost.mean
+        than = ", beyond the control run's" if lost.difference else ""
+        cost = f"On the way the work of {_duration(net)} was lost{than}"
+        if "break_even" in found and step.after > step.before:
+            even = found["break_even"]
+            cost += f"; it was made up for after {_said(even)}" if not even.censored else "; it was not made up for"
+        words.append(f"{cost}.")
+    if "realised_gain" in found and step.after > step.before:
+        growth, gain = step.after / step.before, found["realised_gain"].mean
+        words.append(
+            f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
+            f" throughput: a realised gain of {_text(gain, 'share')}."
+        )
+    if group.open and "slowdown" in found:
+        slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
+        words.append(f"At its worst second p99 was {slow} times what it was before.")
+    return words
+
+
+def rows(step: Step) -> list[Row]:
+    """Return each measure of a step in words."""
+    return [_row(measure) for measure in step.measures.values()]
+
+
+def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
+    """Return each policy run's scores, by its name."""
+    return [
+        (
+            run,
+            (
+                f"{score.under_accuracy:.1%}",
+                f"{score.over_accuracy:.1%}",
+                f"{score.under_share:.1%}",
+                f"{score.over_share:.1%}",
+                f"{60 * score.jitter:+.2f}/min",
+            ),
+        )
+        for run, score in group.provisioning.items()
+    ]
+
+
+SCORES = ("run", "too few: accuracy", "too many: accuracy", "too few: time", "too many: time", "jitter")
+
+
+def _row(measure: Repeated) -> Row:
+    named = MEASURES[measure.name]
+    control = [value.value for value in measure.control.values()]
+    censored = any(value.censored for value in measure.control.values())
+    alone = Estimate(sum(control) / len(control), float("-inf"), float("inf")) if control else None
+    return Row(
+        title=named.title,
+        value=_said(measure),
+        control="–" if alone is None else f"{'> ' * censored}{_text(alone, named.unit)}",
+        difference="–" if measure.difference is None else _text(measure.difference, named.unit),
+        says=named.says,
+    )
+
+
+def _said(measure: Repeated) -> str:
+    """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s`."""
+    text = _text(measure.mean, MEASURES[measure.name].unit)
+    if not measure.censored:
+        return text
+    runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
+    return f"> {text}{runs}"
+
+
+def _plain(measure: Repeated) -> str:
+    return format_count(measure.mean.value)
+
+
+def _text(estimate: Estimate, unit: str) -> str:
+    if unit == "share":
+        return percent_text(estimate) if estimate.is_finite else f"{100 * estimate.value:.3g} %"
+    if unit in ("s", "seconds"):
+        return _duration(estimate)
+    text = estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
+    return f"{text} {unit}" if unit == "1/s" and not estimate.is_finite else text
+
+
+def _duration(estimate: Estimate) -> str:
+    if not estimate.is_finite:
+        return format_duration(estimate.value) if estimate.value else "0 s"
+    if estimate.low == estimate.high:
+        return format_duration(estimate.value) if estimate.value else "0 s"
+    small = abs(estimate.value) < 1.0 and abs(estimate.high) < 1.0
+    scale, name = (1e3, "ms") if small else (1.0, "s")
+    scaled = Estimate(scale * estimate.value, scale * estimate.low, scale * estimate.high)
+    value, _, interval = estimate_text(scaled).partition(" [")
+    return f"{value} {name} [{interval}"

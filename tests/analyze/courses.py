@@ -1,0 +1,52 @@
+"""Courses of runs with known truth: a level, a loss, another level, with noise of a known size."""
+
+import numpy as np
+
+from loadframe.analyze.elasticity.course import Course, Event
+
+
+def course(seconds=600, rate=1000.0, late=0.010, *, noise=0.0, seed=0, events=(), missing=(), left=(), **changes):
+    """Return a course; `changes` map "x" or "l" to functions of the seconds' middles that give its factor."""
+    random = np.random.default_rng(seed)
+    times = np.arange(seconds) + 0.5
+
+    def series(level, name):
+        factor = changes.get(name, lambda t: np.ones(len(t)))(times)
+        return level * factor * (1 + noise * random.standard_normal(seconds))
+
+    successes, p99 = series(rate, "x"), series(late, "l")
+    p99 = np.where(successes > 0, p99, np.nan)
+    return Course(
+        start=0.0,
+        successes=successes,
+        failures=changes.get("failures", lambda t: np.zeros(len(t)))(times),
+        response_p50=p99 / 3,
+        response_p99=p99,
+        response_mean=p99 / 2,
+        response_deviation=p99 / 4,
+        events=tuple(events),
+        missing=tuple(missing),
+        left=tuple(left),
+    )
+
+
+def pieces(*parts):
+    """Return a function that is `value` until `until`, for each (until, value); the last goes on."""
+
+    def factor(times):
+        found = np.full(len(times), parts[-1][1])
+        for until, value in reversed(parts):
+            found[times < until] = value
+        return found
+
+    return factor
+
+
+def grown(begin=120.0, joined=150.0, balanced=200.0):
+    """Return the events of a node that is asked for, joins, and gets its data."""
+    return (
+        Event(begin, "trigger fired", step=1),
+        Event(begin, "node requested", ("node-1",)),
+        Event(joined, "node joined", ("node-1",)),
+        Event(balanced, "cluster balanced", ("node-1",)),
+    )

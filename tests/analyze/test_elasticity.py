@@ -1,0 +1,175 @@
+"""The measures of elasticity give back the truth that a course was made from, and say what they cannot know."""
+
+import numpy as np
+import pytest
+from courses import course, grown, pieces
+
+from loadframe.analyze.elasticity.course import Event
+from loadframe.analyze.elasticity.measures import Change, Value, measure, running_median
+from loadframe.analyze.elasticity.repeated import interval, repeated
+
+#: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
+GROW = Change(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
+LOST = {"x": pieces((120, 1.0), (220, 0.5), (600, 1.8)), "l": pieces((120, 1.0), (220, 3.0), (600, 0.8))}
+
+
+def near(value: float, tolerance: float = 0.05):
+    return pytest.approx(value, rel=tolerance)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("seed", range(5))
+def test_known_instants_losses_and_gains_are_found_within_5_percent(noise, seed):
+    found = measure(course(noise=noise, seed=seed, events=grown(), **LOST), GROW, 60.0)
+    assert found["join_delay"] == Value(30.0)
+    assert found["redistribution"] == Value(50.0)
+    assert found["stabilisation"].value == near(100.0)
+    assert not found["stabilisation"].censored
+    # 100 s at half the throughput.
+    assert found["lost_work"].value == near(50.0)
+    assert found["disturbance"].value == near(0.5, 0.06)
+    assert found["realised_gain"].value == near(0.9)
+    # Of 480 s 100 were at 0.5 and 380 at 1.8.
+    assert found["elastic_efficiency"].value == near((50 + 380 * 1.8) / (1.8 * 480))
+    # 50 s of work are to be made up for at 0.8 a second.
+    assert found["break_even"].value == near(100 + 50 / 0.8)
+    assert (found["x0"].value, found["x1"].value) == (near(1000.0), near(1800.0))
+    assert (found["l0"].value, found["l1"].value) == (near(0.010), near(0.008))
+    # p99 was 3 L0; ideal was 1 for 30 s and 0.8 for 70 s.
+    assert found["latency_debt"].value == near(30 * 2 + 70 * 2.2, 0.1)
+    assert found["slowdown"].value == near(3.0, 0.2)
+
+
+def test_the_objective_the_errors_and_the_gaps_are_counted_in_seconds():
+    lost = {"x": pieces((120, 1.0), (130, 0.0), (600, 1.0)), "failures": pieces((140, 0.0), (150, 100.0), (600, 0.0))}
+    found = measure(course(**lost, l=pieces((200, 1.0), (205, 5.0), (600, 1.0))), GROW, 60.0)
+    assert found["longest_gap"] == Value(10.0)
+    assert found["errors"] == Value(1000.0)
+    # 10 s without an answer, 10 s with 9 % errors, 5 s at 50 ms.
+    assert found["violation"] == Value(25.0)
+
+
+def test_exposure_is_as_long_as_copies_were_missing():
+    looks = [(float(second), 3.0 if 130 <= second < 142 else 0.0) for second in range(600)]
+    assert measure(course(missing=looks), GROW, 60.0)["exposure"].value == near(12.0)
+    assert "exposure" not in measure(course(), GROW, 60.0)
+
+
+def test_what_never_settles_or_pays_is_more_than_the_run_was_long():
+    falling = course(x=lambda t: np.where(t < 120, 1.0, 0.9 - t / 2000))
+    found = measure(falling, GROW, 60.0)
+    assert found["stabilisation"] == Value(480.0, censored=True)
+    assert found["break_even"] == Value(480.0, censored=True)
+    assert found["join_delay"] == Value(480.0, censored=True)
+
+
+def test_data_that_never_come_to_rest_are_told_from_a_node_that_never_joins():
+    joined = measure(course(events=grown()[:3]), GROW, 60.0)
+    assert joined["join_delay"] == Value(30.0)
+    assert joined["redistribution"] == Value(450.0, censored=True)
+
+
+def test_nothing_that_happens_costs_nothing():
+    same = Change(begin=120.0, end=600.0, before=1, after=1, open=False)
+    for seed in range(10):
+        found = measure(course(noise=0.03, seed=seed), same, 60.0)
+        assert found["stabilisation"] == Value(0.0)
+        assert found["break_even"] == Value(0.0)
+        assert found["disturbance"].value < 0.05
+        assert "realised_gain" not in found
+        assert "join_delay" not in found
+    assert measure(course(), same, 60.0)["lost_work"] == Value(0.0)
+    assert measure(course(), same, 60.0)["dory"] == Value(0.0)
+
+
+def test_a_run_that_is_too_short_around_the_change_has_no_levels():
+    early = Change(begin=30.0, end=600.0, before=1, after=2, open=False)
+    late = Change(begin=500.0, end=600.0, before=1, after=2, open=False)
+    for change in (early, late):
+        found = measure(course(), change, 60.0)
+        assert {"x0", "stabilisation", "lost_work"}.isdisjoint(found)
+        assert found["errors"] == Value(0.0)
+
+
+def test_under_an_open_load_there_is_no_gain_and_no_break_even():
+    found = measure(course(events=grown(), **LOST), Change(120.0, 600.0, 1, 2, open=True), 60.0)
+    assert {"realised_gain", "break_even"}.isdisjoint(found)
+    assert found["lost_work"].value == near(50.0)
+
+
+def test_a_node_that_leaves_takes_its_time():
+    events = (Event(120.0, "node leaving", ("node-1",)), Event(150.0, "node left", ("node-1",)),
+              Event(151.0, "cluster balanced"))  # fmt: skip
+    found = measure(course(events=events), Change(120.0, 600.0, 2, 1, open=False), 60.0)
+    assert found["departure"] == Value(30.0)
+    assert "join_delay" not in found
+    assert found["realised_gain"].value == near(2.0)
+
+
+def test_an_outage_throughout_is_measured_and_not_divided_by():
+    dead = course(x=pieces((120, 1.0), (600, 0.0)))
+    found = measure(dead, GROW, 60.0)
+    assert found["longest_gap"] == Value(480.0)
+    assert found["lost_work"] == Value(480.0)
+    assert "elastic_efficiency" not in found
+    assert "x0" not in measure(course(rate=0.0), GROW, 60.0)
+
+
+def test_what_was_moved_is_what_was_counted_down():
+    left = [(151.0, 8.0), (160.0, 5.0), (170.0, 1.0), (180.0, 0.0)]
+    assert measure(course(events=grown(), left=left), GROW, 60.0)["moved"] == Value(8.0)
+
+
+def test_dorys_score_is_the_areas_over_the_levels():
+    slow = {"l": pieces((120, 1.0), (220, 3.0), (600, 1.0))}
+    found = measure(course(events=grown(), **slow), GROW, 60.0)
+    mean, deviation = 0.005, 0.0025
+    areas = 100 * 2 * (mean + deviation)
+    assert found["dory"].value == near(areas / (2 * mean * 2 * deviation))
+
+
+def test_the_running_median_ignores_a_bad_second_and_keeps_a_step_where_it_is():
+    x = np.ones(40)
+    x[7] = 0.0
+    x[20:] = 2.0
+    median = running_median(x)
+    assert (median[:18] == 1.0).all()
+    assert (median[22:] == 2.0).all()
+
+
+def test_the_interval_of_repetitions_holds_the_truth_in_19_of_20():
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        found = interval(random.normal(10.0, 1.0, size=3))
+        held += found.low <= 10.0 <= found.high
+    assert 370 <= held <= 392
+
+
+def test_one_run_says_nothing_of_its_scatter_and_a_censored_one_only_a_bound():
+    one = repeated("stabilisation", {1: Value(50.0)}, {})
+    assert not one.mean.is_finite
+    assert one.difference is None
+    bound = repeated("stabilisation", {1: Value(50.0), 2: Value(480.0, censored=True)}, {1: Value(0.0), 2: Value(0.0)})
+    assert bound.censored == 1
+    assert np.isinf(bound.mean.high)
+    assert bound.difference is None
+
+
+def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_block():
+    values = {block: Value(50.0 + block) for block in (1, 2, 3)}
+    control = {block: Value(2.0 + block) for block in (1, 2, 3)}
+    found = repeated("lost_work", values, control)
+    assert found.difference.value == near(48.0)
+    assert found.difference.high - found.difference.low < 1e-6
+
+
+def test_the_loss_against_a_control_run_is_free_of_what_noise_alone_would_count():
+    values, control = {}, {}
+    for block in range(1, 6):
+        values[block] = measure(course(noise=0.1, seed=block, events=grown(), **LOST), GROW, 60.0)["lost_work"]
+        still = Change(120.0, 600.0, 1, 1, open=False)
+        control[block] = measure(course(noise=0.1, seed=100 + block), still, 60.0)["lost_work"]
+    found = repeated("lost_work", values, control)
+    assert found.mean.value < found.difference.value + 25
+    assert control[1].value > 10

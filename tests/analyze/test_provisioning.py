@@ -1,0 +1,54 @@
+"""Scores of scaling policies against hand-counted ones."""
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.elasticity.course import Event
+from loadframe.analyze.elasticity.provisioning import demand, level_at, score, supply
+
+CAPACITY = {1: 100.0, 2: 190.0, 3: 270.0}
+TIMES = np.arange(100) + 0.5
+
+
+def test_demand_is_the_least_number_of_nodes_that_sustains_the_load():
+    rates = np.array([0.0, 100.0, 101.0, 190.0, 191.0, 270.0])
+    assert demand(rates, CAPACITY).tolist() == [1, 1, 2, 2, 3, 3]
+
+
+def test_demand_beyond_what_was_measured_goes_on_in_proportion():
+    assert demand(np.array([271.0, 360.0, 361.0]), CAPACITY).tolist() == [4, 4, 5]
+
+
+def test_a_node_counts_when_it_has_its_data_and_no_longer_when_it_begins_to_leave():
+    events = [
+        Event(10.0, "node requested", ("node-1",)),
+        Event(20.0, "node joined", ("node-1",)),
+        Event(40.0, "cluster balanced", ("node-1",)),
+        Event(70.0, "node leaving", ("node-1",)),
+        Event(80.0, "node left", ("node-1",)),
+        Event(80.0, "cluster balanced"),
+    ]
+    nodes = supply(TIMES, 1, events)
+    assert nodes.tolist() == [1.0] * 40 + [2.0] * 30 + [1.0] * 30
+
+
+def test_scores_are_shares_of_time_and_of_demand():
+    wanted = np.array([1.0] * 20 + [2.0] * 60 + [1.0] * 20)
+    given = np.array([1.0] * 40 + [2.0] * 60)
+    found = score(wanted, given)
+    assert (found.under_share, found.over_share) == (0.2, 0.2)
+    assert found.under_accuracy == pytest.approx(0.2 * 0.5)
+    assert found.over_accuracy == pytest.approx(0.2 * 1.0)
+    assert found.jitter == pytest.approx((1 - 2) / 100)
+
+
+def test_a_perfect_policy_scores_nothing():
+    wanted = np.array([1.0] * 50 + [3.0] * 50)
+    assert set(score(wanted, wanted).as_dict().values()) == {0.0}
+
+
+def test_a_level_in_stages_is_what_it_is_at_each_time():
+    level = {"from": 10.0, "stages": [{"to": 20.0, "over": 10.0}, {"to": 5.0, "over": 0.0}, {"to": 5.0, "over": 5.0}]}
+    times = np.array([0.0, 5.0, 9.999, 10.0, 14.0, 50.0])
+    assert level_at(level, times) == pytest.approx([10.0, 15.0, 20.0, 5.0, 5.0, 5.0], abs=0.01)
+    assert level_at(7, times).tolist() == [7.0] * 6

@@ -1,0 +1,65 @@
+"""Folders of elastic experiments with known truth: a node is added at 60 s, half the work is lost for 40 s."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from simulated import Truth, write_run
+
+#: s since the measured window began.
+ASKED, JOINED, BALANCED, GAIN = 60.0, 75.0, 90.0, 1.7
+SECONDS, WINDOW = 200, 20.0
+
+_GROWN = (
+    (ASKED, "trigger fired", {"step": 1, "trigger": "at 60 s", "seen": "at 60 s", "control": False}),
+    (ASKED, "change started", {"step": 1, "change": "add 1"}),
+    (ASKED, "node requested", {"nodes": ["node-1"]}),
+    (ASKED + 1, "balancing", {"step": 1, "what": "taking node-1 in", "unit": "shards"}),
+    (JOINED, "node joined", {"nodes": ["node-1"]}),
+    (BALANCED, "cluster balanced", {"nodes": ["node-1"]}),
+    (BALANCED, "change over", {"step": 1, "change": "add 1"}),
+)
+_WATCHED = ((ASKED, "trigger fired", {"step": 1, "trigger": "at 60 s", "seen": "at 60 s", "control": True}),)
+
+
+def factor(second: int) -> float:
+    """Return what throughput is multiplied with when the node is added."""
+    return 1.0 if second < ASKED else 0.5 if second < ASKED + 40 else GAIN
+
+
+def write_elastic(path: Path, *, repetitions: int = 2, control: bool = True, failed: str = "", rate: float = 0) -> Path:
+    """Write an experiment of one transition under one load; with a rate the load is open."""
+    truth = Truth(seconds=SECONDS, warmup=1, operation="look", noise=0.01, rate=rate or None)
+    design = []
+    (path / "runs").mkdir(parents=True)
+    for block in range(1, repetitions + 1):
+        for event in (True, False) if control else (True,):
+            name = f"b{block}-grow-steady{'' if event else '-control'}"
+            treatment = {"transition": "grow", "load": "steady", "nodes": 1, "event": event}
+            design.append({"run": name, "block": block, "treatment": treatment})
+            own = replace(truth, events=_GROWN if event else _WATCHED, **({"factor": factor} if event else {}))
+            if name == failed:
+                own = replace(own, cpu_share=0.97)
+            labels = {"treatment": treatment, "block": block, "repetition": block}
+            write_run(path / "runs", name, own, seed=2 * block + event, **labels)
+    description = {
+        "experiment": "simulated",
+        "question": "What does a second node cost, and what does it bring?",
+        "store": {"kind": "opensearch", "nodes": 1},
+        "workload": "nyc_taxis",
+        "kind": "elastic",
+        "window": WINDOW,
+        "slo": {"p99": 1.0, "errors": None},
+        "transitions": {"grow": {"nodes": None, "timeline": [{"at": ASKED, "add": 1}], "policy": None}},
+        "loads": {"steady": {"clients": None if rate else 8, "rate": rate or None}},
+        "capacity": [],
+        "factors": {},
+        "prepare": ["load"],
+        "measure": ["look"],
+        "repetitions": repetitions,
+        "seed": 1,
+        "file": "experiment: simulated\n",
+        "design": design,
+    }
+    (path / "experiment.json").write_text(json.dumps(description))
+    return path

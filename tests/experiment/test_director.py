@@ -1,0 +1,117 @@
+"""The director of a run on a cluster of toys: steps in their order, control runs without them, ends in the middle."""
+
+import json
+import time
+
+import pytest
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.experiment.elastic.director import Director, Planned, Ruled
+from loadframe.experiment.elastic.file import PolicyEntry, Step
+from loadframe.experiment.elastic.triggers import trigger_of
+from loadframe.load import Progress
+from loadframe.record import RunWriter
+
+
+@pytest.fixture
+def cluster(toy):
+    with Cluster.start(ClusterSpec("toy", nodes=2)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def directed(cluster, tmp_path):
+    """Run a director until something happened; return the events' kinds and its deviations."""
+
+    def directed(plan, until, *, control=False, holds=False, seconds=20.0):
+        with RunWriter(tmp_path, "run") as writer:
+            director = Director(cluster, plan, lambda text: None, control=control, holds=holds)
+            director.begin(writer)
+            director.phase(0.0, 0.0)
+            told = writer.scratch.parent / "events.jsonl"
+            end = time.monotonic() + seconds
+            number = 0
+            while not until(told.read_text()) and time.monotonic() < end:
+                number += 1
+                director.progress(Progress(number, 100 * number, 0, 0, 100, 0, 0.01, 0.02))
+                time.sleep(0.05)
+            assert until(told.read_text())
+            deviations = director.end()
+            held = director.held()
+            return [json.loads(line) for line in told.read_text().splitlines()], deviations, held
+
+    return directed
+
+
+def steps(*texts):
+    made = [Step.model_validate(text) for text in texts]
+    return [Planned(step, trigger_of(step, None)) for step in made]
+
+
+def kinds(events):
+    return [event["kind"] for event in events]
+
+
+def test_steps_are_taken_one_after_the_other(directed, cluster):
+    plan = steps({"at": 0.2, "add": 1}, {"balanced": 0.1, "kill": "node-1"})
+    events, deviations, _ = directed(plan, lambda text: text.count('"change over"') == 2)
+    assert kinds(events) == [
+        "trigger fired",
+        "change started",
+        "balancing",
+        "change over",
+        "trigger fired",
+        "change started",
+        "change over",
+    ]
+    assert [event["time"] for event in events] == sorted(event["time"] for event in events)
+    assert events[0]["time"] >= 0.2
+    assert events[4]["time"] >= events[3]["time"] + 0.1
+    assert deviations == []
+    assert cluster.size == 3
+
+
+def test_a_control_run_takes_no_step_and_says_when_it_would_have(directed, cluster):
+    events, deviations, held = directed(
+        steps({"at": 0.1, "add": 1}), lambda text: "trigger fired" in text, control=True, holds=True
+    )
+    assert kinds(events) == ["trigger fired", "clients held"]
+    assert events[0]["control"]
+    assert (deviations, held, cluster.size) == ([], True, 2)
+
+
+def test_a_trigger_that_never_fires_is_told_when_its_time_is_over(directed):
+    plan = steps({"overloaded": True, "within": 0.3, "add": 1})
+    events, deviations, held = directed(plan, lambda text: "never fired" in text, holds=True)
+    assert kinds(events) == ["trigger never fired"]
+    assert not held
+    (words,) = deviations
+    assert "step 1 was not taken" in words
+    assert "within 300 ms" in words
+
+
+def test_a_trigger_that_waits_when_the_run_ends_is_told_too(directed):
+    _, deviations, _ = directed(steps({"at": 0.0, "kill": "node-1"}, {"at": 99.0, "add": 1}), lambda t: "over" in t)
+    assert deviations == ["step 2 was not taken: its trigger, at 1 min 39 s, never fired before the run was over"]
+
+
+def test_a_change_that_fails_says_why(directed):
+    events, deviations, _ = directed(steps({"at": 0.0, "kill": "nod-1"}), lambda text: "failed" in text)
+    assert deviations == ["step 1, kill nod-1, failed: the cluster has no node 'nod-1'"]
+    assert events[-1]["cause"] == "the cluster has no node 'nod-1'"
+
+
+def test_a_change_that_goes_on_when_the_run_ends_is_broken_off(directed):
+    began = time.monotonic()
+    events, deviations, _ = directed(steps({"at": 0.0, "add": 1}), lambda text: '"balancing"' in text)
+    assert kinds(events)[-1] == "change broken off"
+    assert deviations == []
+    assert time.monotonic() - began < 30
+
+
+def test_a_policy_decides_within_its_bounds_and_one_change_at_a_time(directed, cluster):
+    entry = PolicyEntry.model_validate({"target": 0.5, "least": 1, "most": 3, "every": 0.2, "cooldown": 0.2})
+    events, deviations, _ = directed(Ruled(entry, lambda seen: 9), lambda text: '"change over"' in text)
+    decided = [event for event in events if event["kind"] == "policy decided"]
+    assert [event["nodes"] for event in decided] == [3]
+    assert (deviations, cluster.size) == ([], 3)

@@ -1,0 +1,149 @@
+"""Files of elastic experiments: what they mean for each run, and what is said about steps that can never be taken."""
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment.design import design
+from loadframe.experiment.design_estimate import estimate
+
+EXPERIMENT = """\
+experiment: e
+store: {kind: opensearch, nodes: 2}
+workload: small.yaml
+kind: elastic
+warmup: 5s
+duration: 5m
+window: 30s
+slo: {p99: 100ms, errors: 1%}
+repetitions: 2
+transitions:
+  grow:
+    timeline:
+      - {overloaded: {cpu: 80%, drop: 10%}, within: 2m, add: 1}
+      - {balanced: 60s, kill: node-1}
+  shrink:
+    nodes: 3
+    timeline: [{at: 60s, remove: 2}]
+loads:
+  saturated: {clients: {from: 4, more: 4, every: 10s, most: 18}}
+  open: {rate: {share: 75%, of: saturated}, arrivals: poisson}
+"""
+
+
+def test_every_transition_is_made_under_every_load_with_its_event_and_without(load):
+    made = design(load(EXPERIMENT))
+    expected = {
+        f"b{block}-{transition}-{which}{control}"
+        for block in (1, 2) for transition in ("grow", "shrink") for which in ("saturated", "open")
+        for control in ("", "-control")
+    }  # fmt: skip
+    assert {run.id for run in made.runs} == expected
+    assert [run.block for run in made.runs] == [1] * 8 + [2] * 8
+    nodes = {run.treatment["transition"]: run.treatment["nodes"] for run in made.runs}
+    assert nodes == {"grow": 2, "shrink": 3}
+    assert made == design(load(EXPERIMENT))
+
+
+def test_no_two_runs_share_a_cluster_that_one_of_them_changes(load):
+    assert all(len(group) == 1 for group in design(load(EXPERIMENT)).groups())
+
+
+def test_what_a_rate_is_a_share_of_is_measured_before(load):
+    order = [run.id for run in design(load(EXPERIMENT)).runs if run.block == 1]
+    for transition in ("grow", "shrink"):
+        base = order.index(f"b1-{transition}-saturated-control")
+        assert base < min(order.index(f"b1-{transition}-open{control}") for control in ("", "-control"))
+
+
+def test_clients_arrive_a_few_at_a_time(load):
+    experiment = load(EXPERIMENT)
+    treatment = {"transition": "grow", "load": "saturated", "nodes": 2, "event": True}
+    (phase,) = experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
+    plan = phase.plan(seed=1, hosts=[], driver="null")
+    stages = [(stage["to"], stage["over"]) for stage in plan["streams"][0]["pacing"]["closed"]["clients"]["stages"]]
+    assert plan["streams"][0]["pacing"]["closed"]["clients"]["from"] == 4
+    assert stages == [(4, 10.0), (8, 0.0), (8, 10.0), (12, 0.0), (12, 10.0), (16, 0.0), (16, 10.0), (18, 0.0)]
+    assert (plan["warmup"], plan["streams"][0]["stop"]) == (5.0, {"duration": 300.0})
+
+
+def test_an_open_load_has_its_own_arrivals(load):
+    experiment = load(EXPERIMENT)
+    treatment = {"transition": "grow", "load": "open", "nodes": 2, "event": True}
+    (phase,) = experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
+    assert phase.streams[0].arrivals == "poisson"
+    assert phase.streams[0].rate == 0.75
+
+
+def test_the_expected_time_does_not_depend_on_what_happens(load):
+    experiment = load(EXPERIMENT.replace("repetitions: 2", "repetitions: 1").replace(", open: ", ""))
+    # 4 runs on 2 nodes and 4 on 3, each with a cluster and its data (2.1 s), 305 s of load and 0.5 s beside it.
+    assert estimate(design(experiment), experiment) == pytest.approx(4 * 25 + 4 * 30 + 8 * (2.1 + 305.5))
+
+
+STEP = "{at: 60s, remove: 2}"
+TIMELINE = f"timeline: [{STEP}]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "what", "remedy"),
+    [
+        ("duration: 5m\n", "", "experiment", "how long a run lasts", "duration"),
+        ("{at: 60s,", "{at: 300s,", "300s", "over by then", "longer duration"),
+        (STEP, "{at: 60s}", "{at", "has no change", "add, remove"),
+        (STEP, "{remove: 1}", "{remove", "has no trigger", "overloaded"),
+        (STEP, "{at: 1s, add: 1, kill: node-0}", "{at", "add and kill", "one of"),
+        (STEP, "{at: 1s, within: 5s, add: 1}", "within", "no time limit", "remove"),
+        (STEP, "{balanced: 1s, add: 1}", "balanced", "nothing gets balanced", "another trigger"),
+        (STEP, "{at: 60s, remove: 3}", "3", "cannot lose 3", ""),
+        (STEP, "{at: 60s, cut: node-1}", "{at", "none can be cut off", "netns"),
+        (STEP, "{at: 60s, ad: 3}", "ad", "unknown key 'ad'", "'add'"),
+        (STEP, "{overloaded: {cpu: 120%}, add: 1}", "120%", "is no share", ""),
+        (STEP, "{overloaded: {cpu: much}, add: 1}", "much", "is no share", "percentage"),
+        ("slo: {p99: 100ms, errors: 1%}", "slo: {}", "{}", "asks for nothing", "p99"),
+        (TIMELINE, "timeline: []", "[]", "at least one entry", ""),
+        (TIMELINE, "", "nodes: 3", "neither a timeline nor a policy", ""),
+        (TIMELINE, "policy: {most: 3}", "{most", "has no rule", "thresholds"),
+        (TIMELINE, "policy: {target: 60%, most: 1}", "most", "nothing to decide", ""),
+        (
+            TIMELINE,
+            "policy: {python: 'gone.py:f', most: 3}",
+            "'gone.py",
+            "no such policy",
+            "",
+        ),
+        (
+            TIMELINE,
+            "policy: {thresholds: {below: 80%, above: 30%}, most: 3}",
+            "below",
+            "removed below",
+            "",
+        ),
+        ("of: saturated", "of: saturatd", "saturatd", "no load 'saturatd'", "'saturated'"),
+        ("of: saturated", "of: open", "open", "is open", ""),
+        ("share: 75%", "share: 0", "0", "above 0", ""),
+        ("most: 18", "most: 4", "4", "there are 4", "raise"),
+        ("clients: {from", "rate: 5, clients: {from", "{rate", "both clients", "one of them"),
+        ("repetitions: 2", "repetitions: 2\ncontrol: false", "saturated", "control runs", "leave control"),
+        ("window: 30s", "window: 1s", "1s", "at least 5", ""),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what, remedy):
+    assert old in EXPERIMENT
+    error, text = refused(EXPERIMENT.replace(old, new))
+    assert what in error.what
+    assert remedy in (error.remedy or "")
+    assert text.startswith(at)
+
+
+def test_a_broken_objective_needs_one(refused):
+    text = EXPERIMENT.replace(STEP, "{slo_broken: 5s, add: 1}")
+    error, _ = refused(text.replace("slo: {p99: 100ms, errors: 1%}\n", ""))
+    assert "no objective" in error.what
+
+
+def test_a_policy_may_be_a_function_of_the_users_own(load, tmp_path):
+    (tmp_path / "mine.py").write_text("def decide(seen):\n    return seen.nodes + 1\n")
+    text = EXPERIMENT.replace(TIMELINE, "policy: {python: 'mine.py:decide', most: 3}")
+    load(text)
+    with pytest.raises(BadInput, match="no function 'other'"):
+        load(text.replace("mine.py:decide", "mine.py:other"))

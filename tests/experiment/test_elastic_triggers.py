@@ -1,0 +1,104 @@
+"""Triggers and policies: what they wait for, and what they do not mistake for it."""
+
+import numpy as np
+import pytest
+
+from loadframe.experiment.elastic.file import Objective, Overload
+from loadframe.experiment.elastic.policies import Observed, target_tracking, thresholds
+from loadframe.experiment.elastic.sight import Second, Sight
+from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, fall
+from loadframe.load import Progress
+
+
+def progress(seconds, throughput, errors=0, p99=0.01):
+    return Progress(seconds, 0, errors, 0, throughput, 0, p99 / 2, p99)
+
+
+def sight(rates, cpu=None, **more):
+    seen = Sight()
+    for second, rate in enumerate(rates, start=1):
+        seen.progress(progress(second, rate, **more))
+        seen.progress(progress(second, rate, **more))  # told several times a second
+        seen.look({"node:node-0": cpu or 0.0, "node:node-1": 0.1})
+    return seen
+
+
+def moment(seen, now=100.0, balanced=None):
+    return Moment(now, seen, balanced)
+
+
+def noisy(level, seconds, seed=1, variation=0.03):
+    return (level * (1 + variation * np.random.default_rng(seed).standard_normal(seconds))).tolist()
+
+
+OVERLOADED = Overloaded(Overload(cpu=0.9, drop=0.05, seconds=10))
+
+
+def test_overload_is_a_busy_node_and_a_drop_of_throughput():
+    dropped = [*noisy(1000, 30), *noisy(850, 10, seed=2)]
+    assert "95% CPU" in str(OVERLOADED.fires(moment(sight(dropped, cpu=0.95))))
+    assert OVERLOADED.fires(moment(sight(dropped, cpu=0.85))) is None
+    assert OVERLOADED.fires(moment(sight(noisy(1000, 40), cpu=0.95))) is None
+    assert OVERLOADED.fires(moment(sight([*noisy(1000, 30), *noisy(1200, 10)], cpu=0.95))) is None
+
+
+def test_a_drop_counts_when_it_is_large_and_significant():
+    words = fall([Second(rate, 0, 0.01) for rate in [*noisy(1000, 30), *noisy(800, 10, seed=2)]], 10, 0.05)
+    assert words is not None
+    assert words.startswith("fell from 1,0")
+    wild = [*noisy(1000, 30, variation=0.9), *noisy(900, 10, seed=2, variation=0.9)]
+    assert fall([Second(max(rate, 0), 0, 0.01) for rate in wild], 10, 0.9) is None
+    assert fall([Second(rate, 0, 0.01) for rate in [1000.0] * 10 + [500.0] * 9], 10, 0.05) is None, "too short"
+
+
+def test_without_a_drop_asked_for_overload_is_throughput_that_no_longer_grows():
+    plateau = Overloaded(Overload(cpu=0.9, drop=0.0, seconds=5))
+    assert plateau.fires(moment(sight([100.0] * 5 + [200.0] * 5, cpu=0.95))) is None
+    assert plateau.fires(moment(sight([200.0] * 5 + [199.0] * 5, cpu=0.95))) is not None
+
+
+def test_noise_alone_is_seldom_taken_for_overload():
+    fired = sum(
+        any(fall([Second(rate, 0, 0.01) for rate in noisy(1000, 120, seed=seed)[:until]], 10, 0.05) is not None
+            for until in range(20, 121, 5))
+        for seed in range(20)
+    )  # fmt: skip
+    assert fired <= 1
+
+
+def test_an_objective_is_broken_when_it_was_so_for_all_of_the_last_seconds():
+    broken = SloBroken(Objective(p99=0.1), 3.0)
+    assert broken.fires(moment(sight([100] * 3, p99=0.2))) is not None
+    assert broken.fires(moment(sight([100] * 2, p99=0.2))) is None
+    assert broken.fires(moment(sight([100] * 9, p99=0.05))) is None
+    assert broken.fires(moment(sight([0] * 3, p99=0.0))) is not None, "nobody is answered"
+
+
+def test_failures_break_an_objective_too():
+    seen = Sight()
+    for second in range(1, 5):
+        seen.progress(progress(second, 100, errors=5 * second))
+    assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) is not None
+    assert SloBroken(Objective(errors=0.10), 3.0).fires(moment(seen)) is None
+
+
+def test_balanced_counts_from_the_end_of_the_change_before():
+    after = Balanced(30.0)
+    assert after.fires(moment(Sight(), now=100.0)) is None
+    assert after.fires(moment(Sight(), now=100.0, balanced=80.0)) is None
+    assert after.fires(moment(Sight(), now=110.0, balanced=80.0)) is not None
+
+
+def test_a_time_is_a_time():
+    assert AtTime(5.0).fires(moment(Sight(), now=4.9)) is None
+    assert AtTime(5.0).fires(moment(Sight(), now=5.0)) is not None
+
+
+@pytest.mark.parametrize(("cpu", "nodes"), [(0.9, 4), (0.5, 3), (0.1, 2)])
+def test_thresholds_add_or_remove_one_node(cpu, nodes):
+    assert thresholds(0.3, 0.8)(Observed(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes
+
+
+@pytest.mark.parametrize(("cpu", "nodes"), [(0.9, 5), (0.6, 3), (0.3, 2), (0.0, 0)])
+def test_target_tracking_asks_for_the_nodes_that_would_meet_its_target(cpu, nodes):
+    assert target_tracking(0.6)(Observed(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes

@@ -1,0 +1,39 @@
+"""The documentation of elastic experiments: its examples are loaded, its tables are held against the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from loadframe.analyze.elasticity import MEASURES
+from loadframe.experiment.design import design
+from loadframe.experiment.elastic.file import CHANGES, TRIGGERS, PolicyEntry
+from loadframe.experiment.file import load_experiment
+
+PAGE = (Path(__file__).parents[2] / "docs" / "elasticity.md").read_text()
+WHOLE, *PARTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("text", [WHOLE, *PARTS])
+def test_every_example_is_an_experiment(text, tmp_path):
+    path = tmp_path / "e.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(WHOLE) | yaml.safe_load(text), sort_keys=False))
+    experiment = load_experiment(path)
+    treatment = design(experiment).runs[-1].treatment
+    assert experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
+
+
+@pytest.mark.parametrize("word", [*TRIGGERS, *CHANGES])
+def test_every_trigger_and_change_is_documented(word):
+    assert re.search(rf"^\|.*`{word}: ", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("x0", "x1", "l0", "l1")])
+def test_every_measure_is_documented(name):
+    assert re.search(rf"^\|.*{MEASURES[name].title}.*\|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("key", PolicyEntry.model_fields)
+def test_every_key_of_a_policy_is_shown(key):
+    assert f"{key}: " in PAGE

@@ -1,0 +1,107 @@
+"""The report on an elastic experiment: what it finds in folders of known truth, and how it says it."""
+
+import io
+import json
+
+import pytest
+from pages import Page
+from rich.console import Console
+
+from elastic_folder import ASKED, BALANCED, GAIN, JOINED, SECONDS, write_elastic
+from loadframe.analyze.elasticity import read_elasticity
+from loadframe.report.elastic_page import elastic_page
+from loadframe.report.kinds import read_report
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_elastic(tmp_path_factory.mktemp("elastic") / "e")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return read_elasticity(folder)
+
+
+@pytest.fixture(scope="module")
+def page(found):
+    return Page(elastic_page(found))
+
+
+def test_the_folder_gives_back_the_truth_it_was_made_from(found):
+    (group,) = found.groups
+    (step,) = group.steps
+    measures = {name: measure.mean.value for name, measure in step.measures.items()}
+    assert (step.before, step.after, step.change) == (1, 2, "add 1")
+    assert step.horizon == pytest.approx(SECONDS - ASKED, abs=0.1)
+    assert measures["join_delay"] == pytest.approx(JOINED - ASKED)
+    assert measures["redistribution"] == pytest.approx(BALANCED - JOINED)
+    assert measures["stabilisation"] == pytest.approx(40.0, rel=0.05)
+    assert step.measures["lost_work"].difference.value == pytest.approx(20.0, rel=0.05)
+    assert measures["realised_gain"] == pytest.approx(GAIN / 2, rel=0.05)
+    assert measures["break_even"] == pytest.approx(40 + 20 / (GAIN - 1), rel=0.05)
+    assert measures["disturbance"] == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):
+    answer = page.text[: page.text.index("grow, steady")]
+    assert "What does a second node cost, and what does it bring?" in answer
+    assert "Add 1: the node was a member after 15 s" in answer
+    assert "was lost, beyond the control run's; it was made up for after" in answer
+    assert "2 times the nodes gave 1.68 times the throughput: a realised gain of 84 %" in answer
+    assert "All 4 runs are valid." in answer
+
+
+def test_the_plot_has_one_time_axis_with_all_lanes_and_the_events(page):
+    plot = page.plots["g0"]
+    titles = [axis["title"]["text"] for name, axis in plot["layout"].items() if name.startswith("yaxis")]
+    assert titles == ["clients", "requests/s", "response, ms", "failed/s", "cores"]
+    names = [trace["name"] for trace in plot["data"]]
+    assert names == ["load", "control run", "throughput", "p50", "p99", "failed", "CPU of 0"]
+    words = [mark["text"] for mark in plot["layout"]["annotations"]]
+    assert words == ["node-1 requested", "node-1 joined", "node-1 balanced"]
+    assert [shape["x0"] for shape in plot["layout"]["shapes"]] == pytest.approx([ASKED, JOINED, BALANCED])
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    assert page.loads == []
+
+
+def test_the_terminal_has_the_measures_with_their_control(folder):
+    console = Console(file=io.StringIO(), width=120)
+    read_report(folder).show(console)
+    text = console.file.getvalue()
+    assert "Step 1: add 1 (1 node, then 2; 2 min 20 s watched)" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("lost work")]
+    assert line.count("[") == 2
+
+
+def test_the_document_is_json_with_the_censored_told_apart(folder):
+    document = json.loads(json.dumps(read_report(folder).document, allow_nan=False))
+    (step,) = document["transitions"][0]["steps"]
+    assert step["measures"]["join_delay"]["censored"] == 0
+    assert step["measures"]["lost_work"]["values"].keys() == {"1", "2"}
+
+
+def test_one_run_without_a_control_says_how_little_that_is(tmp_path):
+    found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, control=False))
+    causes = " ".join(warning.cause for warning in found.groups[0].warnings)
+    assert "no control run" in causes
+    assert "one run with the event" in causes
+    assert "What does a second" in elastic_page(found)
+
+
+def test_without_a_valid_run_nothing_is_claimed(tmp_path):
+    path = write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady")
+    page = Page(elastic_page(read_elasticity(path)))
+    assert "No answer: no run with the event can be believed." in page.text
+    assert "1 of 2 runs are used; left out of every figure: 1 invalid." in page.text
+
+
+def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
+    found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, rate=100.0))
+    (step,) = found.groups[0].steps
+    assert "realised_gain" not in step.measures
+    page = Page(elastic_page(found))
+    assert "At its worst second p99 was" in page.text
+    assert page.plots["g0"]["layout"]["yaxis"]["title"]["text"] == "offered/s"
