@@ -21,7 +21,7 @@ def null_server(core: int) -> Iterator[str]:
     before = os.sched_getaffinity(0)
     # A thread inherits the cores of the one that starts it.
     os.sched_setaffinity(0, {core})
-    server = _engine.NullServer()
+    server = _engine.NullServer("search")
     os.sched_setaffinity(0, before)
     with closing(server):
         yield server.address

@@ -34,7 +34,7 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}{protocol};
         default_type application/json;
         location / {{ return 200 '{answer}'; }}
     }}
@@ -46,8 +46,11 @@ _NOBODY = 65534
 
 
 @contextmanager
-def serving(core: int) -> Iterator[str]:
-    """Serve the fixed answer from one process on one core; yield `host:port`. It ends with the block."""
+def serving(core: int, *, http2: bool = False) -> Iterator[str]:
+    """Serve the fixed answer from one process on one core; yield `host:port`. It ends with the block.
+
+    With `http2` it speaks nothing else, in the clear.
+    """
     # Debian keeps it where the search path of users does not look.
     program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
@@ -60,7 +63,10 @@ def serving(core: int) -> Iterator[str]:
         free.close()
         configuration = folder / "nginx.conf"
         configuration.write_text(
-            _CONFIGURATION.format(folder=folder, port=address.rpartition(":")[2], answer=ANSWER), encoding="utf-8"
+            _CONFIGURATION.format(
+                folder=folder, port=address.rpartition(":")[2], protocol=" http2" * http2, answer=ANSWER
+            ),
+            encoding="utf-8",
         )
         if os.geteuid() == 0:
             os.chown(folder, _NOBODY, _NOBODY)

@@ -18,6 +18,10 @@ _FETCH = {
         ["uv", "venv", "--quiet", "{folder}"],
         ["uv", "pip", "install", "--quiet", "--python", "{folder}/bin/python", "opensearch-benchmark"],
     ],
+    "esrally": [
+        ["uv", "venv", "--quiet", "{folder}"],
+        ["uv", "pip", "install", "--quiet", "--python", "{folder}/bin/python", "esrally"],
+    ],
 }
 
 

@@ -1,12 +1,15 @@
 """wrk, the yardstick: an HTTP generator in C that does nothing but send and count."""
 
+import json
 import re
 import resource
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import parse_duration
@@ -35,6 +38,25 @@ def measure(address: str, connections: int, duration: int, core: int, think_time
         before = _spent()
         answer = subprocess.run([pin, "-c", str(core), program, *load], capture_output=True, text=True, check=False)
     return _read(answer.stdout + answer.stderr, _spent() - before)
+
+
+def post(address: str, path: str, body: Mapping[str, Any], connections: int, duration: int) -> float:
+    """Send a request with a body for `duration` s, from one thread on any core; return requests per second of CPU time."""
+    program = shutil.which("wrk")
+    if program is None:
+        raise BadInput("wrk is not installed", remedy="apt-get install wrk")
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "post.lua"
+        script.write_text(
+            f"wrk.method = 'POST'\nwrk.path = '{path}'\nwrk.body = [[{json.dumps(body)}]]\n"
+            "wrk.headers['content-type'] = 'application/json'\n"
+        )
+        load = ["-t1", f"-c{connections}", f"-d{duration}s", "--latency", "-s", str(script), f"http://{address}/"]
+        before = _spent()
+        answer = subprocess.run([program, *load], capture_output=True, text=True, check=False)
+    if "Non-2xx" in answer.stdout:
+        raise LoadframeError(f"requests of wrk failed: {answer.stdout}")
+    return _read(answer.stdout + answer.stderr, _spent() - before).per_cpu_second
 
 
 def _spent() -> float:

@@ -7,8 +7,7 @@ import pytest
 import loadframe
 from loadframe import _engine
 from loadframe.errors import BadInput
-from loadframe.load import Calibration, calibration
-from loadframe.load.calibrate import PROBES
+from loadframe.load import Calibration, calibrate, calibration
 from loadframe.load.calibration import DriverCeiling, Lateness
 
 SEARCH = DriverCeiling(
@@ -69,5 +68,17 @@ def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
         measured().save(tmp_path)
 
 
-def test_every_driver_with_a_null_server_is_calibrated():
-    assert set(_engine.DRIVERS) - set(PROBES) == {"cql", "redis"}
+def test_every_driver_has_a_null_server_of_its_protocol_and_is_calibrated():
+    drivers = calibrate.measurable()
+    assert set(drivers) == set(_engine.DRIVERS)
+    known = calibrate.calibrate(drivers, quick=True, tell=lambda *_: None)
+    for driver in drivers:
+        ceiling = known.drivers[driver]
+        assert ceiling.requests > 0
+        assert [lateness.rate for lateness in ceiling.lateness] == list(calibrate.RATES)
+        assert (ceiling.documents is None) == (driver in ("http", "null"))
+
+
+def test_a_protocol_that_no_null_server_speaks_is_refused():
+    with pytest.raises(OSError, match="telnet"):
+        _engine.NullServer("telnet")

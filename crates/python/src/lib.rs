@@ -218,10 +218,11 @@ struct PyNullServer {
 
 #[pymethods]
 impl PyNullServer {
-    /// Starts it on a free port, which `address` has; raises OSError when that is not possible.
+    /// Starts one that speaks the driver's protocol on a free port, which `address` has; raises OSError when that is not
+    /// possible, and where no such server speaks it.
     #[new]
-    fn new() -> PyResult<Self> {
-        let server = NullServer::start()?;
+    fn new(driver: &str) -> PyResult<Self> {
+        let server = NullServer::start(driver)?;
         let address = server.address().to_string();
         Ok(Self { server: Mutex::new(Some(server)), address })
     }

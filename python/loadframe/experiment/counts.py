@@ -21,7 +21,8 @@ class Acknowledged:
         """Count the documents that an operation was acknowledged, and return the collection if it writes to one."""
         for kind in ("bulk", "insert", "index", "update", "upsert", "delete"):
             content = form.get(kind)
-            if content is None or content["collection"] not in self._counts:
+            # A collection for each value of a field is none of those that were made.
+            if content is None or content["collection"] not in self._counts or content.get("per"):
                 continue
             collection: str = content["collection"]
             count = self._counts[collection]

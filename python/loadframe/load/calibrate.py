@@ -28,9 +28,13 @@ _DOCUMENT = 500
 _DOCUMENTS = 20_000
 _REPEATED = 400
 
-_SEARCH = {"search": {"collection": "null", "body": {"query": {"match_all": {}}}, "size": 10}}
+_SEARCH = {"search": {"collection": "nothing", "body": {"query": {"match_all": {}}}, "size": 10}}
 _HTTP = {"http": {"method": "GET", "path": "/"}}
-_BULK = {"bulk": {"collection": "null", "corpus": "documents", "size": _BULK_SIZE}}
+_REDIS = {"command": ["GET", "key"]}
+#: The null server's only table.
+_CQL = {"read": {"collection": "nothing", "id": "key"}}
+_BULK = {"bulk": {"collection": "nothing", "corpus": "documents", "size": _BULK_SIZE}}
+_KEYED_BULK = {"bulk": {**_BULK["bulk"], "id": "id"}}
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,14 @@ class Probe:
     bulk: Mapping[str, Any] | None = None
 
 
-#: By driver; a driver that nothing here answers is not calibrated.
-PROBES: dict[str, Probe] = {"null": Probe({}), "search": Probe(_SEARCH, _BULK), "http": Probe(_HTTP)}
+#: By driver; a driver that no null server speaks to is not calibrated.
+PROBES: dict[str, Probe] = {
+    "cql": Probe(_CQL, _KEYED_BULK),
+    "http": Probe(_HTTP),
+    "null": Probe({}),
+    "redis": Probe(_REDIS, _KEYED_BULK),
+    "search": Probe(_SEARCH, _BULK),
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,9 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         def measure(what: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _Measured:
             nonlocal waited
             tell(f"{driver}: {what}", next(steps), total)
-            with tempfile.TemporaryDirectory(dir=folder) as records, closing(_engine.NullServer()) as server:
+            # The null driver asks nobody, so it does not matter whom.
+            speaks = "http" if driver == "null" else driver
+            with tempfile.TemporaryDirectory(dir=folder) as records, closing(_engine.NullServer(speaks)) as server:
                 plan = _plan(driver, server.address, corpus, operation, pacing, warmup, duration)
                 run_phase(plan, Path(records), lambda _: None)
                 measured = _read(Path(records), warmup, duration)
@@ -114,7 +126,7 @@ def _lateness(rate: float, measured: _Measured) -> Lateness:
 
 def _documents() -> str:
     """Return lines of JSON, each of the same length."""
-    line = json.dumps({"text": ""})
+    line = json.dumps({"id": "key", "text": ""})
     return f"{line[:-2]}{'x' * (_DOCUMENT - len(line))}{line[-2:]}\n" * _DOCUMENTS
 
 

@@ -70,6 +70,9 @@ class Bulk(Model):
 
     `id` is the field of a document that holds its id. With `conflicts`, ids are made, and with `conflict_probability`
     a document gets one that was sent before: any of those, or with `recency` above 0 rather one of the latest.
+
+    `per` is a field, too: each of its values has a collection of its own then, COLLECTION-VALUE, which the store makes.
+    Search engines do that.
     """
 
     collection: Text
@@ -77,6 +80,7 @@ class Bulk(Model):
     size: Positive
     action: Literal["index", "create", "update", "upsert", "delete"] = "index"
     id: Text | None = None
+    per: Text | None = None
     conflicts: Literal["sequential", "random"] | None = None
     conflict_probability: Share = 0.25
     on_conflict: Literal["index", "update"] = "index"

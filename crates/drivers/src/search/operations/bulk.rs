@@ -17,8 +17,18 @@ use crate::neutral::Action;
 use crate::search::conflicts::Conflicts;
 use crate::search::judge::Judge;
 
-const KEYS: [&str; 9] =
-    ["collection", "corpus", "size", "action", "id", "conflicts", "conflict_probability", "on_conflict", "recency"];
+const KEYS: [&str; 10] = [
+    "collection",
+    "corpus",
+    "size",
+    "action",
+    "id",
+    "per",
+    "conflicts",
+    "conflict_probability",
+    "on_conflict",
+    "recency",
+];
 
 impl Mapping<'_> {
     pub(super) fn bulk(&self, argument: &Value) -> Mapped {
@@ -29,7 +39,11 @@ impl Mapping<'_> {
             None => Action::Index,
         };
         let ids = ids(&form, &corpus, action)?;
-        let batches = Documents { corpus, size: form.count("size")?, action, ids };
+        let per = match form.get("per") {
+            Some(_) => Some((field(&form, "per", &corpus)?, form.text("collection")?.to_owned())),
+            None => None,
+        };
+        let batches = Documents { corpus, size: form.count("size")?, action, ids, per };
         let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
         Ok((line.finish(Body::Batches(Box::new(batches))), Judge::Bulk))
     }
@@ -63,13 +77,18 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
             _ => Err(PlanError("\"id\" is missing: the name of the field that holds the documents' ids".to_owned())),
         };
     };
-    let name = form.text("id")?;
+    Ok(Ids::Field(field(form, "id", corpus)?))
+}
+
+/// A field that documents have, by the key that names it; the first document has to have it.
+fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> {
+    let name = form.text(key)?;
     let pointer = Pointer::parse(&format!("/{}", name.replace('.', "/")))?;
     let mut first = Vec::new();
     corpus.append(0, 1, b"", &mut first);
-    match id(&pointer, &first) {
-        Some(_) => Ok(Ids::Field(pointer)),
-        None => Err(PlanError(format!("\"id\": the corpus's first document has no text or number {name:?}"))),
+    match scalar(&pointer, &first) {
+        Some(_) => Ok(pointer),
+        None => Err(PlanError(format!("\"{key}\": the corpus's first document has no text or number {name:?}"))),
     }
 }
 
@@ -87,6 +106,8 @@ struct Documents {
     size: u64,
     action: Action,
     ids: Ids,
+    /// The field by whose value a document has a collection of its own, and what that collection's name begins with.
+    per: Option<(Pointer, String)>,
 }
 
 #[derive(Debug)]
@@ -106,7 +127,7 @@ impl Batches for Documents {
 
     fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64 {
         let first = draw.k % self.requests().max(1) * self.size;
-        if matches!(self.ids, Ids::None) {
+        if matches!(self.ids, Ids::None) && self.per.is_none() {
             let prefix: &[u8] = if self.action == Action::Create { b"{\"create\":{}}\n" } else { b"{\"index\":{}}\n" };
             return self.corpus.append(first, self.size, prefix, body);
         }
@@ -115,18 +136,22 @@ impl Batches for Documents {
         for number in first..first + documents {
             let (document, behind) = rest.split_at(memchr(b'\n', rest).unwrap_or(rest.len()));
             rest = behind.get(1..).unwrap_or_default();
+            let per = self.per.as_ref().map(|(pointer, name)| (name.as_str(), scalar(pointer, document).unwrap_or(b"none")));
             let action = match &self.ids {
                 Ids::Conflicts(conflicts, again) => {
                     let (id, sent_before) = conflicts.id(draw, number);
                     let action = if sent_before { *again } else { self.action };
-                    push_action(body, action, Some(&digits(id)));
+                    push_action(body, action, per, Some(&digits(id)));
                     action
                 }
                 Ids::Field(pointer) => {
-                    push_action(body, self.action, id(pointer, document));
+                    push_action(body, self.action, per, scalar(pointer, document));
                     self.action
                 }
-                Ids::None => self.action,
+                Ids::None => {
+                    push_action(body, self.action, per, None);
+                    self.action
+                }
             };
             push_document(body, action, document);
         }
@@ -134,8 +159,8 @@ impl Batches for Documents {
     }
 }
 
-/// The text or number in a document that is its id, as bytes of a JSON text. A number's are the same.
-fn id<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
+/// A text or number in a document, such as its id, as bytes of a JSON text. A number's are the same.
+fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     let value = pointer.find(document).ok().flatten()?;
     match value.first()? {
         b'"' => value.get(1..value.len() - 1).filter(|inside| !inside.is_empty()),
@@ -154,8 +179,9 @@ fn digits(mut id: u64) -> [u8; 10] {
     digits
 }
 
-/// `{"index":{"_id":"7"}}`; a document without an id is left to the store, which makes one or says what it misses.
-fn push_action(body: &mut Vec<u8>, action: Action, id: Option<&[u8]>) {
+/// `{"index":{"_id":"7"}}`; a document without an id is left to the store, which makes one or says what it misses. With
+/// `per`, `"_index":"NAME-VALUE"` stands there, too.
+fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, id: Option<&[u8]>) {
     let name: &[u8] = match action {
         Action::Index => b"{\"index\":{",
         Action::Create => b"{\"create\":{",
@@ -163,6 +189,10 @@ fn push_action(body: &mut Vec<u8>, action: Action, id: Option<&[u8]>) {
         Action::Delete => b"{\"delete\":{",
     };
     body.extend_from_slice(name);
+    if let Some((name, value)) = per {
+        let end: &[u8] = if id.is_some() { b"\"," } else { b"\"" };
+        [b"\"_index\":\"", name.as_bytes(), b"-", value, end].into_iter().for_each(|part| body.extend_from_slice(part));
+    }
     if let Some(id) = id {
         body.extend_from_slice(b"\"_id\":\"");
         body.extend_from_slice(id);

@@ -172,6 +172,20 @@ fn a_number_can_be_an_id() {
 }
 
 #[test]
+fn a_field_can_give_each_of_its_values_a_collection() {
+    let form = |extra: Value| {
+        let mut form = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "number"}});
+        form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        lines(form, 0).into_iter().step_by(2).collect::<Vec<_>>()
+    };
+    assert_eq!(form(json!({})), [json!({"index": {"_index": "c-0"}}), json!({"index": {"_index": "c-1"}})]);
+    let with_ids = form(json!({"id": "number", "action": "create"}));
+    assert_eq!(with_ids[1], json!({"create": {"_index": "c-1", "_id": "1"}}));
+    let nobody = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "page"}});
+    assert!(map(nobody).unwrap_err().0.contains("\"per\": the corpus's first document has no text or number \"page\""));
+}
+
+#[test]
 fn documents_whose_ids_conflict_are_indexed_again_or_updated() {
     let form = |on_conflict: &str| {
         json!({"bulk": {"collection": "c", "corpus": "trips", "size": 25, "conflicts": "sequential",

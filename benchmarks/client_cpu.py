@@ -1,0 +1,103 @@
+"""CPU time of the client per document and per search request, beside another search client, on the same real node.
+
+Both get the same corpus, bulk size, search and number of clients, and a collection that is made anew. What starting up
+costs is left out: each runs with little and with much to do, and the difference counts. Starting costs the peers
+seconds, which vary, so that is done in rounds, and the median round counts; a run before the first is thrown away,
+since it is the one that finds nothing in the caches.
+
+wrk sends the same search, looks at no answer, and takes one system call to write and one to read: what it needs beside
+the same node is what any client needs.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import engine_run, wrk
+from benchmarks.rally import COLLECTION, Tool
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.units import format_count, format_duration
+
+TRIPS = Path(__file__).parents[1] / "tests" / "data" / "nyc_taxis" / "documents-1k.json"
+CLIENTS = 8
+BULK_SIZE = 5_000
+ROUNDS = 3
+#: Documents, and search requests, of the run with little to do and of that with much.
+DOCUMENTS = (50_000, 1_000_000)
+SEARCHES = (1_600, 12_800)
+#: How long wrk runs, s.
+WRK = 5
+LOAD = {"operation": {"operation-type": "bulk", "bulk-size": BULK_SIZE}, "clients": CLIENTS}
+REFRESH = {"operation": {"operation-type": "refresh"}}
+SEARCH = {"query": {"range": {"total_amount": {"gte": 5, "lt": 15}}}, "size": 10}
+DEFINITION = {"settings": {"number_of_shards": 1, "number_of_replicas": 0}}
+#: What the engine may need of the peer's CPU time, per document and per search request.
+AIM_DOCUMENT, AIM_SEARCH = 1 / 8, 1 / 60
+
+
+def compare(peer: Tool, spec: ClusterSpec) -> None:
+    """Measure both clients on a cluster of its own, and print the ratios."""
+    peer.find()
+    with tempfile.TemporaryDirectory() as folder, Cluster.start(spec) as cluster:
+        address = cluster.addresses[0]
+        target = {"driver": cluster.store.driver, "hosts": [address], **cluster.target()}
+        corpora = {documents: _corpus(Path(folder), documents) for documents in DOCUMENTS}
+
+        def engine(operation: dict[str, Any], stop: Any, **parts: Any) -> float:
+            pacing = {"closed": {"clients": CLIENTS}}
+            return engine_run.measure(engine_run.phase(target, operation, pacing, stop, warmup=0.0, **parts)).cpu
+
+        def load(documents: int) -> list[float]:
+            corpus = corpora[documents]
+            theirs = peer.cpu(address, DEFINITION, corpus, documents, [LOAD])
+            cluster.drop_collection(COLLECTION)
+            cluster.create_collection(COLLECTION, DEFINITION)
+            operation = {"bulk": {"collection": COLLECTION, "corpus": "trips", "size": BULK_SIZE}}
+            return [theirs, engine(operation, "exhausted", corpora={"trips": {"files": [str(corpus)]}})]
+
+        def search(searches: int) -> list[float]:
+            asked = {"name": "search", "operation-type": "search", "index": COLLECTION, "body": SEARCH, "cache": False}
+            task = {"operation": asked, "clients": CLIENTS, "iterations": searches // CLIENTS}
+            theirs = peer.cpu(address, DEFINITION, corpora[DOCUMENTS[0]], DOCUMENTS[0], [LOAD, REFRESH, task])
+            operation = {"search": {"collection": COLLECTION, "body": SEARCH, "request_cache": False}}
+            return [theirs, engine(operation, {"requests": searches})]
+
+        load(DOCUMENTS[0])
+        print(f"  {CLIENTS} clients, bulk requests of {format_count(BULK_SIZE)} documents, {ROUNDS} rounds")
+        _print(peer, "document", _rounds(load, DOCUMENTS), AIM_DOCUMENT)
+        rounds = _rounds(search, SEARCHES)
+        _print(peer, "search request", rounds, AIM_SEARCH)
+        path = f"/{COLLECTION}/_search?request_cache=false"
+        least = statistics.median(1 / wrk.post(address, path, SEARCH, CLIENTS, WRK) for _ in range(ROUNDS))
+        ours = statistics.median(own for _, own in rounds)
+        print(
+            f"  CPU per search request: wrk {format_duration(least)}; search driver's is {ours / least:.2f} of it, and"
+            f" wrk's own ratio to {peer.name} 1/{statistics.median(their for their, _ in rounds) / least:.0f}"
+        )
+
+
+def _corpus(folder: Path, documents: int) -> Path:
+    path = folder / f"trips-{documents}.json"
+    path.write_text(TRIPS.read_text() * (documents // 1_000))
+    return path
+
+
+def _rounds(run: Callable[[int], list[float]], counts: tuple[int, int]) -> list[list[float]]:
+    """Return what one more costs both, in s of CPU time, in each round; `run` returns that of so many."""
+    rounds = []
+    for _ in range(ROUNDS):
+        little, much = run(counts[0]), run(counts[1])
+        rounds.append([(after - before) / (counts[1] - counts[0]) for before, after in zip(little, much, strict=True)])
+    return rounds
+
+
+def _print(peer: Tool, what: str, rounds: list[list[float]], aim: float) -> None:
+    theirs, ours = (statistics.median(each) for each in zip(*rounds, strict=True))
+    ratios = sorted(peer_s / own for peer_s, own in rounds)
+    print(
+        f"  CPU per {what}: {peer.name} {format_duration(theirs)}, search driver {format_duration(ours)};"
+        f" ratio 1/{theirs / ours:.0f} (1/{ratios[-1]:.0f} to 1/{ratios[0]:.0f}), aim 1/{1 / aim:.0f}"
+    )
