@@ -1,4 +1,4 @@
-"""Rally, and OpenSearch Benchmark, which came out of it, on a cluster that runs already: writes what they need, runs them."""
+"""Rally and OpenSearch Benchmark, its descendant, on a cluster that runs: writes what they need, and runs them."""
 
 import json
 import os

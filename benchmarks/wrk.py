@@ -41,7 +41,7 @@ def measure(address: str, connections: int, duration: int, core: int, think_time
 
 
 def post(address: str, path: str, body: Mapping[str, Any], connections: int, duration: int) -> float:
-    """Send a request with a body for `duration` s, from one thread on any core; return requests per second of CPU time."""
+    """Send a request with a body for `duration` s from one thread; return requests per second of CPU time."""
     program = shutil.which("wrk")
     if program is None:
         raise BadInput("wrk is not installed", remedy="apt-get install wrk")

@@ -57,6 +57,21 @@ def test_a_level_of_acknowledgement_is_a_setting_of_the_index(node, tmp_path, le
     assert settings["write"]["wait_for_active_shards"] == active
 
 
+def test_each_page_can_have_a_collection_of_its_own(node, tmp_path):
+    workload = load_workload("wikipedia", {"documents": 300, "layout": "page"}).for_family("elasticsearch", 1)
+    session = Session(node, workload, seed=1, generator=Generator(), listener=Listener())
+    session.create_collections()
+    session.prepare([workload.phase(name) for name in ("level", "write", "refresh")], tmp_path)
+    sizes = {name: node.count(name) for name in node.store.request(node.addresses, "GET", "/revisions-*/_settings")}
+    assert len(sizes) > 1
+    assert sum(sizes.values()) == 300
+    phase = workload.phase("history")
+    (answer,) = check_operations(
+        phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
+    )
+    assert answer["error"] is None
+
+
 def test_a_real_dump_takes_the_generators_place(node, tmp_path):
     dump = tmp_path / "dump.xml"
     revisions = "".join(

@@ -1,0 +1,61 @@
+"""The redis driver beside `redis-benchmark` without pipelining: GET and SET per second of their own CPU time.
+
+Both ask the same server for the same keys of the same size in turn, so what else runs on the machine meets both.
+"""
+
+import shutil
+import statistics
+
+from benchmarks import engine_run, spent
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.units import format_count
+
+#: Of redis-benchmark's requests per second and core, what the driver is to reach at least.
+AIM = 0.8
+
+CONNECTIONS = 50
+REQUESTS = 40_000
+ROUNDS = 3
+KEYS = 100_000
+
+#: What redis-benchmark sends: a random key of twelve digits, and three bytes.
+COMMANDS = {"GET": ["GET", "key:${n}"], "SET": ["SET", "key:${n}", "xxx"]}
+VARIABLES = {"n": {"uniform": [100_000_000_000, 100_000_000_000 + KEYS - 1]}}
+
+
+def main() -> None:
+    """Take all rounds and print medians and ratios."""
+    program = shutil.which("redis-benchmark")
+    if program is None:
+        raise BadInput("redis-benchmark is not installed", remedy="apt-get install redis-tools")
+    with Cluster.start(ClusterSpec(store="redis")) as cluster:
+        for name, words in COMMANDS.items():
+            rounds = [(_peer(program, cluster, name), _ours(cluster, words)) for _ in range(ROUNDS)]
+            theirs, ours = (statistics.median(values) for values in zip(*rounds, strict=True))
+            ratio = statistics.median(our / their for their, our in rounds)
+            verdict = "reached" if ratio >= AIM else "missed"
+            print(f"  {name}, {CONNECTIONS} connections, requests per CPU second")
+            print(f"  redis-benchmark {format_count(theirs)}, redis driver {format_count(ours)}")
+            print(f"  ratio {ratio:.2f}, aim {AIM} {verdict}")
+
+
+def _peer(program: str, cluster: Cluster, name: str) -> float:
+    host, port = cluster.addresses[0].rsplit(":", 1)
+    load = ["-t", name.lower(), "-c", str(CONNECTIONS), "-n", str(REQUESTS), "-r", str(KEYS), "-q"]
+    ran = spent.run([program, "-h", host, "-p", port, *load])
+    if ran.status:
+        raise LoadframeError(f"redis-benchmark failed: {ran.stderr.strip()}")
+    return REQUESTS / ran.cpu
+
+
+def _ours(cluster: Cluster, words: list[str]) -> float:
+    plan = engine_run.phase(
+        {"driver": "redis", "hosts": cluster.addresses},
+        {"command": words},
+        {"closed": {"clients": CONNECTIONS}},
+        {"requests": REQUESTS},
+        variables=VARIABLES,
+    )
+    return engine_run.measure(plan).per_cpu_second
