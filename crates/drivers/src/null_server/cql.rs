@@ -118,7 +118,9 @@ impl Cql {
         string(out, TABLE);
         for _ in 0..markers {
             string(out, "marker");
-            (if of_keyspaces { &[kind::LIST, kind::TEXT][..] } else { &[kind::TEXT] }).iter().for_each(|k| short(out, *k));
+            (if of_keyspaces { &[kind::LIST, kind::TEXT][..] } else { &[kind::TEXT] })
+                .iter()
+                .for_each(|k| short(out, *k));
         }
         match selection {
             Some(selection) => selection.describe(out),
@@ -135,7 +137,8 @@ impl Cql {
         let in_keyspace = || vec![("keyspace_name", Cell::Text(KEYSPACE))];
         let in_table = || vec![("keyspace_name", Cell::Text(KEYSPACE)), ("table_name", Cell::Text(TABLE))];
         let column = |name, kind, position| {
-            let own = [("column_name", Cell::Text(name)), ("kind", Cell::Text(kind)), ("position", Cell::Int(position))];
+            let own =
+                [("column_name", Cell::Text(name)), ("kind", Cell::Text(kind)), ("position", Cell::Int(position))];
             [in_table(), own.into(), vec![("type", Cell::Text("text"))]].concat()
         };
         Some(match table {

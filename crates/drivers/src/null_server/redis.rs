@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn each_whole_command_has_its_answer_and_the_rest_waits() {
-        let read = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*4\r\n$4\r\nHSET\r\n$1\r\nk\r\n$1\r\nf\r\n$2\r\n\r\n\r\n*1\r\n$4\r\nPI";
+        let read =
+            b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*4\r\n$4\r\nHSET\r\n$1\r\nk\r\n$1\r\nf\r\n$2\r\n\r\n\r\n*1\r\n$4\r\nPI";
         let mut answers = Vec::new();
         assert_eq!(Redis.take(read, &mut answers).unwrap(), read.len() - 10);
         assert_eq!(answers, b"$5\r\nvalue\r\n:1\r\n");

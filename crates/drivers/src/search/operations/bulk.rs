@@ -136,7 +136,8 @@ impl Batches for Documents {
         for number in first..first + documents {
             let (document, behind) = rest.split_at(memchr(b'\n', rest).unwrap_or(rest.len()));
             rest = behind.get(1..).unwrap_or_default();
-            let per = self.per.as_ref().map(|(pointer, name)| (name.as_str(), scalar(pointer, document).unwrap_or(b"none")));
+            let per =
+                self.per.as_ref().map(|(pointer, name)| (name.as_str(), scalar(pointer, document).unwrap_or(b"none")));
             let action = match &self.ids {
                 Ids::Conflicts(conflicts, again) => {
                     let (id, sent_before) = conflicts.id(draw, number);
