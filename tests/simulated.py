@@ -62,6 +62,9 @@ class Truth:
     reads: Mapping[int, float] = field(default_factory=dict)
     usable: int = 16
     busy: float = 0.4
+    #: CPUs that each node uses; what its statistics say in the first and from the last second on.
+    node_cpu: float = 0.45
+    watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: With a rate, the load is open.
     rate: float | None = None
     #: What throughput is multiplied with in each second, and response times divided by; what is told meanwhile: time
@@ -271,7 +274,10 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
     for second in range(truth.warmup + truth.seconds):
         writer.telemetry(0.5 + second, "host", "cpu.busy", truth.busy)
         for node in range(nodes):
-            writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", 0.45)
+            writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", truth.node_cpu)
+            for metric, (first, last) in truth.watched.items():
+                value = first + (last - first) * max(second - truth.warmup, 0) / max(truth.seconds - 1, 1)
+                writer.telemetry(0.5 + second, f"node:{node}", metric, value)
             writer.telemetry(0.5 + second, f"node:{node}", "process.read", truth.reads.get(nodes, 0.0))
 
 

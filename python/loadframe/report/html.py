@@ -46,6 +46,7 @@ class CurvesView:
     speedups: Table | None
     clients_plot: Figure | None
     response_plot: Figure | None
+    bends: Sequence[Finding]
     times: Sequence[tuple[str, Figure]]
     fits: Sequence[FitView]
     warnings: Sequence[Finding]
@@ -98,6 +99,7 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
         heading=answer.heading(curves),
         lead=answer.lead(curves),
         limits=answer.limits(curves),
+        bends=curves.bends,
         over_clients=answer.over_clients(curves),
         nodes_plot=throughput_over_nodes(curves, f"{prefix}-nodes"),
         speedups=speedup_table(curves) if curves.speedups else None,

@@ -37,6 +37,12 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
     for name, words in answer.over_clients(curves):
         console.print()
         console.print(Text.assemble((f"{name}: ", "bold"), words))
+    if curves.bends:
+        console.print()
+        console.print(Text("Why throughput stops keeping up with clients:", style="bold"))
+    for bend in curves.bends:
+        console.print(Text(f"  {bend.cause}"))
+        console.print(Text(f"  {bend.remedy}", style="dim"))
     print_findings(console, curves.warnings)
 
 

@@ -9,6 +9,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ScalabilityFit, fit
+from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.pitfalls import pitfalls
 from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
 from loadframe.errors import BadInput
@@ -39,7 +40,7 @@ class PhaseCurves:
     """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
 
     `best_clients` is None where clients were no factor; `at_edge` lists the numbers of nodes whose best clients were
-    the most that were measured, so that their capacity may be higher.
+    the most that were measured, so that their capacity may be higher. `bends` say what ended the growth over clients.
     """
 
     phase: str
@@ -51,6 +52,7 @@ class PhaseCurves:
     over_nodes: Curve | None
     speedups: tuple[SpeedUp, ...]
     at_edge: tuple[int, ...]
+    bends: tuple[Bend, ...]
     warnings: tuple[Finding, ...]
 
 
@@ -84,6 +86,7 @@ def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, A
         over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed) if several else None,
         speedups=_speedups(best, noise) if several else (),
         at_edge=tuple(at_edge),
+        bends=tuple(filter(None, (bend(runs, phase, group) for group in by_nodes.values()))),
         warnings=pitfalls(runs, phase),
     )
 

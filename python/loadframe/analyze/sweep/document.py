@@ -24,6 +24,10 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
             }
             for row in curves.speedups
         ],
+        "bends": [
+            {"nodes": each.nodes, "clients": each.clients, "effective": each.effective, **each.as_dict()}
+            for each in curves.bends
+        ],
         "warnings": [warning.as_dict() for warning in curves.warnings],
     }
 

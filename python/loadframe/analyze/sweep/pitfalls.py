@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import pyarrow.compute as pc
-
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.sweep.telemetry import samples
 from loadframe.units import format_count, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
@@ -165,7 +164,7 @@ def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Findi
 def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
     rates = {}
     for nodes, runs in by_nodes.items():
-        read = [value for run in runs for value in _samples(run, phase, "node:", "process.read")]
+        read = [value for run in runs for value in samples(run, phase, "node:", "process.read")]
         if read:
             rates[nodes] = fmean(read)
     reading = tuple(sorted(nodes for nodes, rate in rates.items() if rate > _READS))
@@ -189,24 +188,11 @@ def _about_machine(
             yield SharedCores(wanted, usable_cpus)
     busy = {}
     for nodes, runs in by_nodes.items():
-        shares = [fmean(values) for run in runs if (values := _samples(run, phase, "host", "cpu.busy"))]
+        shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]
         if shares and max(shares) > _BUSY:
             busy[nodes] = max(shares)
     if busy:
         yield MachineFull(tuple(sorted(busy)), max(busy.values()))
-
-
-def _samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
-    """Return the samples of a metric in the measured window, of all sources with this beginning."""
-    entry = run.phase(phase)
-    if run.run is None or entry is None:
-        return []
-    table = run.run.telemetry
-    start = entry["start"] + entry["warmup"]
-    within = pc.and_(pc.greater_equal(table["time"], start), pc.less_equal(table["time"], start + entry["duration"]))
-    named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
-    values: list[float] = table.filter(pc.and_(within, named))["value"].to_pylist()
-    return values
 
 
 def _counts(nodes: Sequence[int]) -> str:

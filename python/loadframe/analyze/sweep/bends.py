@@ -1,0 +1,138 @@
+"""Why a curve over clients bends: what the telemetry shows to be used up where throughput no longer keeps up.
+
+It names what was seen, and no more: a queue is where requests wait, not always what they wait for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.sweep.telemetry import by_source, growth, samples
+from loadframe.analyze.sweep.treatments import Treatment
+from loadframe.units import format_count
+
+#: Throughput below this share of what as many times the clients would give is a bend.
+_BENT = 0.8
+#: Shares from which something counts as used up: CPU of its limit, of the machine, stillness for a quota, time spent on
+#: collecting garbage or on waiting for storage.
+_CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
+_POOLS = ("search", "write", "get")
+_OF_GENERATOR = {"generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag"}
+
+
+@dataclass(frozen=True)
+class Bend(Finding):
+    """Throughput over clients stopped keeping up; `reasons` are what was used up there, the most telling first."""
+
+    nodes: int | None
+    clients: int
+    #: As many clients as would have done that work if each got on as a single one does.
+    effective: float
+    reasons: tuple[str, ...]
+    advice: str
+
+    def _cause(self) -> str:
+        at = f"at {self.nodes} node{'s' * (self.nodes != 1)} " if self.nodes else ""
+        seen = "; ".join(self.reasons) if self.reasons else "nothing that was watched was used up"
+        return f"{at}{self.clients} clients did the work of {format_count(self.effective)}: {seen}"
+
+    def _remedy(self) -> str:
+        return self.advice
+
+
+def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> Bend | None:
+    """Return why throughput bends over the clients of these treatments, of one number of nodes; None if it does not.
+
+    It is looked at where throughput is greatest, and above that for a generator that could do no more.
+    """
+    ordered = sorted((each for each in treatments if each.clients), key=lambda each: each.clients or 0)
+    if len(ordered) < 2:
+        return None
+    first, best = ordered[0], max(ordered, key=lambda each: each.throughput.value)
+    if best is first:
+        best = ordered[1]
+    effective = best.throughput.value / first.throughput.value * (first.clients or 1)
+    if effective > _BENT * (best.clients or 1):
+        return None
+    here = [run for run in runs if run.nodes == best.nodes and run.usable and run.clients(phase) == best.clients]
+    above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
+    found = [*_seen(here, phase), *_generator(above)]
+    advice = found[0][1] if found else "watch more of the store, or look at its own slow log and profiler"
+    return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in found), advice)
+
+
+def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    """Yield what is used up with what to do about it."""
+    if not runs:
+        return
+    yield from _processors(runs, phase)
+    rejected = sum(growth(run, phase, "node:", f"{pool}_rejected") for run in runs for pool in _POOLS)
+    if rejected:
+        yield (
+            f"nodes rejected {format_count(rejected)} requests",
+            "offer fewer requests at once, or let nodes queue more",
+        )
+    for pool in _POOLS:
+        waiting = _mean(runs, phase, f"{pool}_queue")
+        if waiting is not None and waiting >= 1:
+            active = _mean(runs, phase, f"{pool}_active") or 0.0
+            yield (
+                f"{waiting:.1f} requests waited in each node's {pool} queue, beside {active:.1f} that were served",
+                "more threads help while processors are free; else more nodes do",
+            )
+    collecting = [
+        sum(growth(run, phase, "node:", f"gc_{kind}_ms") for kind in ("young", "old")) / 1e3 / _node_seconds(run, phase)
+        for run in runs
+    ]
+    if collecting and fmean(collecting) > _GARBAGE:
+        yield f"nodes collected garbage for {fmean(collecting):.0%} of the time", "give nodes a larger heap"
+    stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
+    if stalled and fmean(stalled) > _STORAGE:
+        yield (
+            f"something waited for storage for {fmean(stalled):.0%} of the time",
+            "give nodes more memory for their data, or faster storage",
+        )
+
+
+def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    more = "give nodes more processors, or take more nodes"
+    shares = [share for run in runs for share in cpu_shares(run, phase).values()]
+    if shares and max(shares) >= _CPU:
+        yield f"the busiest node used {max(shares):.0%} of its CPU limit", more
+    still = [value for run in runs for value in samples(run, phase, "node:", "cgroup.throttled_time")]
+    if still and fmean(still) > _THROTTLED:
+        yield f"nodes' threads stood still for their CPU quota for {fmean(still):.2g} s in each second", more
+    busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
+    if busy and fmean(busy) > _MACHINE:
+        yield f"the machine was {fmean(busy):.0%} busy", "use separate machines, or lower CPU limits per node"
+
+
+def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
+    """Return the mean CPU use of each node as a share of its enforced limit; empty without a limit."""
+    limits = run.manifest.get("store", {}).get("limits") or {}
+    cpus = limits.get("cpus")
+    if not cpus or limits.get("enforced_by", "none") == "none":
+        return {}
+    found = by_source(run, phase, "node:", "process.cpu")
+    return {name.removeprefix("node:"): fmean(values) / cpus for name, values in found.items() if values}
+
+
+def _generator(above: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
+    spoilt = [run for run in above if {each["code"] for each in (run.verdict or {}).get("reasons", ())} & _OF_GENERATOR]
+    if spoilt and len(spoilt) == len(above):
+        yield (
+            "with more clients the load generator was the limit, and those runs are left out",
+            "give the generator more threads or a machine of its own",
+        )
+
+
+def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
+    values = [value for run in runs for value in samples(run, phase, "node:", metric)]
+    return fmean(values) if values else None
+
+
+def _node_seconds(run: RecordedRun, phase: str) -> float:
+    entry = run.phase(phase)
+    return float(entry["duration"]) * max(run.nodes or 1, 1) if entry and entry["duration"] else 1.0

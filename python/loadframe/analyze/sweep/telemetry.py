@@ -1,0 +1,33 @@
+"""Telemetry of a run's measured window: the samples of a metric, by source."""
+
+from collections import defaultdict
+
+import pyarrow.compute as pc
+
+from loadframe.analyze.experiment import RecordedRun
+
+
+def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
+    """Return the samples of a metric, of all sources with this beginning."""
+    return [value for values in by_source(run, phase, source, metric).values() for value in values]
+
+
+def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
+    """Return the samples of a metric in their order, for each source with this beginning."""
+    entry = run.phase(phase)
+    found: dict[str, list[float]] = defaultdict(list)
+    if run.run is None or entry is None:
+        return found
+    table = run.run.telemetry
+    start = entry["start"] + entry["warmup"]
+    within = pc.and_(pc.greater_equal(table["time"], start), pc.less_equal(table["time"], start + entry["duration"]))
+    named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
+    rows = table.filter(pc.and_(within, named)).sort_by("time")
+    for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        found[name].append(value)
+    return found
+
+
+def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
+    """Return by how much totals grew in the window, of all sources with this beginning together."""
+    return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())

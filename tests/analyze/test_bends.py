@@ -1,0 +1,56 @@
+"""Why curves over clients bend: what the telemetry of the best runs shows to be used up, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from loadframe.analyze.sweep import read_sweep
+from loadframe.analyze.sweep.bends import Bend
+from simulated import Truth, write_experiment
+
+#: 32 clients do the work of 2.9.
+BENT = Truth(seconds=3, sigma=0.3, kappa=0.0, node_sigma=0.0)
+
+
+def bends(path, truth, **more):
+    (curves,) = read_sweep(write_experiment(path, truth, nodes=(1,), repetitions=1, **more)).curves
+    return curves.bends
+
+
+def test_a_curve_that_keeps_up_has_no_bend(tmp_path):
+    assert bends(tmp_path / "e", replace(BENT, sigma=0.0), clients=(1, 2, 4)) == ()
+
+
+def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
+    (found,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 16, 32))
+    assert (found.nodes, found.clients) == (1, 32)
+    assert found.effective == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)
+    assert found.reasons == ()
+    assert "nothing that was watched was used up" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        ({"node_cpu": 0.49}, "the busiest node used 98% of its CPU limit"),
+        ({"node_cpu": 0.2, "busy": 0.98}, "the machine was 98% busy"),
+        ({"node_cpu": 0.2, "watched": {"search_queue": (7.0, 7.0), "search_active": (4.0, 4.0)}},
+         "7.0 requests waited in each node's search queue, beside 4.0 that were served"),
+        ({"node_cpu": 0.2, "watched": {"search_rejected": (10.0, 30.0)}}, "nodes rejected 20 requests"),
+        ({"node_cpu": 0.2, "watched": {"gc_old_ms": (0.0, 1500.0)}}, "nodes collected garbage for 50% of the time"),
+        ({"node_cpu": 0.2, "watched": {"cgroup.throttled_time": (0.3, 0.3)}},
+         "nodes' threads stood still for their CPU quota for 0.3 s in each second"),
+    ],
+)  # fmt: skip
+def test_what_is_used_up_is_named_with_its_figures(tmp_path, truth, said):
+    (found,) = bends(tmp_path / "e", replace(BENT, **truth), clients=(1, 16))
+    assert found.reasons == (said,)
+    assert isinstance(found, Bend)
+    assert said in found.cause
+    assert found.remedy
+
+
+def test_a_generator_that_ended_the_curve_is_named(tmp_path):
+    (found,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 8), invalid=["b1-nodes1-clients8"])
+    assert found.clients == 4
+    assert "the load generator was the limit" in found.reasons[0]
