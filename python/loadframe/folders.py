@@ -1,6 +1,7 @@
 """Where loadframe keeps things between commands: the cache of downloads and the clusters' folders; locks and room."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -78,6 +79,21 @@ def require_room(folder: Path, size: int, purpose: str) -> None:
             where=str(folder),
             remedy="free some space, or choose another disk by LOADFRAME_CACHE and LOADFRAME_STATE",
         )
+
+
+@contextlib.contextmanager
+def writing(what: str, target: Path) -> Iterator[None]:
+    """Say in one message, BadInput, that something cannot be written, as on a disk that is full."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise BadInput(
+            f"no room on the disk for {what}" if full else f"{what} cannot be written: {error.strerror}",
+            where=str(error.filename or target),
+            remedy=f"{'free some space' if full else 'make it writable'}, or choose another folder by LOADFRAME_CACHE "
+            "and LOADFRAME_STATE",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import pytest
 
 from commands import loadframe
 from loadframe import __version__
+from loadframe.cluster.patience import WITHIN
+from loadframe.units import parse_duration
 
 #: What scripts and documents rely on.
 COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}
@@ -26,9 +28,14 @@ def every_command() -> list[str]:
     return [f"{name} {each}".strip() for name in listed() for each in listed(name) or [""]]
 
 
+def test_the_patience_that_help_shows_can_be_asked_for():
+    shown = re.findall(r"\[default: (\w+)\]", loadframe("cluster", "grow", "--help").stdout)
+    assert parse_duration(shown[-1]) == WITHIN
+
+
 def test_the_commands_are_there():
     assert set(listed()) >= COMMANDS
-    changes = {"grow", "shrink", "kill", "pause", "resume"}
+    changes = {"grow", "shrink", "kill", "link", "pause", "resume"}
     assert set(listed("cluster")) == {"up", "status", "down"} | changes
 
 

@@ -243,6 +243,16 @@ def test_what_a_first_start_that_was_cut_off_left_is_cleared_away(cluster, toy):
     assert "removing what a start of trial that was cut off has left" in lines
 
 
+def test_data_of_a_newer_version_is_not_given_to_an_older_one(cluster, toy):
+    cluster.stop()
+    record = named.record_of("trial")
+    written = json.loads(record.read_text())
+    record.write_text(json.dumps(written | {"facts": written["facts"] | {"version": "1.10"}}))
+    with pytest.raises(BadInput, match=r"the data was written by toy 1\.10, and 1 is older"):
+        Cluster.start(saved().spec)
+    assert all(node.folder.exists() for node in saved().nodes)
+
+
 def test_nodes_with_addresses_of_their_own_share_their_ports(toy):
     toy.own_address, toy.extra_ports = True, 2
     with Cluster.start(ClusterSpec(store="toy", nodes=2)) as cluster:

@@ -101,6 +101,9 @@ def _without_none(**values: Any) -> dict[str, Any]:
 
 def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
     """Return the spec of a stopped cluster with what may change between two starts; its data fixes the rest."""
+    if "home" in given:
+        # It says itself which version it is, which may be a newer one.
+        before = dataclasses.replace(before, version=given.get("version"))
     for key in ("store", "version"):
         if key in given and given[key] != getattr(before, key):
             raise BadInput(

@@ -16,13 +16,13 @@ from loadframe.cluster.events import ClusterEvent
 from loadframe.cluster.patience import WITHIN, Tell, describe
 from loadframe.errors import BadInput
 from loadframe.store import Balancing
-from loadframe.units import format_duration, parse_bandwidth, parse_duration, parse_share
+from loadframe.units import parse_bandwidth, parse_duration, parse_share
 
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", show_default=False)]
 Within = Annotated[
     str, typer.Option(help="How long each node may take to join or leave, and the data to be balanced, such as 10m.")
 ]
-_WITHIN = format_duration(WITHIN)
+_WITHIN = f"{WITHIN / 3600:g}h"
 
 #: Seconds between two lines of progress where there is no terminal to draw on.
 _LINE_EVERY = 10.0

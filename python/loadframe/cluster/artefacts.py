@@ -4,20 +4,18 @@ Resumes where an earlier attempt stopped, file by file. Two loadframes at once t
 list says never gets into its place; one that was changed there later is fetched again.
 """
 
-import contextlib
-import errno
 import hashlib
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from loadframe import folders
 from loadframe.cluster.archive import unpack
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import LoadframeError
 from loadframe.progress import Download
 from loadframe.store.distribution import Archive, Distribution, Jar
 
@@ -52,7 +50,10 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
     folders.make(target)
     name = f"{distribution.store} {distribution.version}"
     lock = target.with_name(f"{target.name}.lock")
-    with _explained(target), folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")):
+    with (
+        folders.writing("the store's files", target),
+        folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")),
+    ):
         missing = [jar for jar in _unverified(distribution, target) if not _good(target / jar.path, jar)]
         if missing:
             folders.require_room(target, sum(jar.size for jar in missing), f"fetching {name}")
@@ -176,16 +177,3 @@ def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: 
         f"{jar.coordinates} arrived with another checksum than listed, {_ATTEMPTS} times",
         remedy="a proxy or mirror on the way may have changed it; try another network",
     )
-
-
-@contextlib.contextmanager
-def _explained(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise BadInput(
-            "no room on the disk for the store's files" if full else f"the cache cannot be written: {error.strerror}",
-            where=str(error.filename or target),
-            remedy=f"{'free some space' if full else 'make it writable'}, or set LOADFRAME_CACHE to another folder",
-        ) from error

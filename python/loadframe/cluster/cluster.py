@@ -112,6 +112,8 @@ class Cluster:
         cluster._ours = True
         try:
             software = launch.prepare(store, spec, host, report)
+            if saved:
+                launch.require_reads(software, str(saved.facts.get("version", "")), folder)
             how, reason = launch.limits_in_force(host, spec.limits, report)
             report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
             roster.facts |= {

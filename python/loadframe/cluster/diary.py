@@ -13,9 +13,9 @@ _FILE = "events.jsonl"
 
 
 def write(folder: Path, event: ClusterEvent) -> None:
-    """Add an event. A cluster whose folder is gone meanwhile has no diary any more."""
+    """Add an event, if it can be: a full disk does not undo what has happened."""
     line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
-    with contextlib.suppress(FileNotFoundError), (folder / _FILE).open("a") as file:
+    with contextlib.suppress(OSError), (folder / _FILE).open("a") as file:
         file.write(line)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,21 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     return Software(store, distribution.version, Installation(home, runtime.home), runtime.version, user)
 
 
+def require_reads(software: Software, before: str, folder: Path) -> None:
+    """BadInput for software that is older than what wrote the cluster's data: no store reads newer data reliably."""
+    if _parts(software.version) < _parts(before):
+        raise BadInput(
+            f"the data was written by {software.store.kind} {before}, and {software.version} is older",
+            where=str(folder),
+            remedy="start it with that version or a newer one (--version or --home), or take another name",
+        )
+
+
+def _parts(version: str) -> list[int]:
+    """Return the numbers of a version, by which versions are ordered; its name and its suffix do not count."""
+    return [int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2].partition("-")[0])]
+
+
 @dataclass(frozen=True)
 class Planned:
     """A process to start. Where the folder of its name holds data, it goes on with that."""
@@ -149,7 +165,8 @@ def start(
         )
         plan = software.store.plan(node, software.installation)
         roster.facts |= plan.facts
-        _write(plan, node.folder, software.user)
+        with folders.writing("a node's files", node.folder):
+            _write(plan, node.folder, software.user)
         command = Command(
             name=f"loadframe-{token}-{node.name}",
             argv=plan.argv,

@@ -83,8 +83,9 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
     }
     target = record_of(spec.name)
     draft = target.with_name(f"{_RECORD}.part")
-    draft.write_text(json.dumps(record, indent=2) + "\n")
-    draft.replace(target)
+    with folders.writing(f"the record of cluster {spec.name}", draft):
+        draft.write_text(json.dumps(record, indent=2) + "\n")
+        draft.replace(target)
 
 
 def load(name: str) -> Saved | None:

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,14 +100,19 @@ class LocalProcess:
                 raise LoadframeError(f"the CPU quota of process {self.pid} cannot be changed: {error}") from error
 
     def kill(self) -> None:
-        """SIGKILL, which the guard sees like any other end."""
+        """SIGKILL, which the guard sees like any other end; return when it has ended."""
         self._signal(signal.SIGKILL)
+        self._await(lambda: not self.alive())
 
     def pause(self) -> None:
         """SIGSTOP; return when it has come to a stop."""
         self._signal(signal.SIGSTOP)
+        self._await(lambda: self.paused() or not self.alive())
+
+    @staticmethod
+    def _await(condition: Callable[[], bool]) -> None:
         end = time.monotonic() + GRACE
-        while self.alive() and not self.paused() and time.monotonic() < end:
+        while not condition() and time.monotonic() < end:
             time.sleep(0.001)
 
     def resume(self) -> None:
