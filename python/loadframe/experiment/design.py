@@ -86,7 +86,7 @@ def factorial(experiment: "Experiment", factors: Sequence[Factor]) -> Design:
 
     BadInput if they are more than anybody waits for.
     """
-    _refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
+    refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
     return in_blocks(experiment, _combinations(factors), factors)
 
 
@@ -101,12 +101,10 @@ def in_blocks(
 
     The order is random, and with `mirrored` every second block's is that of the one before, backwards: ABBA.
     """
-    _refuse_too_many(experiment, len(treatments))
-    hard = [factor.name for factor in factors if factor.hard]
+    refuse_too_many(experiment, len(treatments))
     states: dict[str, tuple[dict[str, Level], list[dict[str, Level]]]] = {}
     for treatment in treatments:
-        state = {name: treatment[name] for name in hard if name in treatment}
-        key = ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one"
+        key, state = state_of(treatment, factors)
         states.setdefault(key, (state, []))[1].append(treatment)
     runs: list[PlannedRun] = []
     for block in range(1, experiment.repetitions + 1):
@@ -121,7 +119,14 @@ def in_blocks(
     return Design(experiment.seed, tuple(runs))
 
 
-def _refuse_too_many(experiment: "Experiment", treatments: int) -> None:
+def state_of(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple[str, dict[str, Level]]:
+    """Return the state of the cluster that a treatment needs: its name, and the levels that make it."""
+    state = {factor.name: treatment[factor.name] for factor in factors if factor.hard and factor.name in treatment}
+    return ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one", state
+
+
+def refuse_too_many(experiment: "Experiment", treatments: int) -> None:
+    """BadInput if so many treatments and their repetitions are more than anybody waits for."""
     count = treatments * experiment.repetitions
     if count > MAX_RUNS:
         what = f"these levels and repetitions make {format_count(count)} runs"

@@ -129,6 +129,7 @@ class Experiment:
         return {
             **told,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},
+            "hard": [factor.name for factor in self.factors if factor.hard],
             "prepare": list(self.prepared),
             "measure": list(self.measured),
         }

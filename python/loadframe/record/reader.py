@@ -62,7 +62,8 @@ class Recordings:
     def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
         path = self.path / name
         try:
-            table = pq.read_table(path)
+            # These tables are small, and experiments have thousands: threads would cost more than they bring.
+            table = pq.read_table(path, use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
         missing = [column for column in expected.names if column not in table.column_names]

@@ -1,0 +1,291 @@
+"""A settings experiment, analysed: effects on each response, the ranking against the default, the winner, its
+confirmation. At each size of the cluster for itself, since the best setting moves with it.
+
+Invalid, failed and missing runs are left out of everything that is computed.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
+from loadframe.analyze.comparison.ranks import holm
+from loadframe.analyze.effects import doubts
+from loadframe.analyze.effects.coding import Term
+from loadframe.analyze.effects.model import Data, Model, fit_model
+from loadframe.analyze.effects.ranking import Standing, rank
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.sweep.telemetry import by_source
+from loadframe.analyze.sweep.treatments import main_operation
+from loadframe.record import Run
+
+#: What the names of runs begin with that measure the winner again.
+CONFIRM = "confirm-"
+#: Schemes whose runs follow from those before: they have no model of effects.
+ADAPTIVE = ("tpe", "spsa")
+#: Schemes that need not hold the best combination, which is then put together from what each setting does.
+_FRACTIONS = ("fraction", "screening")
+
+Levels = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """One measure's model on logarithms, and the p of each term, adjusted by Holm for all terms."""
+
+    measure: Measure
+    model: Model
+    adjusted: Mapping[Term, float]
+
+    def claimed(self, term: Term) -> bool:
+        """Whether a term is more than noise."""
+        return self.adjusted.get(term, 1.0) < LEVEL
+
+
+@dataclass(frozen=True, eq=False)
+class SettingsAt:
+    """What a settings experiment says of one phase at one size.
+
+    `combinations` are levels in the order of `factors`; number 0 is the default. `costs` are CPU seconds of all nodes
+    per success, relative to the default, where nodes were watched. `winner` is None where nothing beats the default.
+    """
+
+    at: Mapping[str, Any]
+    phase: str
+    factors: tuple[str, ...]
+    objective: Measure
+    combinations: tuple[Levels, ...]
+    responses: tuple[Response, ...]
+    standings: tuple[Standing, ...]
+    costs: Mapping[int, float]
+    winner: Levels | None
+    confirmation: Comparison | None
+    #: The objective of each run in its order, with its combination: how an optimiser went.
+    course: tuple[tuple[int, float], ...]
+    warnings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A settings experiment, analysed."""
+
+    folder: RecordedExperiment
+    results: tuple[SettingsAt, ...]
+
+
+def read_settings(path: Any) -> Settings:
+    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    folder = read_experiment(path)
+    return Settings(folder, tuple(analyse(folder.description, folder.runs)))
+
+
+def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
+    """Return what the runs say of each phase at each size; `description` is the content of experiment.json."""
+    sizes: Mapping[str, Sequence[Any]] = description.get("at") or {}
+    results = []
+    for levels in itertools.product(*(description["factors"][name] for name in sizes)):
+        at = dict(zip(sizes, levels, strict=True))
+        here = [run for run in runs if at.items() <= run.treatment.items()]
+        results += [_analyse(description, here, at, phase, costs) for phase in description["measure"]]
+    return results
+
+
+def _analyse(
+    description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str, costs: bool
+) -> SettingsAt:
+    factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
+    main = main_operation(runs, phase)
+    objective = Measure(phase, description["objective"], None if description["objective"] == "throughput" else main)
+    designed = [run for run in runs if not run.id.startswith(CONFIRM)]
+    used = [run for run in designed if run.usable and objective.of(run)]
+    rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
+    default = (0,) * len(factors)
+    numbers = {row: number for number, row in enumerate(dict.fromkeys([default, *rows]))}
+    combinations = tuple(
+        tuple(levels[index] for levels, index in zip(factors.values(), row, strict=True)) for row in numbers
+    )
+    chosen = [numbers[row] for row in rows]
+    logs = np.array([math.log(objective.of(run) or math.nan) for run in used])
+    adaptive = description["scheme"] in ADAPTIVE
+    blocks = [0 if adaptive else run.block for run in used]
+    higher = objective.better == "higher"
+    standings = tuple(rank(chosen, blocks, logs, higher=higher)) if used else ()
+    responses: tuple[Response, ...] = ()
+    if used and not adaptive:
+        others = [Measure(phase, "throughput"), Measure(phase, "p50", main), Measure(phase, "p99", main)]
+        wanted = dict.fromkeys(
+            [objective, *(each for each in others if each.kind != "throughput" or _closed(used, phase))]
+        )
+        responses = tuple(_response(measure, used, rows, factors, description, blocks) for measure in wanted)
+    best = _winner(description["scheme"], responses, standings, factors, combinations, higher)
+    confirmation = _confirmation(runs, factors, best, at, objective)
+    return SettingsAt(
+        at=at,
+        phase=phase,
+        factors=tuple(factors),
+        objective=objective,
+        combinations=combinations,
+        responses=responses,
+        standings=standings,
+        costs=_costs(used, chosen, phase) if costs else {},
+        winner=best,
+        confirmation=confirmation,
+        course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
+        warnings=tuple(_doubts(description["scheme"], designed, responses, best, factors, confirmation)),
+    )
+
+
+def _response(
+    measure: Measure,
+    runs: Sequence[RecordedRun],
+    rows: Sequence[tuple[int, ...]],
+    factors: Mapping[str, Sequence[Any]],
+    description: Mapping[str, Any],
+    blocks: Sequence[Any],
+) -> Response:
+    known = [index for index, run in enumerate(runs) if measure.of(run)]
+    hard = [name in description["hard"] for name in factors]
+    model = fit_model(
+        Data(
+            rows=np.array([rows[index] for index in known]),
+            response=np.array([math.log(measure.of(runs[index]) or math.nan) for index in known]),
+            blocks=[blocks[index] for index in known],
+            plots=[
+                (blocks[index], *(level for level, own in zip(rows[index], hard, strict=True) if own))
+                for index in known
+            ],
+            levels=[max(row[index] for row in rows) + 1 for index in range(len(factors))],
+            hard=hard,
+        )
+    )
+    judged = [(fit.term, fit.p) for fit in model.terms if fit.p is not None]
+    return Response(measure, model, dict(zip([term for term, _ in judged], holm([p for _, p in judged]), strict=True)))
+
+
+def _winner(
+    scheme: str,
+    responses: Sequence[Response],
+    standings: Sequence[Standing],
+    factors: Mapping[str, Sequence[Any]],
+    combinations: Sequence[Levels],
+    higher: bool,
+) -> Levels | None:
+    """Return the combination that looks best, if that is not the default."""
+    if scheme in _FRACTIONS and responses:
+        levels = []
+        for index, own in enumerate(factors.values()):
+            effects = [each for each in responses[0].model.contrasts if each.term == (index,)]
+            best = max(effects, key=lambda each: each.value if higher else -each.value, default=None)
+            good = best is not None and (best.value > 0) == higher and responses[0].claimed((index,))
+            levels.append(own[best.levels[0]] if best and good else own[0])
+        return None if tuple(levels) == combinations[0] else tuple(levels)
+    if not standings or standings[0].combination == 0:
+        return None
+    return combinations[standings[0].combination]
+
+
+def _confirmation(
+    runs: Sequence[RecordedRun],
+    factors: Mapping[str, Sequence[Any]],
+    winner: Levels | None,
+    at: Mapping[str, Any],
+    objective: Measure,
+) -> Comparison | None:
+    if winner is None:
+        return None
+    groups = []
+    for label, levels in (("default", tuple(own[0] for own in factors.values())), ("winner", winner)):
+        treatment = {**dict(zip(factors, levels, strict=True)), **at}
+        again = [run for run in runs if run.id.startswith(CONFIRM) and _same(run.treatment, treatment)]
+        groups.append(Group(label, tuple(again)))
+    if not all(group.usable for group in groups):
+        return None
+    kinds = list(dict.fromkeys([objective.kind, "p99"]))
+    return compare(groups, kinds, intended=True)
+
+
+def _doubts(
+    scheme: str,
+    designed: Sequence[RecordedRun],
+    responses: Sequence[Response],
+    winner: Levels | None,
+    factors: Mapping[str, Sequence[Any]],
+    confirmation: Comparison | None,
+) -> list[Finding]:
+    found: list[Finding] = []
+    treatments = {_key(run.treatment) for run in designed}
+    missing = treatments - {_key(run.treatment) for run in designed if run.usable}
+    if missing:
+        found.append(doubts.Incomplete(len(missing), len(treatments)))
+    if responses:
+        model = responses[0].model
+        if not model.freedom:
+            found.append(doubts.Unrepeated(any(fit.p is not None for fit in model.terms)))
+        varied = sum(len(levels) > 1 for levels in factors.values())
+        if varied > 1 and all(len(fit.term) == 1 for fit in model.terms):
+            found.append(doubts.Mixed(scheme))
+    if winner is not None and confirmation is None:
+        changed = [
+            f"{name.rpartition('.')[2]} {level}"
+            for (name, own), level in zip(factors.items(), winner, strict=True)
+            if level != own[0]
+        ]
+        found.append(doubts.NotConfirmed(", ".join(changed)))
+    if confirmation:
+        found += confirmation.warnings
+    return found
+
+
+def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> dict[int, float]:
+    """Return CPU seconds per success of each combination over the default's."""
+    spent: dict[int, list[float]] = {}
+    rate = Measure(phase, "throughput")
+    for run, number in zip(runs, chosen, strict=True):
+        cores, throughput = _cores(run, phase), rate.of(run)
+        if cores and throughput:
+            spent.setdefault(number, []).append(cores / throughput)
+    if 0 not in spent:
+        return {}
+    return {number: fmean(values) / fmean(spent[0]) for number, values in spent.items()}
+
+
+def _cores(run: RecordedRun, phase: str) -> float:
+    """Return how many cores all nodes together used on average in the measured window; 0 if nobody looked."""
+    if run.run is None:
+        return 0.0
+    # Read anew and let go of: experiments have thousands of runs.
+    passing = replace(run, run=Run(run.run.path))
+    return sum(fmean(values) for values in by_source(passing, phase, "node:", "process.cpu").values())
+
+
+def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
+    streams = [stream for run in runs for stream in (run.phase(phase) or {"streams": ()})["streams"]]
+    return not any("open" in stream["pacing"] for stream in streams)
+
+
+def _index(levels: Sequence[Any], level: Any) -> int:
+    return next(
+        index for index, own in enumerate(levels) if own == level and isinstance(own, bool) == isinstance(level, bool)
+    )
+
+
+def _same(treatment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return _key(treatment) == _key(other)
+
+
+def _key(treatment: Mapping[str, Any]) -> str:
+    return json.dumps(dict(treatment), sort_keys=True)
+
+
+def estimate_of(value: float, half_width: float) -> Estimate:
+    """Return a difference of logarithms as a ratio with its interval."""
+    high = math.exp(value + half_width) if value + half_width < 700 else math.inf
+    return Estimate(math.exp(value), math.exp(value - half_width), high)

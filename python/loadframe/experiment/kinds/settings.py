@@ -1,0 +1,210 @@
+"""Settings experiments: which settings matter, which combination is best, and whether it is when measured again.
+
+Factors' first levels are the default. The scheme says which combinations are run, at every size for itself; then the
+winner and the default are measured afresh, in turns.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from loadframe.analyze.comparison import Measure
+from loadframe.analyze.effects.settings import ADAPTIVE, CONFIRM, analyse
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.sweep.treatments import main_operation
+from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
+from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.file_factors import Level
+from loadframe.experiment.file_model import ExperimentFile, Factors, Levels
+from loadframe.experiment.kinds.base import Kind
+from loadframe.experiment.plans import changes, fraction, full, plackett_burman, spsa, tpe
+from loadframe.experiment.repetition import next_block, with_repetitions
+from loadframe.record import Run
+from loadframe.yamlfile import NOT_EMPTY, Place, wrong
+
+_CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
+
+
+class SettingsFile(ExperimentFile):
+    """A settings experiment as it is written: see docs/experiments.md for its schemes."""
+
+    factors: Annotated[Factors, NOT_EMPTY]
+    scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe", "spsa"] = "full"
+    resolution: Annotated[int, Field(ge=3, le=5)] = 4
+    at: Factors = Field(default_factory=dict)
+    objective: Literal["throughput", "p50", "p90", "p99", "mean"] = "throughput"
+    trials: Annotated[int, Field(ge=4, le=2000)] = 30
+    confirm: Annotated[int, Field(ge=0, le=100)] = 5
+
+    @model_validator(mode="after")
+    def _sound(self) -> "SettingsFile":
+        for name in self.at:
+            if name in self.factors:
+                raise wrong(f"{name} is a factor and a size, too", "remove one of them", key="at")
+        if self.scheme in ("fraction", "screening"):
+            for name, levels in self.factors.items():
+                if len(levels) != 2:
+                    what = f"the scheme {self.scheme} takes two levels of each factor, and {name} has {len(levels)}"
+                    raise wrong(what, "leave two, or say scheme: full", key="factors")
+        if all(len(levels) == 1 for levels in self.factors.values()):
+            what = "every factor has one level, so there is nothing to compare"
+            raise wrong(what, "give a factor the default and another level", key="factors")
+        return self
+
+
+class Settings(Kind):
+    """Combinations of settings by a scheme, at each size, and the winner again."""
+
+    model = SettingsFile
+
+    def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
+        """Return the settings, and the sizes at which they are varied."""
+        own = _own(file)
+        return {**own.at, **own.factors}
+
+    def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
+        """Return where a factor stands: among the factors, or among the sizes."""
+        key = "at" if name in _own(file).at else "factors"
+        return (key, name) if index is None else (key, name, index)
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse what cannot be the objective, and optimisers that are told to repeat."""
+        own, document = _own(experiment.file), experiment.document
+        phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
+        opened = any(stream.rate is not None for phase in phases for stream in phase.named_streams)
+        if own.objective == "throughput" and opened:
+            what = "the throughput of an open load is what is offered, and no setting changes it"
+            raise document.error(("objective",), what, "say objective: p99, or another percentile")
+        if own.scheme in ADAPTIVE and own.until:
+            raise document.error(("until",), f"the scheme {own.scheme} ends after its trials", "remove it", key=True)
+
+    def design(self, experiment: Experiment) -> Design:
+        """Return the scheme's combinations in blocks; of an optimiser the first trial, which is the default."""
+        own = _own(experiment.file)
+        if own.scheme == "full":
+            refuse_too_many(experiment, math.prod(len(factor.levels) for factor in experiment.factors))
+        treatments = [
+            self._treatment(experiment, at, row)
+            for at in self._sizes(experiment)
+            for row in _rows(own, [len(levels) for levels in own.factors.values()])
+        ]
+        if own.scheme in ADAPTIVE:
+            experiment = with_repetitions(experiment, 1)
+        return in_blocks(experiment, treatments, experiment.factors)
+
+    def most(self, experiment: Experiment) -> Design:
+        """Return as many runs as there may be: blocks, trials, and the confirmation."""
+        own = _own(experiment.file)
+        planned = super().most(experiment)
+        default = [self._treatment(experiment, at, (0,) * len(own.factors)) for at in self._sizes(experiment)]
+        count = 2 * own.confirm + (own.trials - 1 if own.scheme in ADAPTIVE else 0)
+        more = [self._run(experiment, 10_000 + n, treatment) for n in range(count) for treatment in default]
+        return Design(planned.seed, (*planned.runs, *more))
+
+    def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
+        """Return the next block, then the next trial of each search, then the runs that confirm the winners."""
+        own = _own(experiment.file)
+        if block := next_block(experiment, self.design, runs_path):
+            return block
+        if own.scheme in ADAPTIVE:
+            trials = [self._trials(experiment, at, runs_path) for at in self._sizes(experiment)]
+            following = [planned for planned, _ in trials if planned]
+            if following:
+                return following
+            runs = [run for _, recorded in trials for run in recorded]
+        else:
+            planned = super().most(experiment).runs if own.until else self.design(experiment).runs
+            runs = [_read(run, runs_path) for run in planned if (runs_path / run.id).exists()]
+        return [run for run in self._confirming(experiment, runs) if not (runs_path / run.id).exists()]
+
+    def _trials(
+        self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
+    ) -> tuple[PlannedRun | None, list[RecordedRun]]:
+        """Return the next trial of a search, None when it is done, and the trials that were made."""
+        own = _own(experiment.file)
+        levels = [len(each) for each in own.factors.values()]
+        made: list[RecordedRun] = []
+        results: list[tuple[tuple[int, ...], float | None]] = []
+        for number in range(1, own.trials + 1):
+            if number == 1:
+                row = (0,) * len(levels)
+            elif own.scheme == "tpe":
+                row = tpe(levels, results, experiment.seed)
+            else:
+                row = spsa(levels, results[1:], experiment.seed, own.trials - 1)
+            planned = self._run(experiment, number, self._treatment(experiment, at, row))
+            if not (runs_path / planned.id).exists():
+                return planned, made
+            made.append(_read(planned, runs_path))
+            results.append((row, _loss(own.objective, made[-1], experiment.measured[0])))
+        return None, made
+
+    def _confirming(self, experiment: Experiment, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
+        """Return fresh runs of each size's winner and its default, in turns: ABBA."""
+        own = _own(experiment.file)
+        planned = []
+        if not own.confirm:
+            return []
+        description = describe(experiment, Design(experiment.seed, ()))
+        found = [each for each in analyse(description, runs, costs=False) if each.phase == experiment.measured[0]]
+        # Blocks after all others, so that no request was sent before.
+        first = max([run.block or 0 for run in runs], default=0) + 1
+        for number in range(own.confirm):
+            for each in found:
+                if each.winner is None:
+                    continue
+                default = self._treatment(experiment, each.at, (0,) * len(own.factors))
+                pair = [default, {**default, **dict(zip(each.factors, each.winner, strict=True))}]
+                for treatment in pair if number % 2 == 0 else pair[::-1]:
+                    planned.append(self._run(experiment, first + number, treatment, CONFIRM))
+        return planned
+
+    def _sizes(self, experiment: Experiment) -> list[dict[str, Level]]:
+        levels = {factor.name: factor.levels for factor in experiment.factors}
+        names = list(_own(experiment.file).at)
+        return [dict(zip(names, each, strict=True)) for each in itertools.product(*(levels[name] for name in names))]
+
+    def _treatment(self, experiment: Experiment, at: Mapping[str, Level], row: Sequence[int]) -> dict[str, Level]:
+        levels = {factor.name: factor.levels for factor in experiment.factors}
+        names = _own(experiment.file).factors
+        return {**at, **{name: levels[name][index] for name, index in zip(names, row, strict=True)}}
+
+    def _run(self, experiment: Experiment, block: int, treatment: dict[str, Level], before: str = "") -> PlannedRun:
+        return PlannedRun(
+            before + run_id(block, treatment), block, treatment, state_of(treatment, experiment.factors)[0]
+        )
+
+
+def _own(file: ExperimentFile) -> SettingsFile:
+    assert isinstance(file, SettingsFile)
+    return file
+
+
+def _rows(own: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]:
+    if own.scheme in ADAPTIVE:
+        return [(0,) * len(levels)]
+    if own.scheme in _CHANGES:
+        return changes(levels, _CHANGES[own.scheme])
+    if own.scheme == "fraction":
+        return fraction(len(levels), own.resolution)
+    return plackett_burman(len(levels)) if own.scheme == "screening" else full(levels)
+
+
+def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
+    return RecordedRun(planned.id, planned.block, planned.treatment, Run(runs_path / planned.id))
+
+
+def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
+    """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput."""
+    measure = Measure(phase, objective, None if objective == "throughput" else main_operation([run], phase))
+    value = measure.of(run) if run.usable else None
+    if not value:
+        return None
+    return -math.log(value) if measure.better == "higher" else math.log(value)
+
+
+KIND = Settings()

@@ -1,0 +1,207 @@
+"""The page of a settings experiment: answers, effects and shares, interactions, the ranking, the confirmation."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.effects.settings import Settings, SettingsAt
+from loadframe.analyze.finding import Finding
+from loadframe.report import settings_words as words
+from loadframe.report.comparison_page import contrasts_table
+from loadframe.report.comparison_words import p_text, quantity
+from loadframe.report.figures import COLORS, MUTED, SYMBOLS, Figure, axis, layout, numbers
+from loadframe.report.numbers import estimate_text
+from loadframe.report.page import render
+from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.tables import Cell, Table
+from loadframe.report.trust import runs_view
+
+#: Interactions that are drawn, those with the largest shares.
+_DRAWN = 4
+
+
+@dataclass(frozen=True)
+class ResultView:
+    """One phase at one size as the page shows it."""
+
+    heading: str
+    lead: Sequence[str]
+    effects: Sequence[tuple[str, Table]]
+    interactions: Sequence[Figure]
+    course: Figure | None
+    ranking: Table | None
+    confirmation: Table | None
+    warnings: Sequence[Finding]
+
+
+def settings_page(settings: Settings) -> str:
+    """Return the page of a settings experiment."""
+    description = settings.folder.description
+    example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
+    facts = [design_facts(description, len(settings.folder.runs))]
+    if example:
+        facts += manifest_facts(example.manifest)
+    return render(
+        "settings.html.j2",
+        title=f"{description['experiment']}: loadframe report",
+        question=description.get("question") or f"Which settings matter for {description['workload']}?",
+        experiment=description["experiment"],
+        scheme=description["scheme"],
+        results=[_view(result, description, f"s{index}") for index, result in enumerate(settings.results)],
+        runs=runs_view(settings.folder),
+        facts=facts,
+        file=description.get("file", ""),
+    )
+
+
+def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> ResultView:
+    return ResultView(
+        heading=words.heading(result),
+        lead=words.lead(result),
+        effects=[
+            (response.measure.name, effects_table(result, index, description["factors"]))
+            for index, response in enumerate(result.responses)
+        ],
+        interactions=interactions(result, prefix),
+        course=None if result.responses or not result.course else course(result, f"{prefix}-course"),
+        ranking=ranking_table(result) if result.standings else None,
+        confirmation=contrasts_table(result.confirmation) if result.confirmation else None,
+        warnings=result.warnings,
+    )
+
+
+def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
+    """Return the terms of one response's model, the largest share first, then blocks and what is left."""
+    response = result.responses[index]
+    rows = []
+    for fit in sorted(response.model.terms, key=lambda fit: -fit.share):
+        p = response.adjusted.get(fit.term)
+        contrasts = [each for each in response.model.contrasts if each.term == fit.term]
+        for number, each in enumerate(contrasts or [None]):
+            ratio, _, interval = words.effect_text(each).partition(" ") if each else ("", "", "")
+            first = number == 0
+            rows.append(
+                [
+                    Cell(
+                        words.term_text(result, fit.term) if first else "",
+                        tone="" if response.claimed(fit.term) else "muted",
+                    ),
+                    Cell(words.level_text(result, each, levels) if each else ""),
+                    Cell(ratio, interval),
+                    Cell(f"{100 * fit.share:.1f} %" if first else ""),
+                    Cell(("–" if p is None else p_text(p)) if first else ""),
+                ]
+            )
+    rest = {"blocks": response.model.block_share, "scatter of runs": response.model.error_share}
+    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(f"{100 * own:.1f} %"), Cell("")]
+             for name, own in rest.items()]  # fmt: skip
+    others = "the mean over the other settings" if response.model.balanced else "the setting alone, others at default"
+    return Table(
+        ("setting", "level", "ratio", "share of variation", "p"),
+        rows,
+        names=2,
+        note=f"Ratios are of {response.measure.name} to that at the default, {others}, with 95 % intervals. p is"
+        " adjusted by Holm for all terms; what is more than noise stands in black.",
+    )
+
+
+def ranking_table(result: SettingsAt) -> Table:
+    """Return every combination against the default, best first."""
+    rows = []
+    for each in result.standings:
+        levels = result.combinations[each.combination]
+        cost = result.costs.get(each.combination)
+        ratio, _, interval = (
+            estimate_text(each.ratio) if each.ratio.is_finite else f"{each.ratio.value:.3g}"
+        ).partition(" ")
+        tone = "best" if levels == result.winner else ""
+        rows.append(
+            [
+                Cell(words.combination_text(result, levels), tone=tone),
+                Cell(str(each.runs)),
+                Cell(ratio, interval, tone),
+                Cell(words.better_text(each.better)),
+                Cell("–" if cost is None else f"{cost:.2f}"),
+            ]
+        )
+    return Table(
+        ("combination", "runs", f"{result.objective.name}, ratio", "better than the default", "CPU per request, ratio"),
+        rows,
+        note="Ratios are to the default, with 95 % intervals from a spread that all combinations share. The first of"
+        " many looks better than it is: only what was measured again can be trusted.",
+    )
+
+
+def interactions(result: SettingsAt, prefix: str) -> list[Figure]:
+    """Draw the objective at the levels of two settings, for the pairs with the largest shares."""
+    if not result.responses:
+        return []
+    pairs = [fit for fit in result.responses[0].model.terms if len(fit.term) == 2]
+    chosen = sorted(pairs, key=lambda fit: -fit.share)[:_DRAWN]
+    return [_interaction(result, fit.term, f"{prefix}-i{index}") for index, fit in enumerate(chosen)]
+
+
+def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
+    over, by = term
+    cells: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number, value in result.course:
+        levels = result.combinations[number]
+        cells[str(levels[by])][str(levels[over])].append(np.log(value))
+    scale, unit = (1.0, "requests/s") if result.objective.kind == "throughput" else (1e3, "ms")
+    traces = [
+        {
+            "x": list(own),
+            "y": numbers([scale * float(np.exp(np.mean(values))) for values in own.values()]),
+            "mode": "lines+markers",
+            "name": f"{words.short(result.factors[by])} {label}",
+            "line": {"color": COLORS[index % len(COLORS)], "width": 1.8},
+            "marker": {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8},
+        }
+        for index, (label, own) in enumerate(cells.items())
+    ]
+    title = f"{result.objective.kind}, {unit}"
+    return Figure(
+        name,
+        traces,
+        layout(words.short(result.factors[over]), title, xaxis=axis(words.short(result.factors[over]), type="category"),
+               yaxis=axis(title, rangemode="tozero")),
+        f"{words.term_text(result, term)}: geometric means over runs. Lines that keep their ratio do not interact.",
+        height=300,
+    )  # fmt: skip
+
+
+def course(result: SettingsAt, name: str) -> Figure:
+    """Draw an optimiser's trials in their order, and the best so far."""
+    values = np.array([value for _, value in result.course])
+    higher = result.objective.better == "higher"
+    best = np.maximum.accumulate(values) if higher else np.minimum.accumulate(values)
+    scale, unit = (1.0, "requests/s") if result.objective.kind == "throughput" else (1e3, "ms")
+    trials = list(range(1, len(values) + 1))
+    texts = [words.combination_text(result, result.combinations[number]) for number, _ in result.course]
+    marks = {
+        "x": trials,
+        "y": numbers(scale * values),
+        "text": texts,
+        "mode": "markers",
+        "name": "trials",
+        "marker": {"color": COLORS[0], "size": 8},
+        "hovertemplate": f"%{{text}}<br>%{{y:,.4~g}} {unit}<extra></extra>",
+    }
+    line = {
+        "x": trials,
+        "y": numbers(scale * best),
+        "mode": "lines",
+        "name": "best so far",
+        "line": {"color": MUTED, "shape": "hv"},
+    }
+    title = f"{result.objective.kind}, {unit}"
+    text = quantity(float(best[-1]), result.objective)
+    return Figure(
+        name,
+        [marks, line],
+        layout("trial", title, yaxis=axis(title, rangemode="tozero")),
+        f"Each mark is a trial; the first is the default. The best of single trials, {text}, is flattered by its luck.",
+    )

@@ -1,0 +1,72 @@
+"""A settings experiment on the terminal: the answer, effects, the ranking, what to doubt."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadframe.analyze.effects.settings import Settings, SettingsAt
+from loadframe.report import settings_words as words
+from loadframe.report.comparison_words import p_text
+from loadframe.report.fit_terminal import print_findings
+from loadframe.report.numbers import estimate_text
+from loadframe.report.trust import print_trust
+
+_SHOWN = 8
+
+
+def print_settings(settings: Settings, console: Console | None = None) -> None:
+    """Print a settings experiment in brief, on standard output unless another console is given."""
+    console = console or Console()
+    description = settings.folder.description
+    console.print(Text(description.get("question") or description["experiment"], style="bold"))
+    for result in settings.results:
+        console.print()
+        if len(settings.results) > 1:
+            console.print(Text(words.heading(result), style="bold"))
+        for sentence in words.lead(result):
+            console.print(Text(sentence))
+        if result.responses:
+            console.print()
+            console.print(_effects(result))
+        if result.standings:
+            console.print()
+            console.print(_ranking(result))
+        print_findings(console, result.warnings)
+    console.print()
+    print_trust(settings.folder, console)
+
+
+def _effects(result: SettingsAt) -> Table:
+    response = result.responses[0]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("setting")
+    for header in ("share", "p", "ratio"):
+        table.add_column(header, justify="right")
+    for fit in sorted(response.model.terms, key=lambda fit: -fit.share)[:_SHOWN]:
+        p = response.adjusted.get(fit.term)
+        ratios = [words.effect_text(each) for each in response.model.contrasts if each.term == fit.term]
+        table.add_row(
+            Text(words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim"),
+            f"{100 * fit.share:.1f} %",
+            "" if p is None else p_text(p),
+            Text("; ".join(ratios)),
+        )
+    return table
+
+
+def _ranking(result: SettingsAt) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(f"combination, by {result.objective.name}")
+    for header in ("runs", "ratio", "better", "CPU per request"):
+        table.add_column(header, justify="right")
+    for each in result.standings[:_SHOWN]:
+        cost = result.costs.get(each.combination)
+        ratio = estimate_text(each.ratio) if each.ratio.is_finite else f"{each.ratio.value:.3g}"
+        table.add_row(
+            Text(words.combination_text(result, result.combinations[each.combination])),
+            str(each.runs),
+            Text(ratio),
+            words.better_text(each.better),
+            "" if cost is None else f"{cost:.2f}",
+        )
+    return table

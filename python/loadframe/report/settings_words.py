@@ -1,0 +1,119 @@
+"""A settings experiment in words: what matters, which combination is best, whether that held when measured again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loadframe.analyze.effects.model import Contrast
+from loadframe.analyze.effects.settings import Response, SettingsAt, estimate_of
+from loadframe.report.comparison_words import p_text, ratio_text
+from loadframe.report.labels import treatment_text
+from loadframe.report.numbers import change_text, estimate_text
+from loadframe.units import format_count
+
+_LISTED = 4
+
+
+def heading(result: SettingsAt) -> str:
+    """Return what tells this result from others of the experiment: the phase, and the size."""
+    at = treatment_text(result.at)
+    return f"{result.phase}, {at}" if at else result.phase
+
+
+def lead(result: SettingsAt) -> list[str]:
+    """Return the sentences that answer, for one phase at one size."""
+    if not result.course:
+        return ["No answer: no run can be believed."]
+    words = []
+    if result.responses:
+        words.append(_effects(result, result.responses[0]))
+    words.append(_winner(result))
+    return words
+
+
+def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
+    """Write the levels in which a combination differs from the default."""
+    changed = [
+        f"{short(name)} {level}"
+        for name, level, default in zip(result.factors, levels, result.combinations[0], strict=True)
+        if level != default
+    ]
+    return ", ".join(changed) or "default"
+
+
+def short(name: str) -> str:
+    """Write a factor's name without where it belongs: the setting's own name."""
+    for before in ("store.settings.", "store.limits.", "with."):
+        name = name.removeprefix(before)
+    return name.partition(".settings.")[2] or name if name.startswith("collections.") else name
+
+
+def term_text(result: SettingsAt, term: Sequence[int]) -> str:
+    """Write a term: the settings that it is made of."""
+    return " × ".join(short(result.factors[index]) for index in term)
+
+
+def effect_text(contrast: Contrast) -> str:
+    """Write an effect as a ratio with its interval."""
+    ratio = estimate_of(contrast.value, contrast.half_width)
+    return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
+
+
+def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
+    """Write what is held against the default: `heap 256m`, or for two settings `beyond each alone`."""
+    if len(contrast.term) > 1:
+        return "beyond each alone"
+    own = levels[result.factors[contrast.term[0]]]
+    return f"{own[contrast.levels[0]]} instead of {own[0]}"
+
+
+def better_text(probability: float | None) -> str:
+    """Write a probability without claiming certainty."""
+    if probability is None:
+        return "–"
+    return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"
+
+
+def _effects(result: SettingsAt, response: Response) -> str:
+    model = response.model
+    ranked = sorted(model.terms, key=lambda fit: -fit.share)
+    claimed = [fit for fit in ranked if response.claimed(fit.term)]
+    what = response.measure.name
+    if not claimed:
+        return f"No setting changes {what} by more than the runs scatter."
+    parts = []
+    for fit in claimed[:_LISTED]:
+        largest = max(
+            (each for each in model.contrasts if each.term == fit.term), key=lambda each: abs(each.value), default=None
+        )
+        size = f"; ratio {effect_text(largest)}" if largest else ""
+        parts.append(f"{term_text(result, fit.term)} ({100 * fit.share:.0f} % of the variation{size})")
+    more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
+    return f"What changes {what}: {', '.join(parts)}{more}."
+
+
+def _winner(result: SettingsAt) -> str:
+    if result.winner is None:
+        return f"Nothing beats the default's {result.objective.name}."
+    words = f"The best combination is {combination_text(result, result.winner)}"
+    standing = next((each for each in result.standings if result.combinations[each.combination] == result.winner), None)
+    if standing:
+        words += f": {change_text(standing.ratio.value - 1)} {result.objective.name} against the default"
+        if standing.better is not None:
+            words += f", better with a probability of {better_text(standing.better)}"
+    cost = result.costs.get(standing.combination) if standing else None
+    if cost:
+        words += f"; each request costs {format_count(cost)} times the CPU time"
+    if result.confirmation is None:
+        return f"{words}. It was not measured again."
+    again = next(
+        (each for each in result.confirmation.contrasts if each.measure.kind == result.objective.kind),
+        None,
+    )
+    if again is None:
+        return f"{words}. Measured again, no run can be believed."
+    held = {"better": "it held", "worse": "it did not hold", "alike": "nothing was left of it", "open": "not decided"}
+    figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
+    return (
+        f"{words}. Measured again, {len(again.second)} runs against {len(again.first)}:"
+        f" {change_text(again.ratio.value - 1)} ({figures}), {held[again.outcome]}."
+    )

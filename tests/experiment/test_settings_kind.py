@@ -1,0 +1,177 @@
+"""Settings experiments: which runs a scheme makes, what follows from them, and what is wrong with a file."""
+
+import pytest
+
+from loadframe.analyze.effects.document import settings_document
+from loadframe.analyze.effects.settings import read_settings
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.report.kinds import read_report
+from simulated import Truth, write_run
+
+EXPERIMENT = """\
+experiment: tuned
+store: {kind: opensearch}
+workload: small.yaml
+kind: settings
+factors:
+  store.settings.heap: [1g, 512m]
+  collections.things.settings.shards: [5, 1]
+  with.hits: [10, 20]
+measure: look
+repetitions: 2
+confirm: 4
+"""
+#: What each setting makes of throughput.
+TRUE = {"512m": 1.3, 1: 1.0, 20: 1.0}
+
+
+def record(path, runs, gain=TRUE, noise=0.01):
+    for run in runs:
+        factor = 1.0
+        for level in run.treatment.values():
+            factor *= gain.get(level, 1.0)
+        truth = Truth(lam=100 * factor, operation="look", seconds=2, warmup=0, noise=noise)
+        levels = {"treatment": dict(run.treatment), "block": run.block}
+        write_run(path, run.id, truth, seed=sum(run.id.encode()), **levels)
+
+
+def finished(experiment, folder, **truth):
+    """Record the design and all that follows from it, as the loop does."""
+    made = list(design(experiment).runs)
+    record(folder.runs_path, made, **truth)
+    while further := [run for run in experiment.kind.further(experiment, folder.runs_path) if not folder.has(run.id)]:
+        folder.extend(further)
+        record(folder.runs_path, further, **truth)
+        made += further
+    return made
+
+
+@pytest.fixture
+def opened(load, tmp_path):
+    """Load an experiment, and open its folder."""
+
+    def opened(text=EXPERIMENT):
+        experiment = load(text)
+        return experiment, ExperimentFolder(tmp_path / "results", describe(experiment, design(experiment)))
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("scheme", "combinations"),
+    [("full", 8), ("singles", 4), ("pairs", 7), ("triples", 8), ("screening", 4), ("fraction", 8), ("tpe", 1)],
+)
+def test_a_scheme_makes_its_combinations_and_the_default_is_one_of_them(load, scheme, combinations):
+    experiment = load(EXPERIMENT + f"scheme: {scheme}\n")
+    runs = design(experiment).runs
+    assert len(runs) == combinations * (1 if scheme == "tpe" else 2)
+    default = {"store.settings.heap": "1g", "collections.things.settings.shards": 5, "with.hits": 10}
+    assert default in [dict(run.treatment) for run in runs]
+
+
+def test_a_fraction_of_resolution_iii_is_half_of_three_factors(load):
+    assert len(design(load(EXPERIMENT + "scheme: fraction\nresolution: 3\n")).runs) == 4 * 2
+
+
+def test_every_size_has_the_whole_scheme(load):
+    runs = design(load(EXPERIMENT + "at: {nodes: [1, 2]}\n")).runs
+    assert len(runs) == 8 * 2 * 2
+    assert {run.treatment["nodes"] for run in runs} == {1, 2}
+
+
+def test_settings_that_need_a_restart_are_grouped(load):
+    groups = list(design(load(EXPERIMENT)).groups())
+    assert len(groups) == 2 * 4
+    assert all(len(group) == 2 for group in groups)
+
+
+def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
+    experiment, folder = opened()
+    made = finished(experiment, folder)
+    confirming = [run for run in made if run.id.startswith("confirm-")]
+    assert len(confirming) == 2 * 4
+    assert [run.treatment["store.settings.heap"] for run in confirming[:4]] in (["1g", "512m", "512m", "1g"],)
+    assert {run.block for run in confirming}.isdisjoint(run.block for run in made[:16])
+
+    (result,) = read_settings(folder.path).results
+    response = result.responses[0]
+    assert response.measure.kind == "throughput"
+    assert {term for term in response.adjusted if response.claimed(term)} == {(0,)}
+    (heap,) = [each for each in response.model.contrasts if each.term == (0,)]
+    assert abs(heap.value - 0.262) < max(heap.half_width, 0.03)
+    assert result.winner[0] == "512m"
+    assert result.standings[0].better > 0.95
+    best = next(each for each in result.standings if result.combinations[each.combination] == result.winner)
+    assert result.costs[best.combination] == pytest.approx(1 / 1.3, rel=0.1)
+    assert result.confirmation.contrasts[0].ratio.value == pytest.approx(1.3, rel=0.05)
+    document = settings_document(read_settings(folder.path))
+    assert document["results"][0]["responses"][0]["terms"][0]["claimed"]
+    report = read_report(folder.path)
+    assert "What changes look throughput: heap" in report.page
+    assert "Measured again" in report.page
+
+
+def test_where_nothing_matters_nothing_is_claimed(opened):
+    experiment, folder = opened(EXPERIMENT.replace("confirm: 4", "confirm: 0"))
+    finished(experiment, folder, gain={})
+    (result,) = read_settings(folder.path).results
+    assert not any(response.claimed(term) for response in result.responses for term in response.adjusted)
+    assert "No setting changes look throughput" in read_report(folder.path).page
+
+
+def test_of_a_screening_only_what_stands_out_is_put_together(opened):
+    experiment, folder = opened(EXPERIMENT.replace("repetitions: 2", "repetitions: 3") + "scheme: screening\n")
+    made = finished(experiment, folder)
+    (result,) = read_settings(folder.path).results
+    assert result.winner == ("512m", 5, 10)
+    assert any("does not tell interactions apart" in warning.cause for warning in result.warnings)
+    assert [run.treatment["with.hits"] for run in made if run.id.startswith("confirm-")] == [10] * 8
+
+
+@pytest.mark.parametrize("scheme", ["tpe", "spsa"])
+def test_an_optimiser_plans_trial_after_trial_and_goes_on_where_it_was(opened, scheme):
+    text = EXPERIMENT + f"scheme: {scheme}\ntrials: 12\nat: {{nodes: [1, 2]}}\n"
+    experiment, folder = opened(text)
+    made = finished(experiment, folder)
+    trials = [run for run in made if not run.id.startswith("confirm-")]
+    assert len(trials) == 12 * 2
+    assert len({run.id for run in made}) == len(made)
+    assert len(experiment.kind.most(experiment).runs) == 2 * (12 + 2 * 4)
+    assert list(experiment.kind.further(experiment, folder.runs_path)) == []
+    folder.remove(trials[-1].id)
+    assert [run.id for run in experiment.kind.further(experiment, folder.runs_path)] == [trials[-1].id]
+    record(folder.runs_path, trials[-1:])
+    for result in read_settings(folder.path).results:
+        assert result.winner[0] == "512m"
+        assert len(result.course) == 12
+    assert "Trials" in read_report(folder.path).page
+
+
+def test_combinations_without_a_valid_run_are_said(opened):
+    experiment, folder = opened(EXPERIMENT.replace("confirm: 4", "confirm: 0"))
+    runs = design(experiment).runs
+    record(folder.runs_path, [run for run in runs if run.treatment != runs[0].treatment])
+    (result,) = read_settings(folder.path).results
+    assert any("1 of 8 combinations" in warning.cause for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("scheme: ful", "ful"),
+        ("at: {with.hits: [1]}", "a size, too"),
+        ("scheme: spsa\nuntil: {relative_interval: 5%, most: 4}", "ends after its trials"),
+        ("objective: p98", "p98"),
+    ],
+)
+def test_slips_of_the_pen_are_told(refused, more, what):
+    error, _ = refused(EXPERIMENT + more + "\n")
+    assert what in str(error)
+
+
+def test_two_levels_are_what_screening_takes(refused):
+    error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10, 20, 30]") + "scheme: screening\n")
+    assert "two levels" in error.what
+    error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10]").replace("[5, 1]", "[5]").replace("[1g, 512m]", "[1g]"))
+    assert "nothing to compare" in error.what
