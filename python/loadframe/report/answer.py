@@ -2,6 +2,7 @@
 
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
+from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
@@ -57,6 +58,7 @@ def limits(curves: PhaseCurves) -> list[str]:
                 "Each number of nodes is taken at the number of clients that gave it the most throughput"
                 f" ({_best_clients(curves)})."
             )
+    words += [_calibration(each) for each in curves.calibrations]
     if curves.at_edge:
         listed = " and ".join(format_count(number) for number in curves.at_edge)
         words.append(
@@ -91,6 +93,15 @@ def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
             at = f" at {curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else ""
             found.append((f"Over clients{at}", curve.fit))
     return found
+
+
+def _calibration(found: Calibration) -> str:
+    """Say how many clients keep every node between idling and overload."""
+    at = f"At {found.nodes} node{'s' * (found.nodes != 1)}" if found.nodes else "There"
+    shares = f"{found.idlest or 0:.0%} to {found.busiest or 0:.0%}"
+    if found.clients is None:
+        return f"{at} no number of clients kept every node between 20 % and 90 % of its CPU limit (they used {shares})."
+    return f"{at} up to {found.clients} clients kept every node between 20 % and 90 % of its CPU limit ({shares})."
 
 
 def _best_clients(curves: PhaseCurves) -> str:

@@ -10,6 +10,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ScalabilityFit, fit
 from loadframe.analyze.sweep.bends import Bend, bend
+from loadframe.analyze.sweep.calibration import Calibration, calibrate, step_of
 from loadframe.analyze.sweep.pitfalls import pitfalls
 from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
 from loadframe.errors import BadInput
@@ -40,7 +41,8 @@ class PhaseCurves:
     """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
 
     `best_clients` is None where clients were no factor; `at_edge` lists the numbers of nodes whose best clients were
-    the most that were measured, so that their capacity may be higher. `bends` say what ended the growth over clients.
+    the most that were measured, so that their capacity may be higher. `bends` say what ended the growth over clients,
+    `calibrations` how many of those load each number of nodes as it should be, where nodes have a CPU limit.
     """
 
     phase: str
@@ -53,6 +55,7 @@ class PhaseCurves:
     speedups: tuple[SpeedUp, ...]
     at_edge: tuple[int, ...]
     bends: tuple[Bend, ...]
+    calibrations: tuple[Calibration, ...]
     warnings: tuple[Finding, ...]
 
 
@@ -87,8 +90,15 @@ def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, A
         speedups=_speedups(best, noise) if several else (),
         at_edge=tuple(at_edge),
         bends=tuple(filter(None, (bend(runs, phase, group) for group in by_nodes.values()))),
+        calibrations=tuple(filter(None, (_calibration(runs, phase, nodes) for nodes in by_nodes))),
         warnings=pitfalls(runs, phase),
     )
+
+
+def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> Calibration | None:
+    own = [run for run in runs if run.nodes == nodes]
+    several = len({run.clients(phase) for run in own}) > 1
+    return calibrate(nodes, [step_of(run, phase) for run in own]) if several else None
 
 
 def _curve(over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int) -> Curve:

@@ -28,6 +28,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
             {"nodes": each.nodes, "clients": each.clients, "effective": each.effective, **each.as_dict()}
             for each in curves.bends
         ],
+        "calibrations": [vars(each) for each in curves.calibrations],
         "warnings": [warning.as_dict() for warning in curves.warnings],
     }
 

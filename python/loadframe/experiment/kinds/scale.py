@@ -1,14 +1,25 @@
-"""Scale experiments: throughput and response times against sizes, with data that stay or that grow with the nodes."""
+"""Scale experiments: throughput and response times against sizes, with data that stay or that grow with the nodes.
 
-from collections.abc import Mapping
+The number of clients may be a factor, or be found: doubled on each cluster until it is loaded.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import model_validator
 
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.sweep.calibration import Step, next_clients, step_of
+from loadframe.errors import BadInput
+from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import WITH, Level
 from loadframe.experiment.file_model import ExperimentFile, Factors, Levels
 from loadframe.experiment.kinds.base import Kind
+from loadframe.record import Run
+from loadframe.workload.resolved import paced
 from loadframe.yamlfile import NOT_EMPTY, did_you_mean, wrong
 
 
@@ -22,6 +33,16 @@ class ScaleFile(ExperimentFile):
     factors: Annotated[Factors, NOT_EMPTY]
     scaling: Literal["strong", "weak"] = "strong"
     grows: str | None = None
+    clients: Literal["auto"] | None = None
+
+    @model_validator(mode="after")
+    def _clients(self) -> "ScaleFile":
+        if self.clients and ("clients" in self.factors or "rate" in self.factors):
+            raise wrong("clients are found, and clients or a rate are a factor, too", "remove one", key="clients")
+        if self.clients and self.until:
+            raise wrong("clients that are found anew in each block are repeated as often as is said",
+                        "remove it, and say repetitions", key="until")  # fmt: skip
+        return self
 
     @model_validator(mode="after")
     def _scaling(self) -> "ScaleFile":
@@ -45,11 +66,34 @@ class Scale(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse an experiment that cannot answer its question."""
-        if all(len(factor.levels) == 1 for factor in experiment.factors):
+        if _own(experiment.file).clients is None and all(len(factor.levels) == 1 for factor in experiment.factors):
             what = "every factor has one level, so there is nothing to compare"
             remedy = "give a factor more levels, such as nodes: [1, 2, 4]"
             raise experiment.document.error(("factors",), what, remedy, key=True)
         _check_growth(experiment)
+        if _own(experiment.file).clients:
+            for phase in experiment.workload.file.phases:
+                if phase.name in experiment.measured:
+                    try:
+                        paced(phase.named_streams, clients=1, rate=None, phase=phase.name)
+                    except BadInput as error:
+                        raise experiment.document.error(("clients",), error.what, error.remedy, key=True) from None
+
+    def design(self, experiment: Experiment) -> Design:
+        """Return every combination; where clients are to be found, with the first number of them."""
+        planned = factorial(experiment, experiment.factors)
+        if _own(experiment.file).clients is None:
+            return planned
+        first = next_clients(())
+        assert first
+        return Design(planned.seed, tuple(_with_clients(run, first) for run in planned.runs))
+
+    def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
+        """Return the next number of clients on each cluster that is not loaded yet."""
+        if _own(experiment.file).clients is None:
+            return super().further(experiment, runs_path)
+        planned = factorial(experiment, experiment.factors)
+        return tuple(filter(None, (_next(experiment, run, runs_path) for run in planned.runs)))
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
         """Return, in weak scaling, the parameter that grows."""
@@ -57,6 +101,27 @@ class Scale(Kind):
         if grows is None:
             return {}
         return {grows: int(str(experiment.workload.parameters[grows])) * experiment.nodes(treatment)}
+
+
+def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> PlannedRun | None:
+    steps: list[Step] = []
+    while clients := next_clients(steps):
+        run = _with_clients(planned, clients)
+        if not (runs_path / run.id).exists():
+            return run
+        steps.append(_step(runs_path / run.id, clients, experiment.measured[0]))
+    return None
+
+
+@functools.lru_cache(maxsize=10_000)
+def _step(path: Path, clients: int, phase: str) -> Step:
+    """Read a run folder, which never changes once it is there."""
+    return step_of(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase)
+
+
+def _with_clients(planned: PlannedRun, clients: int) -> PlannedRun:
+    treatment: dict[str, Level] = {**planned.treatment, "clients": clients}
+    return PlannedRun(run_id(planned.block, treatment), planned.block, treatment, planned.state)
 
 
 def _own(file: ExperimentFile) -> ScaleFile:

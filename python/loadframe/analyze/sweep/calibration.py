@@ -1,0 +1,81 @@
+"""How many clients load a cluster as it should be: no node idles, none is overloaded.
+
+Both bounds are those of the elasticity paper: no node below 20 % of its CPUs, none above 90 %. Where nodes have no CPU
+limit that holds them, only throughput can tell when there are clients enough.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.sweep.bends import cpu_shares
+
+IDLE, OVERLOADED = 0.2, 0.9
+#: A doubling of clients that brings less than this has found the end.
+_GAIN = 1.05
+#: More clients than this are another generator's business.
+_MOST = 4096
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a number of clients did: throughput (1/s), the least and the most busy node's share of its CPU limit."""
+
+    clients: int
+    throughput: float | None  #: None where the run cannot be believed
+    idlest: float | None = None
+    busiest: float | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The most clients at which every node was between the bounds; None where no number was seen to be so."""
+
+    nodes: int | None
+    clients: int | None
+    idlest: float | None
+    busiest: float | None
+
+
+def step_of(run: RecordedRun, phase: str) -> Step:
+    """Return what a run says of its number of clients."""
+    clients, entry = run.clients(phase) or 0, run.phase(phase)
+    if not run.usable or entry is None:
+        return Step(clients, None)
+    shares = cpu_shares(run, phase).values()
+    throughput = sum(each["throughput"] for each in entry["operations"].values())
+    return Step(clients, throughput, min(shares, default=None), max(shares, default=None))
+
+
+def next_clients(steps: Sequence[Step]) -> int | None:
+    """Return how many clients to try next, twice as many each time; None when more would say nothing new.
+
+    That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last run could not be
+    believed (the generator was the limit, as a rule).
+    """
+    if not steps:
+        return 1
+    ordered = sorted(steps, key=lambda step: step.clients)
+    last = ordered[-1]
+    before = max((step.throughput for step in ordered[:-1] if step.throughput is not None), default=0.0)
+    enough = last.throughput is None or last.throughput < _GAIN * before or (last.busiest or 0.0) > OVERLOADED
+    return None if enough or 2 * last.clients > _MOST else 2 * last.clients
+
+
+def calibrate(nodes: int | None, steps: Sequence[Step]) -> Calibration | None:
+    """Return the calibrated number of clients from all runs of a number of nodes; None without CPU limits to go by."""
+    known = [step for step in steps if step.idlest is not None and step.busiest is not None]
+    if not known:
+        return None
+    within = []
+    for clients in {step.clients for step in known}:
+        own = [step for step in known if step.clients == clients]
+        idlest, busiest = min(step.idlest or 0.0 for step in own), max(step.busiest or 0.0 for step in own)
+        if idlest >= IDLE and busiest <= OVERLOADED:
+            within.append(Calibration(nodes, clients, idlest, busiest))
+    best = max(within, key=lambda each: each.clients or 0, default=None)
+    if best is not None:
+        return best
+    return Calibration(
+        nodes, None, min(step.idlest or 0.0 for step in known), max(step.busiest or 0.0 for step in known)
+    )

@@ -1,0 +1,84 @@
+"""Scale experiments that find their number of clients: what their files may say, and the runs that follow."""
+
+import pytest
+
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.file import load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.loop import run_experiment
+from simulated import Truth, write_run
+
+HEAD = """\
+    experiment: e
+    store: {kind: sim}
+    workload: ./small.yaml
+    kind: scale
+    measure: look
+    clients: auto
+"""
+#: Two clients at most have something to do: more only wait.
+WORKLOAD = """\
+workload: few
+collections: {things: {elasticsearch: {}}}
+operations:
+  look: {search: {collection: things, size: 0}}
+phases:
+  - {name: look, operation: look, clients: 1, duration: 600ms}
+"""
+EXPERIMENT = """\
+experiment: few
+store: {kind: sim, settings: {service: 20ms, servers: 2, distribution: constant}}
+workload: ./few.yaml
+kind: scale
+clients: auto
+factors: {nodes: [1]}
+"""
+
+
+def test_each_cluster_begins_with_one_client(load):
+    runs = design(load(HEAD + "    factors: {nodes: [1, 2]}\n    repetitions: 2\n")).runs
+    assert len(runs) == 4
+    assert {run.treatment["clients"] for run in runs} == {1}
+
+
+def test_more_clients_follow_from_what_fewer_did(load, tmp_path):
+    experiment = load(HEAD + "    factors: {nodes: [1]}\n")
+    kind, runs = experiment.kind, tmp_path / "runs"
+    truth = Truth(sigma=0.0, kappa=0.0, noise=0.0, seconds=2, operation="look", node_cpu=0.2)
+
+    def made(clients, **more):
+        (run,) = kind.further(experiment, runs)
+        assert run.treatment == {"nodes": 1, "clients": clients}
+        write_run(runs, run.id, Truth(**{**vars(truth), **more}), nodes=1, clients=clients)
+
+    write_run(runs, design(experiment).runs[0].id, truth, nodes=1, clients=1)
+    made(2)
+    made(4, lam=50.0)
+    assert kind.further(experiment, runs) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("    factors: {clients: [1, 2]}\n", "clients are found"),
+        ("    factors: {rate: [1/s]}\n", "clients are found"),
+        ("    factors: {nodes: [1]}\n    until: {relative_interval: 0.05, most: 10}\n", "repeated as often as is said"),
+    ],
+)
+def test_what_contradicts_it_is_refused(refused, text, said):
+    error, _ = refused(HEAD + text)
+    assert said in str(error)
+
+
+@pytest.mark.store
+def test_a_real_ramp_ends_where_throughput_does(tmp_path, state):
+    (tmp_path / "few.yaml").write_text(WORKLOAD)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    experiment = load_experiment(tmp_path / "e.yaml")
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, design(experiment)))
+    run_experiment(experiment, design(experiment), folder, Listener())
+    made = sorted(int(path.name.rpartition("clients")[2]) for path in folder.runs_path.iterdir())
+    assert made == [2**step for step in range(len(made))]
+    # A generator that others leave no core to ends the ramp sooner, which is right, too.
+    assert made[-1] <= 8
