@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from loadframe import folders
@@ -228,3 +229,16 @@ def test_a_cluster_starts_again_on_other_ports_with_its_data(module_state):
         assert not before & set(second.addresses)
         assert second.count("people") == 20
         assert second.health().balanced
+
+
+def test_the_users_own_installation_is_started_and_described(module_state, tmp_path):
+    there = tmp_path / "bin" / "redis-server"
+    there.parent.mkdir()
+    shutil.copy(shutil.which("redis-server"), there)
+    with Cluster.start(ClusterSpec(store="redis", home=str(tmp_path))) as cluster:
+        assert psutil.Process(cluster.nodes[0].pid).exe() == str(there)
+        described = cluster.describe()
+        assert (described["origin"], described["home"]) == ("installed", str(tmp_path))
+        assert described["version"] == cluster.store.version(cluster.addresses)
+    with pytest.raises(BadInput, match=r"this is redis \S+, and not 1\.2\.3"):
+        Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(tmp_path)))

@@ -128,6 +128,10 @@ class Cluster:
                 mend(change, software)
             else:
                 found(change, software)
+            if software.origin == "installed" and spec.image is not None:
+                # What a container finds on its own PATH may be another version than what this machine has there.
+                roster.facts["version"] = store.version(cluster.addresses)
+                roster.write()
             cluster.throttle(True)
             if spec.nodes > before.nodes:
                 grow(change, spec.nodes - before.nodes)

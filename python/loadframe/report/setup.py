@@ -95,11 +95,19 @@ def _store(store: Mapping[str, Any]) -> dict[str, str | None]:
         "store": " ".join(str(store[key]) for key in ("kind", "version") if store.get(key)),
         "origin": store.get("origin"),
         "nodes": None if store.get("nodes") is None else str(store["nodes"]),
+        "host": _host(store),
         "limits": words or "none",
         "heap": _size(store.get("heap")),
         "Java": str(store["java"]) if store.get("java") else None,
         "settings": ", ".join(f"{key}: {value}" for key, value in settings.items()),
     }
+
+
+def _host(store: Mapping[str, Any]) -> str | None:
+    """Return where its nodes ran, and what their links did; nothing of a cluster that was only attached to."""
+    links = {str(shape) for shape in (store.get("links") or {}).values()}
+    words = [store.get("host"), store.get("image"), *sorted(links)]
+    return ", ".join(str(word) for word in words if word) or None
 
 
 def _workload(workload: Mapping[str, Any]) -> dict[str, str | None]:

@@ -9,7 +9,10 @@ from loadframe.analyze.experiment import RecordedRun
 
 #: What a machine is told by. Two containers of one machine have other names, and the same processor and memory.
 MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.memory")
-_STORE = ("store.kind", "store.version", "store.origin", "store.nodes", "store.host", "store.limits", "store.settings")
+_STORE = (
+    "store.kind", "store.version", "store.origin", "store.nodes", "store.host", "store.links", "store.limits",
+    "store.settings",
+)  # fmt: skip
 _LOAD = ("workload.name", "workload.file.sha256", "workload.parameters", "workload.phases", "workload.corpora")
 _GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections")
 _SOFTWARE = ("versions.loadframe", "versions.commit", "versions.kernel")

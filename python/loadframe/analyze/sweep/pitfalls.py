@@ -13,6 +13,8 @@ from loadframe.units import format_count, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
 _READS = 2**20
+#: Hosts whose nodes run on the machine that generates the load.
+_HERE = ("local", "netns", "container")
 #: A machine busier than this has nothing left for one of its nodes.
 _BUSY = 0.95
 
@@ -183,7 +185,7 @@ def _about_machine(
         wanted = cpus * store.get("nodes", 1) if cpus and enforced else None
         threads = manifest.get("generator", {}).get("threads", 1)
         usable_cpus = hardware.get("usable")
-        here = store.get("origin") == "embedded" and store.get("host") == "local"
+        here = store.get("origin") in ("embedded", "installed") and store.get("host") in _HERE
         if here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
             yield SharedCores(wanted, usable_cpus)
     busy = {}
