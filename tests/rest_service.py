@@ -3,15 +3,19 @@
 import itertools
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
 
 class RestService:
-    """The application, while it is entered. It knows who wrote each item, and shows it to nobody else."""
+    """The application, while it is entered. It knows who wrote each item, and shows it to nobody else.
 
-    def __init__(self) -> None:
+    `delay`: seconds that it takes for each answer, many at once.
+    """
+
+    def __init__(self, delay: float = 0.0) -> None:
         self.items: dict[str, tuple[str, Any]] = {}
         self.logins: list[str] = []
         numbers = itertools.count(1)
@@ -49,6 +53,7 @@ class RestService:
                 return token.split("-")[2] if token.startswith("token-of-") else None
 
             def _answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+                time.sleep(delay)
                 text = json.dumps(body).encode()
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(text)), **(headers or {})}.items():

@@ -20,7 +20,11 @@ def headline(gate: Gate) -> str:
         return f"{gate.label} passed: {checks}, no regression."
     if not gate.checks:
         return f"Nothing can be told about {gate.label}: no valid run to check."
-    return f"Nothing final can be told about {gate.label}: {counts['undecided']} of {checks} are not decided."
+    undecided = counts["undecided"]
+    if not undecided:
+        return f"Nothing final can be told about {gate.label}: not everything was measured."
+    verb = "is" if undecided == 1 else "are"
+    return f"Nothing final can be told about {gate.label}: {undecided} of {checks} {verb} not decided."
 
 
 def junit(gate: Gate) -> str:

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+from rich.console import Console
+
 from loadframe.analyze.comparison import compare_variants
 from loadframe.analyze.experiment import read_experiment
 from loadframe.report.comparison_page import comparison_page
 from loadframe.report.comparison_terminal import print_comparison
 from loadframe.report.kinds import Report
+from loadframe.report.trust import print_trust
 
 
 def read(path: Path) -> Report:
@@ -19,5 +22,9 @@ def read(path: Path) -> Report:
         **comparison.as_dict(),
         "runs": [run.as_dict() for run in folder.runs],
     }
-    page = comparison_page(comparison, folder.description)
-    return Report(page, document, lambda console: print_comparison(comparison, console))
+
+    def show(console: Console) -> None:
+        print_comparison(comparison, console)
+        print_trust(folder, console)
+
+    return Report(comparison_page(comparison, folder.description), document, show)
