@@ -14,14 +14,11 @@ from loadframe.errors import BadInput
 from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels
+from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, Share
 from loadframe.experiment.kinds.base import Kind
 from loadframe.workload import Workload
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import Duration, Model, Rate, wrong
-
-Share = Annotated[float, Field(gt=0, le=1), Strict(False)]
-
 
 #: What a search takes, as a rule: four up, a failure twice, four halvings with a failure or two, the answer again.
 _TRIALS = 14
@@ -42,7 +39,7 @@ class SearchEntry(Model):
     least: Rate = 1.0
     most: Rate = 1e6
     factor: Annotated[float, Field(ge=1.1, le=10), Strict(False)] = 2.0
-    precision: Annotated[float, Field(ge=0.005, le=0.5), Strict(False)] = 0.05
+    precision: Annotated[Share, Field(ge=0.005, le=0.5)] = 0.05
 
     @model_validator(mode="after")
     def _ordered(self) -> "SearchEntry":
