@@ -44,6 +44,14 @@ def test_every_transition_is_made_under_every_load_with_its_event_and_without(lo
     assert made == design(load(EXPERIMENT))
 
 
+def test_a_transition_may_be_made_under_some_loads_only(load):
+    text = EXPERIMENT.replace("    nodes: 3\n", "    nodes: 2\n    loads: open\n").replace("remove: 2", "remove: 1")
+    experiment = load(text)
+    assert {run.id for run in design(experiment).runs if run.treatment["transition"] == "shrink"} == {
+        f"b{block}-shrink-open{control}" for block in (1, 2) for control in ("", "-control")
+    }
+
+
 def test_no_two_runs_share_a_cluster_that_one_of_them_changes(load):
     assert all(len(group) == 1 for group in design(load(EXPERIMENT)).groups())
 
@@ -118,6 +126,8 @@ TIMELINE = f"timeline: [{STEP}]"
             "removed below",
             "",
         ),
+        ("    nodes: 3\n", "    nodes: 3\n    loads: opn\n", "opn", "no load 'opn'", "'open'"),
+        ("    nodes: 3\n", "    nodes: 3\n    loads: open\n", "saturated", "as many nodes as in 'shrink'", "saturated"),
         ("of: saturated", "of: saturatd", "saturatd", "no load 'saturatd'", "'saturated'"),
         ("of: saturated", "of: open", "open", "is open", ""),
         ("share: 75%", "share: 0", "0", "above 0", ""),

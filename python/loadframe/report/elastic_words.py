@@ -130,8 +130,7 @@ def _text(estimate: Estimate, unit: str) -> str:
         return percent_text(estimate) if estimate.is_finite else f"{100 * estimate.value:.3g} %"
     if unit in ("s", "seconds"):
         return _duration(estimate)
-    text = estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
-    return f"{text} {unit}" if unit == "1/s" and not estimate.is_finite else text
+    return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
 
 
 def _duration(estimate: Estimate) -> str:

@@ -178,23 +178,38 @@ impl Shape {
         Ok(node)
     }
 
-    /// Gives as few clients as possible another home, so that each member has as many as if all came anew.
+    /// Gives as few clients as possible another home, so that each member has as many as if all came anew. Those who
+    /// move are spread over the clients' numbers: where only the first of them are there yet, each member has its share
+    /// of these, too.
     fn settle(&mut self) {
         let members = self.members.clone();
         let mut room = vec![0_u64; members.len()];
         for seat in self.seats.iter().flatten() {
             room[(seat.client % members.len() as u64) as usize] += 1;
         }
+        let mut homes = vec![Vec::new(); members.len()];
         let mut moving = Vec::new();
         for (index, seat) in self.seats.iter().enumerate() {
             let Some(seat) = seat else { continue };
             match members.iter().position(|node| node.number == seat.home) {
-                Some(home) if room[home] > 0 => room[home] -= 1,
-                _ => moving.push(index),
+                Some(home) => homes[home].push((seat.client, index)),
+                None => moving.push((seat.client, index)),
             }
         }
-        for index in moving {
-            let Some(place) = room.iter().position(|room| *room > 0) else { return };
+        for (room, mut here) in room.iter_mut().zip(homes) {
+            here.sort_unstable();
+            let (count, stay) = (here.len() as u64, (*room).min(here.len() as u64));
+            // Of `count` the `stay` stay whose places are nearest to even steps, the first among them.
+            let stays = |place: u64| ((place + 1) * stay).div_ceil(count) > (place * stay).div_ceil(count);
+            moving.extend(here.into_iter().zip(0..).filter(|(_, place)| !stays(*place)).map(|(client, _)| client));
+            *room -= stay;
+        }
+        moving.sort_unstable();
+        for (_, index) in moving {
+            let Some(place) = (0..room.len()).rev().max_by_key(|place| room[*place]).filter(|place| room[*place] > 0)
+            else {
+                return;
+            };
             room[place] -= 1;
             if let Some(seat) = &mut self.seats[index] {
                 seat.home = members[place].number;
@@ -361,6 +376,18 @@ mod tests {
             assert_eq!(before.iter().zip(&after).filter(|(a, b)| a != b).count(), moved, "{before:?} {after:?}");
             assert_eq!(counts(&after), now.iter().map(|port| (*port, 24 / now.len())).collect(), "{after:?}");
             before = after;
+        }
+    }
+
+    #[test]
+    fn each_node_gets_its_share_of_the_first_clients_too_when_the_others_have_not_come_yet() {
+        let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
+        let mut places: Vec<Place> = (0..12).map(|client| topology.place(client)).collect();
+        for now in [&[1, 2][..], &[1, 2, 3]] {
+            topology.set_hosts(&hosts(now)).unwrap();
+            let first = counts(&homes(&mut places)[..6]);
+            assert_eq!(first.values().sum::<usize>(), 6);
+            assert!(now.iter().all(|port| first.get(port).is_some_and(|count| *count >= 1)), "{first:?}");
         }
     }
 

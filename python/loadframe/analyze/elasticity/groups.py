@@ -66,8 +66,8 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
     description = folder.description
     return tuple(
         _group(folder, transition, load)
-        for transition in description.get("transitions", {})
-        for load in description.get("loads", {})
+        for transition, entry in description.get("transitions", {}).items()
+        for load in entry.get("loads") or description.get("loads", {})
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Named:
-    """A measure's words; `unit` is s, share, ratio, requests, pieces or empty."""
+    """A measure's words; `unit` is s, seconds (of a response time), share, or a word for counts and ratios."""
 
     title: str
     unit: str
@@ -30,8 +30,8 @@ MEASURES: dict[str, Named] = {
     "elastic_efficiency": Named("elastic efficiency", "share", "work done, against x1 from the beginning"),
     "exposure": Named("exposure", "s", "seconds in which some data had fewer copies than asked for"),
     "dory": Named("Dory's score", "", "area of excess response time and deviation over their levels; 0 is unnoticed"),
-    "x0": Named("x0", "1/s", "throughput before"),
-    "x1": Named("x1", "1/s", "throughput in the last window"),
+    "x0": Named("x0, 1/s", "", "throughput before"),
+    "x1": Named("x1, 1/s", "", "throughput in the last window"),
     "l0": Named("L0", "seconds", "99th percentile of response times before"),
     "l1": Named("L1", "seconds", "99th percentile in the last window"),
 }

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
-from loadframe.experiment.file_model import Count, ExperimentFile
+from loadframe.experiment.file_model import Count, ExperimentFile, Phases
 from loadframe.units import parse_share
 from loadframe.workload.pacing import ClientLevel, ClientStage, RateLevel
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong
@@ -166,9 +166,13 @@ class PolicyEntry(Model):
 
 
 class Transition(Model):
-    """What happens to a cluster of so many nodes: the steps of a timeline, or what a policy decides."""
+    """What happens to a cluster of so many nodes: the steps of a timeline, or what a policy decides.
+
+    It is made under every load, or under those that it names.
+    """
 
     nodes: Count | None = None
+    loads: Annotated[Phases, NOT_EMPTY] | None = None
     timeline: Annotated[tuple[Step, ...], Strict(False), NOT_EMPTY] | None = None
     policy: PolicyEntry | None = None
 
@@ -209,3 +213,7 @@ class ElasticFile(ExperimentFile):
     window: Annotated[Duration, Field(ge=5)] = 60.0
     slo: Objective | None = None
     capacity: Annotated[tuple[Capacity, ...], Strict(False)] = ()
+
+    def under(self, transition: str) -> tuple[str, ...]:
+        """Return the names of the loads under which a transition is made."""
+        return self.transitions[transition].loads or tuple(self.loads)

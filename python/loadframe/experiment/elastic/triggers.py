@@ -65,7 +65,8 @@ class Overloaded(Trigger):
     @property
     def words(self) -> str:
         """The thresholds."""
-        return f"overloaded (a node above {self.overload.cpu:.0%} CPU, throughput down by {self.overload.drop:.0%})"
+        drop = f"down by {self.overload.drop:.0%}" if self.overload.drop else "no longer growing"
+        return f"overloaded (a node above {self.overload.cpu:.0%} CPU, throughput {drop})"
 
     def fires(self, moment: Moment) -> str | None:
         """Look at both."""

@@ -61,6 +61,10 @@ class Elastic(Kind):
                 policy_of(transition.policy, document.path.parent)
             except BadInput as error:
                 raise document.error((*place, "policy", "python"), error.what, error.remedy) from None
+        for index, load in enumerate(transition.loads or ()):
+            if load not in file.loads:
+                remedy = did_you_mean(load, file.loads)
+                raise document.error((*place, "loads", index), f"there is no load {load!r}", remedy)
         nodes = transition.nodes or file.store.nodes
         for index, step in enumerate(transition.timeline or ()):
             here = (*place, "timeline", index)
@@ -92,7 +96,7 @@ class Elastic(Kind):
             of_block = [
                 _planned(experiment, block, transition, load, event=event)
                 for transition in file.transitions
-                for load in file.loads
+                for load in file.under(transition)
                 for event in ((True, False) if file.control else (True,))
             ]
             runs += sorted(of_block, key=lambda run: (_shares(file, run), _salted(experiment, run)))
@@ -151,6 +155,10 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
         raise document.error(place, f"the load {rate.of!r} is open, so it does not show what a cluster can do")
     if not file.control:
         raise document.error(place, "what a cluster can do is seen in control runs", "leave control: false out")
+    for transition in file.transitions:
+        if name in file.under(transition) and _base(file, transition, rate.of) is None:
+            what = f"under {rate.of!r} no cluster of as many nodes as in {transition!r} is run"
+            raise document.error(place, what, f"make a transition of as many nodes under {rate.of}")
 
 
 def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
@@ -160,6 +168,16 @@ def _planned(experiment: Experiment, block: int, transition: str, load: str, *, 
     treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
     # Each run leaves its cluster changed, so none shares one.
     return PlannedRun(name, block, treatment, name)
+
+
+def _base(file: ElasticFile, transition: str, of: str) -> str | None:
+    """Return the transition whose control run, under the load `of`, shows what the cluster of another can do."""
+
+    def nodes(name: str) -> int:
+        return file.transitions[name].nodes or file.store.nodes
+
+    same = [name for name in file.transitions if of in file.under(name) and nodes(name) == nodes(transition)]
+    return transition if transition in same else next(iter(same), None)
 
 
 def _shares(file: ElasticFile, run: PlannedRun) -> bool:
@@ -183,7 +201,9 @@ def _warmup(experiment: Experiment, workload: Workload) -> float:
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
     """Return the best throughput, 1/s, of the control run of the first block under the load that is named."""
-    base = _planned(stage.experiment, 1, str(run.treatment["transition"]), rate.of, event=False)
+    transition = _base(_own(stage.experiment.file), str(run.treatment["transition"]), rate.of)
+    assert transition
+    base = _planned(stage.experiment, 1, transition, rate.of, event=False)
     path = stage.runs_path / base.id
     if not path.exists() or Run(path).summary.get("status") != "done":
         raise LoadframeError(
