@@ -14,6 +14,7 @@ from loadframe.store import cassandra_config, distribution, installed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
+    Figure,
     Found,
     Health,
     Installation,
@@ -47,6 +48,14 @@ class Cassandra(Store):
     versions = ("5.0.9",)
     own_address = True
     extra_ports = 1
+    watched = (
+        Figure("requests/s", "request_completed", total=True),
+        Figure("running", "request_active"),
+        Figure("queued", "request_queue"),
+        Figure("compactions", "compactions_current"),
+        Figure("clients", "clients"),
+        Figure("data", "store_bytes", size=True),
+    )
 
     def __init__(self, access: Access = OPEN) -> None:
         """Remember who asks."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import installed, search_jvm
-from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
+from loadframe.store import installed, search_jvm, search_nodes
+from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
 from loadframe.store.search import SearchStore
 
@@ -96,7 +96,7 @@ class Elasticsearch(SearchStore):
         search_jvm.check_settings(settings, _OURS)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, elect by a majority of the founders, and leave the disk's fill level out."""
+        """Bind one address, elect by a majority, and leave the disk's fill level out."""
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
         heap, options = search_jvm.options(node)
@@ -137,6 +137,40 @@ class Elasticsearch(SearchStore):
             facts={"heap": heap, "jvm_options": options},
         )
 
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Wait until the node is a member, and before version 7 have it count in elections."""
+        super().join(addresses, member, watch)
+        if self._elects_by_number(addresses):
+            self._count_voters(addresses)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Keep shards off the node and wait until it holds none; then have the others elect without it."""
+        if not self._elects_by_number(addresses):
+            return super().leave(addresses, member, watch)
+        search_nodes.leave(self.request, addresses, member, watch)
+        return self._count_voters(addresses, without=1)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Allow shards to a node of that name again, and votes where `leave` has taken them."""
+        if not self._elects_by_number(addresses):
+            return super().forget(addresses, member)
+        return search_nodes.allow(self.request, addresses, member.name)
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Have the node count in elections again, and allow it shards."""
+        if not self._elects_by_number(addresses):
+            return super().stay(addresses, member)
+        self._count_voters(addresses)
+        return search_nodes.allow(self.request, addresses, member.name)
+
+    def _elects_by_number(self, addresses: Sequence[str]) -> bool:
+        """Whether masters are elected by as many nodes as a setting says, and not by as many as the cluster has."""
+        return _number(self.software(self.version(addresses))["version"]) < (7,)
+
+    def _count_voters(self, addresses: Sequence[str], without: int = 0) -> None:
+        nodes = len(search_nodes.names(self.request, addresses))
+        search_nodes.require_majority(self.request, addresses, nodes - without)
+
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index as `SearchStore` does; before version 7 its mappings are those of the one type `_doc`."""
         body = json.loads(json.dumps(definition))
@@ -164,7 +198,8 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
         settings |= {
             "transport.tcp.port": node.peer_port,
             "discovery.zen.ping.unicast.hosts": list(node.peers),
-            "discovery.zen.minimum_master_nodes": len(node.founders) // 2 + 1,
+            # Of all that there are when it starts; those that join and leave later change it in the cluster itself.
+            "discovery.zen.minimum_master_nodes": search_nodes.majority(len(node.peers)),
         }
     else:
         settings |= {

@@ -136,14 +136,17 @@ class SearchStore(Store):
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Keep shards off the node and wait until it holds none; then take its vote."""
         search_nodes.leave(self.request, addresses, member, watch)
+        search_nodes.take_vote(self.request, addresses, member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards and votes to nodes of that name again."""
-        search_nodes.allow(self.request, addresses, member.name, gone=True)
+        search_nodes.give_votes(self.request, addresses, gone=True)
+        search_nodes.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards and votes to the node again."""
-        search_nodes.allow(self.request, addresses, member.name, gone=False)
+        search_nodes.give_votes(self.request, addresses, gone=False)
+        search_nodes.allow(self.request, addresses, member.name)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.

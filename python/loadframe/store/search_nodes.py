@@ -36,7 +36,7 @@ def join(request: Request, addresses: Sequence[str], member: Member, watch: Watc
     while True:
         watch(Balancing(1, "nodes to join", f"waiting for {member.name}"))
         try:
-            if member.name in _names(request, addresses) and member.name in _names(request, [member.address]):
+            if member.name in names(request, addresses) and member.name in names(request, [member.address]):
                 return
         except BadInput:
             raise
@@ -65,7 +65,7 @@ def balance(request: Request, addresses: Sequence[str], watch: Watch) -> None:
 
 
 def leave(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Return when the node holds no shard and has no vote; BadInput when copies would have no place without it."""
+    """Return when the node holds no shard; BadInput when copies would have no place without it."""
     _require_place(request, addresses, member)
     _exclude(request, addresses, _excluded(request, addresses) | {member.name})
     while left := _shards(request, addresses).get(member.name, 0):
@@ -73,19 +73,40 @@ def leave(request: Request, addresses: Sequence[str], member: Member, watch: Wat
         watch(Balancing(left, "shards", health["status"] + _recovering(request, addresses)))
         time.sleep(_POLL)
     watch(Balancing(0, "shards", "taking its vote"))
-    # Without this two nodes could not become one, and a manager that is stopped would be missed for a while.
-    request(addresses, "POST", f"/_cluster/voting_config_exclusions?node_names={member.name}")
 
 
-def allow(request: Request, addresses: Sequence[str], name: str, *, gone: bool) -> None:
-    """Undo what `leave` has told. With `gone` the store first sees that the node is no member any more."""
+def take_vote(request: Request, addresses: Sequence[str], name: str) -> None:
+    """Have the cluster decide without a node.
+
+    Without this two nodes could not become one, and a manager that is stopped would be missed for a while.
+    """
+    request(addresses, "POST", f"/_cluster/voting_config_exclusions?node_names={name}")
+
+
+def give_votes(request: Request, addresses: Sequence[str], *, gone: bool) -> None:
+    """Let all nodes decide again; with `gone` once the store sees that the one without a vote is no member any more."""
     request(addresses, "DELETE", f"/_cluster/voting_config_exclusions?wait_for_removal={str(gone).lower()}")
+
+
+def require_majority(request: Request, addresses: Sequence[str], nodes: int) -> None:
+    """Have masters elected by a majority of so many nodes, in versions that do not count them themselves."""
+    body = {"persistent": {"discovery.zen.minimum_master_nodes": majority(nodes)}}
+    request(addresses, "PUT", "/_cluster/settings", body)
+
+
+def majority(nodes: int) -> int:
+    """Return how many of so many nodes decide: no two groups of as many have no node in common."""
+    return nodes // 2 + 1
+
+
+def allow(request: Request, addresses: Sequence[str], name: str) -> None:
+    """Allow shards to a node again."""
     excluded = _excluded(request, addresses)
     if name in excluded:
         _exclude(request, addresses, excluded - {name})
 
 
-def _names(request: Request, addresses: Sequence[str]) -> list[str]:
+def names(request: Request, addresses: Sequence[str]) -> list[str]:
     """Return the names of the nodes that may hold data."""
     nodes = request(addresses, "GET", "/_nodes/data:true/none?filter_path=nodes.*.name", timeout=10.0)
     return [node["name"] for node in nodes.get("nodes", {}).values()]
@@ -93,7 +114,7 @@ def _names(request: Request, addresses: Sequence[str]) -> list[str]:
 
 def _shards(request: Request, addresses: Sequence[str]) -> Counter[str]:
     """Return how many copies of shards each node holds; one on its way counts where it comes from."""
-    counts = Counter(dict.fromkeys(_names(request, addresses), 0))
+    counts = Counter(dict.fromkeys(names(request, addresses), 0))
     for shard in request(addresses, "GET", "/_cat/shards?format=json&h=node,state", timeout=10.0):
         # A shard on its way reads `node-0 -> 127.0.0.1 IDENTITY node-1`.
         if shard["node"]:
@@ -128,7 +149,7 @@ def _recovering(request: Request, addresses: Sequence[str]) -> str:
 
 def _require_place(request: Request, addresses: Sequence[str], member: Member) -> None:
     """BadInput when an index asks for more copies than the nodes that remain could hold."""
-    remaining = len(set(_names(request, addresses)) - {member.name})
+    remaining = len(set(names(request, addresses)) - {member.name})
     path = "/_all/_settings/index.number_of_replicas,index.auto_expand_replicas?flat_settings=true&expand_wildcards=all"
     for index, answer in sorted(request(addresses, "GET", path).items()):
         settings = answer["settings"]

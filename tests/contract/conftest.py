@@ -1,0 +1,95 @@
+"""One cluster of each store in turn, which all tests of that store share: it is started once, and goes on as the test
+before left it. So the tests of one store stand together, and those that change its cluster come last."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from held import Held
+from subjects import KINDS, subject_of
+
+from commands import open_folder
+from loadframe.errors import BadInput
+from loadframe.store import find
+
+
+class _Turn:
+    """The one cluster that runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._now: Held | None = None
+        self._failed: set[str] = set()
+
+    def of(self, kind: str) -> Held:
+        """Return that store's, having stopped another's. One that does not start is not tried again."""
+        if self._now is None or self._now.kind != kind:
+            self.end()
+            assert kind not in self._failed, f"{kind} did not start before"
+            self._failed.add(kind)
+            self._now = Held(kind)
+            self._failed.remove(kind)
+        return self._now
+
+    def end(self) -> None:
+        """Stop what runs."""
+        if self._now is not None:
+            self._now.cluster.stop()
+            self._now = None
+
+
+@pytest.fixture(scope="session")
+def _turn() -> Iterator[_Turn]:
+    with open_folder("state") as folder:
+        turn = _Turn(folder)
+        yield turn
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOADFRAME_STATE", str(folder))
+            turn.end()
+
+
+@pytest.fixture
+def store(kind: str, _turn: _Turn, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Held:
+    """The store's cluster. A store that is excused is skipped by name, with the reason."""
+    subject = subject_of(kind)
+    reason = subject.absent or subject.excused.get(request.function.__name__) or _missing(kind)
+    if reason:
+        pytest.skip(f"not applicable to {kind}: {reason}")
+    monkeypatch.setenv("LOADFRAME_STATE", str(_turn.folder))
+    return _turn.of(kind)
+
+
+@pytest.fixture
+def things(store: Held) -> Iterator[Held]:
+    """The same with an empty collection of that name."""
+    store.create()
+    yield store
+    store.drop()
+
+
+def _missing(kind: str) -> str | None:
+    """Return why this machine has no software of a kind that no registry has either."""
+    try:
+        find(kind).installation(None)
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test of the contract for each store, or for the one whose peculiarity it is."""
+    if "store" in metafunc.fixturenames:
+        only = getattr(metafunc.module, "ONLY", None)
+        metafunc.parametrize("kind", [only] if only else KINDS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of one store together, those that change its cluster last."""
+    places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    ordered = sorted((items[place] for place in places), key=_turn_of)
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _turn_of(item: pytest.Item) -> tuple[str, bool]:
+    return item.callspec.params["kind"], "changes" in item.path.name

@@ -1,0 +1,54 @@
+"""A store that is held to the contract: its cluster, and how it is asked."""
+
+from typing import Any
+
+from subjects import subject_of
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.load import check_operations
+
+
+class Held:
+    """Starts a cluster of that kind of store."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.subject = subject_of(kind)
+        settings = dict(self.subject.settings)
+        self.cluster = Cluster.start(
+            ClusterSpec(store=kind, nodes=self.subject.nodes, settings=settings, name=f"contract-{kind}")
+        )
+
+    def restart(self) -> None:
+        """Stop all nodes, and start them again with their data."""
+        self.cluster.stop()
+        assert self.cluster.spec
+        self.cluster = Cluster.start(self.cluster.spec)
+
+    def create(self) -> None:
+        """Create the collection `things`."""
+        self.cluster.create_collection("things", self.subject.collection)
+
+    def drop(self) -> None:
+        """Drop it."""
+        self.cluster.drop_collection("things")
+
+    def plan(self, operations: dict[str, Any], **more: Any) -> dict[str, Any]:
+        """Return a plan that sends each operation once."""
+        stream = {
+            "name": "s",
+            "mix": [[name, 1] for name in operations],
+            "pacing": {"closed": {"clients": 1}},
+            "stop": {"requests": 1},
+        }
+        target = {"driver": self.cluster.store.driver, "hosts": self.cluster.addresses, **self.cluster.target()}
+        return {"seed": 1, "phase": "p", "target": target, "operations": operations, "streams": [stream], **more}
+
+    def asked(self, *operations: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+        """Send operations one after the other, and return what became of each."""
+        named = {f"{number:02}": operation for number, operation in enumerate(operations)}
+        return check_operations(self.plan(named, **more))
+
+    def errors(self, *operations: dict[str, Any], **more: Any) -> list[str | None]:
+        """Send operations one after the other, and return the class of error of each."""
+        return [answer["error"] for answer in self.asked(*operations, **more)]

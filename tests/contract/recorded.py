@@ -1,0 +1,127 @@
+"""Records a run of mixed load that lasts for as long as something is done to the cluster."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from held import Held
+
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.session import Labels, Session
+from loadframe.load import Generator, Progress
+from loadframe.record import Run
+from loadframe.workload import load_workload
+
+DOCUMENTS = 1000
+#: The ids of what is filled in and of what is added follow on each other.
+WORKLOAD = """\
+workload: contract
+collections: {{things: {{{family}: {collection}}}}}
+variables:
+  first: {{sequential: {{from: 0}}}}
+  there: {{uniform: [0, {last}]}}
+  new: {{sequential: {{from: {new}}}}}
+operations:
+  fill: {{insert: {{collection: things, id: "${{first}}", document: {{name: Ann, age: "${{first}}"}}}}}}
+  look: {{read: {{collection: things, id: "${{there}}"}}, assert: {{fields: {{age: "${{there}}"}}}}}}
+  put: {{insert: {{collection: things, id: "${{new}}", document: {{name: Bob, age: "${{new}}"}}}}}}
+phases:
+  - {{name: fill, prepares: true, operation: fill, clients: 16, requests: {documents}}}
+  - name: mixed
+    duration: 20m
+    streams:
+      - {{operation: put, rate: 50/s}}
+      - {{operation: look, rate: 50/s}}
+"""
+
+
+class _Until(Listener):
+    """Ends a run as an interrupt does."""
+
+    def __init__(self) -> None:
+        #: Load runs, and is to end.
+        self.begun, self.over = threading.Event(), threading.Event()
+
+    def progress(self, progress: Progress) -> None:
+        self.begun.set()
+        if self.over.is_set():
+            raise KeyboardInterrupt
+
+
+class Loaded:
+    """A store with a thousand documents, and load on it."""
+
+    def __init__(self, store: Held, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+
+    def session(self, new: int = DOCUMENTS, listener: Listener | None = None) -> Session:
+        """Return a session; what it adds has ids from `new` on."""
+        kind = self._store.cluster.store
+        text = WORKLOAD.format(
+            family=kind.family,
+            collection=json.dumps(self._store.subject.collection),
+            documents=DOCUMENTS,
+            last=DOCUMENTS - 1,
+            new=new,
+        )
+        (self._folder / "w.yaml").write_text(text)
+        workload = load_workload(str(self._folder / "w.yaml"), {}).for_family(kind.family, self._store.subject.nodes)
+        generator = Generator(spread="round_robin")
+        return Session(self._store.cluster, workload, seed=1, generator=generator, listener=listener or Listener())
+
+    def fill(self) -> None:
+        """Create the collection and put a thousand documents into it."""
+        session = self.session()
+        session.create_collections(replace=True)
+        session.prepare([phase for phase in session.workload.phases if phase.prepares], self._folder)
+
+    def record(self, change: Callable[[], None], new: int = DOCUMENTS) -> Run:
+        """Record a run that ends when the change is done; fail with whatever the change failed with."""
+        until = _Until()
+        session = self.session(new, until)
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                assert until.begun.wait(120), "no load has begun"
+                time.sleep(1)
+                change()
+                time.sleep(2)
+            except BaseException as failure:
+                failures.append(failure)
+            finally:
+                until.over.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        phases = [phase for phase in session.workload.phases if not phase.prepares]
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                session.record(self._folder, "run", phases, Labels(), keep_interrupted=True)
+        finally:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return Run(self._folder / "run")
+
+
+def totals(run: Run, column: str, operation: str | None = None) -> int:
+    """Sum a column of a run's series, of one operation or of all."""
+    return sum(row[column] for row in run.series.to_pylist() if operation in (None, row["operation"]))
+
+
+def written(run: Run) -> tuple[int, int]:
+    """Return the least and the most documents that a run has added: acknowledged, and perhaps besides."""
+    open_end = sum(phase["operations"]["put"]["in_flight_at_end"] for phase in run.summary["phases"])
+    successes = totals(run, "successes", "put")
+    return successes, totals(run, "requests", "put") + open_end
+
+
+def errors(run: Run) -> dict[str, dict[str, int]]:
+    """Return how many requests of each operation failed, by the class of error."""
+    operations = run.summary["phases"][0]["operations"]
+    return {name: operation["errors"] for name, operation in operations.items() if any(operation["errors"].values())}

@@ -1,0 +1,62 @@
+"""Who each store is to the contract: what a cluster of it is started with, and what it is excused from, and why.
+
+A store that is not named here is held to all of it, as it starts by default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadframe.store import stores
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One store. Excuses are by the name of the test that they are from."""
+
+    nodes: int = 2
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    collection: Mapping[str, Any] = field(default_factory=dict)
+    #: Verbs that succeed all the same on a document that is there already, or is not there.
+    blind: frozenset[str] = frozenset()
+    #: Whether a scan goes on in the order of ids.
+    ordered: bool = True
+    #: A document that cannot be written beside others; None: the store can tell that one is there already.
+    bad: Mapping[str, Any] | None = None
+    excused: Mapping[str, str] = field(default_factory=dict)
+    #: Why there is no cluster of it to hold to anything.
+    absent: str | None = None
+
+
+_SEARCH = {
+    "settings": {"number_of_shards": 6, "number_of_replicas": 0},
+    "mappings": {
+        "properties": {"key": {"type": "keyword"}, "name": {"type": "keyword"}, "age": {"type": "integer"}},
+    },
+}
+
+_SUBJECTS = {
+    "opensearch": Subject(settings={"heap": "300m"}, collection=_SEARCH),
+    "elasticsearch": Subject(settings={"heap": "300m"}, collection=_SEARCH),
+    "cassandra": Subject(
+        settings={"heap": "320m"},
+        collection={
+            "columns": {"key": "text", "name": "text", "age": "int", "tags": "list<text>"},
+            "replication": {"class": "SimpleStrategy", "replication_factor": 2},
+        },
+        blind=frozenset({"insert", "update", "delete"}),
+        ordered=False,
+        bad={"key": "p9", "age": "old"},
+    ),
+    "redis": Subject(
+        excused={"test_a_scan_begins_where_it_is_told": "a cluster keeps no order of ids over its nodes"},
+    ),
+    "http": Subject(absent="a service with a REST interface has no documents, and is not started by loadframe"),
+}
+
+KINDS = sorted(stores())
+
+
+def subject_of(kind: str) -> Subject:
+    """Return what the contract must know of a store."""
+    return _SUBJECTS.get(kind, Subject())

@@ -1,0 +1,80 @@
+"""What every store does as a cluster: filled, it grows and shrinks under load, starts again, and loses a node.
+
+The tests of one store go on with its cluster and its documents as the one before left them.
+"""
+
+import os
+import signal
+import time
+
+import pytest
+from recorded import DOCUMENTS, Loaded, errors, totals, written
+
+pytestmark = pytest.mark.store
+
+#: Ids from which each run adds documents.
+GROWING, DYING = DOCUMENTS, 10 * DOCUMENTS
+
+
+def test_a_thousand_documents_are_counted(store, tmp_path):
+    Loaded(store, tmp_path).fill()
+    assert store.cluster.count("things") == DOCUMENTS
+
+
+def test_a_node_comes_and_goes_under_load_and_nothing_is_lost(store, tmp_path):
+    before = {node.name for node in store.cluster.nodes}
+    size, newcomer = store.cluster.size, []
+
+    def change() -> None:
+        joined = store.cluster.grow()
+        newcomer.extend(node.address for node in store.cluster.nodes if node.name in joined and node.serves)
+        assert store.cluster.deviations() == []
+        time.sleep(4)
+        store.cluster.shrink(joined[0])
+
+    run = Loaded(store, tmp_path).record(change, GROWING)
+    told = [event for event in run.events if "node" in event["kind"] or "balanced" in event["kind"]]
+    assert [event["kind"] for event in told] == [
+        "node requested", "node joined", "cluster balanced", "node leaving", "node left", "cluster balanced",
+    ]  # fmt: skip
+    instants = [event["time"] for event in told]
+    assert instants == sorted(instants)
+    assert errors(run) == {}
+    least, most = written(run)
+    assert DOCUMENTS + least <= store.cluster.count("things") <= DOCUMENTS + most
+    assert {node.name for node in store.cluster.nodes} == before
+    assert store.cluster.deviations() == []
+
+    served = [row for row in run.telemetry.to_pylist() if row["source"].startswith("target:")]
+    both = [row for row in served if instants[2] + 1 < row["time"] < instants[3] - 1]
+    of_newcomer = sum(row["value"] for row in both if row["source"].removeprefix("target:") in newcomer)
+    if newcomer:
+        assert of_newcomer > 0.4 * sum(row["value"] for row in both) / (size + 1), "it did not serve its share"
+
+
+def test_stopped_it_starts_again_elsewhere_with_its_data(store):
+    documents, addresses = store.cluster.count("things"), set(store.cluster.addresses)
+    store.restart()
+    assert store.cluster.deviations() == []
+    assert not addresses & set(store.cluster.addresses)
+    assert store.cluster.count("things") == documents
+
+
+def test_a_node_killed_under_load_is_noticed_and_recorded_and_comes_back(store, tmp_path):
+    victim, documents = store.cluster.nodes[-1], store.cluster.count("things")
+
+    def change() -> None:
+        os.kill(victim.pid, signal.SIGKILL)
+        time.sleep(3)
+
+    run = Loaded(store, tmp_path).record(change, DYING)
+    gaps = [event["source"] for event in run.events if event["kind"] == "gap"]
+    assert f"node:{victim.name}" in gaps
+    assert not run.summary["verdict"]["valid"]
+    assert any(f"{victim.name} is gone" in reason["cause"] for reason in run.summary["verdict"]["reasons"])
+    assert totals(run, "successes") > 0
+    assert store.cluster.mend()
+    assert store.cluster.deviations() == []
+    least, most = written(run)
+    assert documents + least <= store.cluster.count("things") <= documents + most
+    store.drop()
