@@ -124,4 +124,4 @@ def written(run: Run) -> tuple[int, int]:
 def errors(run: Run) -> dict[str, dict[str, int]]:
     """Return how many requests of each operation failed, by the class of error."""
     operations = run.summary["phases"][0]["operations"]
-    return {name: operation["errors"] for name, operation in operations.items() if any(operation["errors"].values())}
+    return {name: {kind: n for kind, n in each["errors"].items() if n} for name, each in operations.items()}
