@@ -264,6 +264,15 @@ def test_the_busiest_interface_is_a_share_of_its_speed(sys_with_speeds):
     assert 0.1 <= seen["network.share"] <= carried / 100e6
 
 
+def test_what_stays_between_nodes_on_this_machine_is_not_the_machines_network(sys_with_speeds):
+    sys = sys_with_speeds("800")
+    (sys / "class" / "net" / "lo" / "ifalias").write_text("loadframe 1 2\n")
+    sampler = HostSampler(sys=sys)
+    list(sampler.sample(0.0))
+    _send_over_loopback(100_000)
+    assert not {"network.share", "loopback.bytes"} & set(figures(sampler.sample(1.0), "host"))
+
+
 @pytest.mark.parametrize("speed", ["-1", "", "unknown"])
 def test_an_interface_of_unknown_speed_has_no_share(sys_with_speeds, speed):
     sampler = HostSampler(sys=sys_with_speeds(speed))

@@ -5,6 +5,7 @@ Podman and Docker have the container made elsewhere; what we start is a client, 
 """
 
 import contextlib
+import resource
 import shutil
 import subprocess
 import time
@@ -19,6 +20,8 @@ from loadframe.host import cgroups
 from loadframe.host.base import Command
 from loadframe.host.limits import PERIOD, Limits
 
+#: Open files that Elasticsearch and OpenSearch ask for.
+_FILES = 65536
 #: Seconds that a container may take to have a process.
 _WITHIN = 20.0
 #: What runtimes want to be told themselves, beside what the node is told.
@@ -71,7 +74,7 @@ class Runtime:
         argv += [f"--volume={command.folder}:{command.folder}"]
         argv += [f"--volume={path}:{path}:ro" for path in command.software]
         argv += [f"--env={name}={value}" for name, value in command.environment.items()]
-        argv += ["--ulimit=nofile=65536:65536", f"--entrypoint={command.argv[0]}"]
+        argv += [f"--ulimit=nofile={_files()}:{_files()}", f"--entrypoint={command.argv[0]}"]
         if command.user is not None:
             argv.append(f"--user={command.user}:{command.user}")
         if limits.memory is not None:
@@ -178,6 +181,12 @@ def choose(name: str | None) -> Runtime:
         f"no container can be run here ({'; '.join(reasons)})",
         remedy="install one of them (Debian has charliecloud-runtime and podman), or leave --host container out",
     )
+
+
+def _files() -> int:
+    """Return how many files a node may open: as many as stores ask for, if we may allow that."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
 
 
 def _mount_points(image: Path, binds: Sequence[str]) -> None:
