@@ -1,8 +1,11 @@
 """The answer of an experiment in a few honest sentences: what was seen, with intervals, and what cannot be said."""
 
+from collections.abc import Sequence
+
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
+from loadframe.analyze.sweep.equal import Shape
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
@@ -93,6 +96,27 @@ def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
             at = f" at {curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else ""
             found.append((f"Over clients{at}", curve.fit))
     return found
+
+
+def equal_resources(shapes: Sequence[Shape]) -> list[str]:
+    """Say what more and smaller nodes gave against fewer and larger ones of as many CPUs in all."""
+    words = []
+    base: Shape | None = None
+    for shape in shapes:
+        alike = base and (base.phase, base.others, round(base.total, 6))
+        if base is None or alike != (shape.phase, shape.others, round(shape.total, 6)):
+            base = shape
+            continue
+        words.append(
+            f"{shape.phase}, {shape.total:g} CPUs in all: {_shape(shape)} gave {measured_text(shape.ratio)} times what"
+            f" {_shape(base)} gave ({format_count(shape.throughput.value)} against"
+            f" {format_count(base.throughput.value)} {UNIT})."
+        )
+    return words
+
+
+def _shape(shape: Shape) -> str:
+    return f"{shape.nodes} node{'s' * (shape.nodes != 1)} of {shape.cpus:g}"
 
 
 def _calibration(found: Calibration) -> str:

@@ -66,6 +66,7 @@ def sweep_page(sweep: Sweep) -> str:
         subtitle=_subtitle(description, example.manifest if example else {}),
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
+        equal=answer.equal_resources(sweep.equal),
         runs=runs_view(sweep.folder),
         facts=facts,
         file=description.get("file", ""),

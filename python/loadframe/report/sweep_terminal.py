@@ -24,6 +24,8 @@ def print_sweep(sweep: Sweep, console: Console | None = None) -> None:
             console.print(Text(answer.heading(curves), style="bold"))
         _print_curves(console, curves)
     console.print()
+    for words in answer.equal_resources(sweep.equal):
+        console.print(Text(words))
     print_trust(sweep.folder, console)
 
 

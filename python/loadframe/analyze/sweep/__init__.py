@@ -12,6 +12,7 @@ from typing import Any
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
 from loadframe.analyze.sweep.document import curves_document
+from loadframe.analyze.sweep.equal import Shape, equal_resources
 from loadframe.analyze.sweep.treatments import Point, Treatment
 
 __all__ = [
@@ -34,6 +35,8 @@ class Sweep:
 
     folder: RecordedExperiment
     curves: tuple[PhaseCurves, ...]
+    #: Shapes of clusters that have the same CPUs in all, where nodes and their CPU limit are factors.
+    equal: tuple[Shape, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the analysis for JSON."""
@@ -41,6 +44,17 @@ class Sweep:
             "experiment": self.folder.description["experiment"],
             "question": self.folder.description.get("question"),
             "curves": [curves_document(curves) for curves in self.curves],
+            "equal_resources": [
+                {
+                    "phase": shape.phase,
+                    "levels": dict(shape.others),
+                    "nodes": shape.nodes,
+                    "cpus": shape.cpus,
+                    "throughput": shape.throughput.as_dict(),
+                    "ratio": shape.ratio.as_dict(),
+                }
+                for shape in self.equal
+            ],
             "runs": [run.as_dict() for run in self.folder.runs],
             "left_out": [run.id for run in self.folder.left_out],
         }
@@ -55,7 +69,7 @@ def read_sweep(path: Path) -> Sweep:
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
             curves.append(phase_curves(runs, phase, others, seed=seed))
-    return Sweep(folder, tuple(curves))
+    return Sweep(folder, tuple(curves), equal_resources(curves))
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:

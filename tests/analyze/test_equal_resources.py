@@ -1,0 +1,46 @@
+"""Horizontal beside vertical: clusters of as many CPUs in all are held against each other, and no others."""
+
+from dataclasses import replace
+
+import pytest
+
+from loadframe.analyze.sweep import read_sweep
+from loadframe.analyze.sweep.equal import equal_resources
+from loadframe.report import answer
+from simulated import Truth, write_experiment
+
+
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory):
+    """Nodes of half a CPU, and of a whole one, which are twice as fast; nodes slow each other down."""
+    found = []
+    for cpus, lam in ((0.5, 100.0), (1.0, 200.0)):
+        truth = Truth(lam=lam, node_sigma=0.25, sigma=0.0, kappa=0.0, noise=0.01, seconds=2)
+        path = write_experiment(
+            tmp_path_factory.mktemp("equal") / "e", truth, nodes=(1, 2, 4), clients=(4,), repetitions=2
+        )
+        (own,) = read_sweep(path).curves
+        found.append(replace(own, others={"store.limits.cpus": cpus}))
+    return found
+
+
+def test_shapes_of_the_same_cpus_are_compared_with_the_fewest_nodes(curves):
+    shapes = equal_resources(curves)
+    assert [(shape.nodes, shape.cpus) for shape in shapes] == [(1, 1.0), (2, 0.5), (2, 1.0), (4, 0.5)]
+    _, small, _, smaller = shapes
+    # By the law, 2/1.25 of 100 against 200, and 4/1.75 of 100 against 2/1.25 of 200.
+    assert small.ratio.value == pytest.approx(0.8, rel=0.05)
+    assert small.ratio.low < 0.8 < small.ratio.high
+    assert smaller.ratio.value == pytest.approx((4 / 1.75) / (2 / 1.25 * 2), rel=0.05)
+
+
+def test_it_is_said_in_words(curves):
+    words = answer.equal_resources(equal_resources(curves))
+    assert len(words) == 2
+    assert words[0].startswith("range_100, 1 CPUs in all: 2 nodes of 0.5 gave 0.")
+    assert "times what 1 node of 1 gave" in words[0]
+
+
+def test_without_a_limit_that_varies_there_is_nothing_to_compare(curves):
+    assert equal_resources(curves[:1]) == ()
+    assert equal_resources([replace(each, others={}) for each in curves]) == ()
