@@ -121,6 +121,15 @@ def test_a_verb_with_a_consistency_is_for_cassandra_alone(load):
             workload.for_family("mongodb", 1)
 
 
+def test_a_verb_with_a_write_concern_or_a_read_preference_is_for_mongodb_alone(load):
+    key = "collection: things, id: a"
+    for verb in (f"delete: {{{key}}}, write_concern: majority", f"read: {{{key}}}, read_preference: nearest"):
+        workload = load(WORKLOAD.format(operation=f"{{{verb}}}"))
+        assert workload.for_family("mongodb", 1).phase("p").operations["o"] == yaml.safe_load(f"{{{verb}}}")
+        with pytest.raises(Exception, match=r"'o' has no form .* 'redis'"):
+            workload.for_family("redis", 1)
+
+
 def test_an_operation_that_no_phase_uses_needs_no_form(load):
     text = WORKLOAD.format(operation="{bulk: {collection: things, corpus: trips, size: 5}}")
     text = text.replace("phases:", "  unused: {search: {collection: things}}\nphases:")
@@ -172,6 +181,9 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
             "cassandra",
         ),
         ("{mongodb: {command: [PING]}}", "mongodb", "mongodb has no command of this form", None),
+        ("{read: {collection: things, id: a}, write_concern: majority}", "write_concern", "this is read", "remove it"),
+        ("{delete: {collection: things, id: a}, read_preference: nearest}", "read_preference", "this is delete", None),
+        ("{command: {ping: 1}, write_concern: majority}", "write_concern", "this is command", "inside the command"),
         ("{command: []}", "command", "the command is empty", None),
         ("{scan: {collection: things, from: a, count: 0}}", "0", "expected a whole number of at least 1", None),
         ("{read: {collection: things}}", "{collection", "the key 'id' is missing", None),

@@ -30,7 +30,7 @@ use loadframe_engine::variables::{Captured, Values};
 use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
 use serde_json::Value;
 
-use self::asking::{Asking, PARTS};
+use self::asking::Asking;
 use self::nodes::Nodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
@@ -105,17 +105,11 @@ impl Driver for Cql {
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
-        match operation.kind {
-            Kind::Neutral(Neutral::ReadModifyWrite(_), _) => &PARTS,
-            _ => &[],
-        }
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
     }
 
     fn requests(&self, operation: &Operation) -> Option<u64> {
-        match &operation.kind {
-            Kind::Neutral(Neutral::Bulk(bulk), _) => Some(bulk.requests()),
-            _ => None,
-        }
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
     /// Refuses credentials that no node takes.

@@ -20,6 +20,9 @@ use crate::json::{Cursor, Unexpected};
 /// The verbs.
 pub const VERBS: [&str; 8] = ["insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk"];
 
+/// The parts of a read_modify_write.
+pub const PARTS: [&str; 2] = ["read", "write"];
+
 /// What a verb asks for.
 #[derive(Debug)]
 pub enum Neutral {
@@ -171,6 +174,23 @@ impl Neutral {
             Self::Scan(scan) => &scan.from.collection,
             Self::Bulk(bulk) => &bulk.collection,
         }
+    }
+}
+
+impl Neutral {
+    /// What a request consists of, as [`Driver::parts`](loadframe_engine::driver::Driver::parts) has it.
+    pub fn parts(&self) -> &'static [&'static str] {
+        if matches!(self, Self::ReadModifyWrite(_)) { &PARTS } else { &[] }
+    }
+
+    /// How many requests send each document of a corpus once, where there is one.
+    pub fn requests(&self) -> Option<u64> {
+        if let Self::Bulk(bulk) = self { Some(bulk.requests()) } else { None }
+    }
+
+    /// Whether answers have documents whose fields can be judged.
+    pub fn reads(&self) -> bool {
+        matches!(self, Self::Read(_) | Self::ReadModifyWrite(_) | Self::Scan(_))
     }
 }
 

@@ -32,9 +32,6 @@ use crate::http1::client::Exchanged;
 use crate::http1::topology::Topology;
 use crate::neutral::{Action, Neutral};
 
-/// What a read-modify-write consists of.
-const PARTS: [&str; 2] = ["read", "write"];
-
 /// The driver of one target.
 #[derive(Debug)]
 pub struct Redis {
@@ -64,17 +61,11 @@ impl Driver for Redis {
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
-        match operation.kind {
-            Kind::Neutral(Neutral::ReadModifyWrite(_), _) => &PARTS,
-            _ => &[],
-        }
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
     }
 
     fn requests(&self, operation: &Operation) -> Option<u64> {
-        match &operation.kind {
-            Kind::Neutral(Neutral::Bulk(bulk), _) => Some(bulk.requests()),
-            _ => None,
-        }
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
     /// Finds out what the target is. Refuses credentials that it does not take.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use loadframe_drivers::cql::Cql;
 use loadframe_drivers::http::Http;
+use loadframe_drivers::mongodb::Mongo;
 use loadframe_drivers::null::Null;
 use loadframe_drivers::null_server::NullServer;
 use loadframe_drivers::redis::Redis;
@@ -28,6 +29,7 @@ macro_rules! with_driver {
         match $plan.target.driver.as_str() {
             "cql" => $function::<Cql> $arguments,
             "http" => $function::<Http> $arguments,
+            "mongodb" => $function::<Mongo> $arguments,
             "null" => $function::<Null> $arguments,
             "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
@@ -36,7 +38,7 @@ macro_rules! with_driver {
     };
 }
 
-const DRIVERS: [&str; 5] = ["cql", "http", "null", "redis", "search"];
+const DRIVERS: [&str; 6] = ["cql", "http", "mongodb", "null", "redis", "search"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]

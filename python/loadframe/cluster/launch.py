@@ -81,10 +81,12 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
         place = Installation(found.home, runtime.home, found.version)
         return Software(store, found.version, place, runtime.version, user, "installed")
     distribution = store.distribution(version(store, spec))
-    runtime = java.find(distribution.java, user, distribution.java_most, report)
+    least, most = distribution.java, distribution.java_most
+    runtime = None if least is None else java.find(least, user, most, report)
     home = artefacts.install(distribution, report)
     folders.require_reachable(home, user)
-    return Software(store, distribution.version, Installation(home, runtime.home), runtime.version, user)
+    installation = Installation(home, runtime.home if runtime else None)
+    return Software(store, distribution.version, installation, runtime.version if runtime else None, user)
 
 
 def require_reads(software: Software, before: str, folder: Path) -> None:

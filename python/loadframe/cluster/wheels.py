@@ -7,26 +7,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from loadframe import folders
 from loadframe.errors import BadInput
+from loadframe.store.distribution import Wheel
 
 
-@dataclass(frozen=True)
-class Wheel:
-    """A version of a package, and the SHA-256 of each of its wheels that will do."""
-
-    package: str
-    version: str
-    sha256: tuple[str, ...]
+def home(wheel: Wheel) -> Path:
+    """Return where the content is, or will be."""
+    return folders.cache() / "wheels" / f"{wheel.package}-{wheel.version}"
 
 
 def install(wheel: Wheel, report: Callable[[str], None]) -> Path:
     """Return the folder with the content; BadInput without network, or without a wheel for this machine."""
-    name = f"{wheel.package}-{wheel.version}"
-    target = folders.cache() / "wheels" / name
+    target = home(wheel)
+    name = target.name
     folders.make(target.parent)
     lock = target.with_name(f"{name}.lock")
     with folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")):

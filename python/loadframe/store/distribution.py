@@ -44,18 +44,32 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class Wheel:
+    """A version of a package of the Python package index, and the SHA-256 of each of its wheels that will do."""
+
+    package: str
+    version: str
+    sha256: tuple[str, ...]
+    size: int = 0  #: bytes, where somebody is told of it
+
+
+@dataclass(frozen=True)
 class Distribution:
-    """All files of one version of a store. `java` is the least Java version that runs it, `java_most` the greatest."""
+    """All files of one version of a store, or the wheel that has them.
+
+    `java` is the least Java version that runs it, `java_most` the greatest; None is that it needs none.
+    """
 
     store: str
     version: str
-    java: int
+    java: int | None
     jars: tuple[Jar, ...]
     modules: tuple[Module, ...]
     texts: tuple[tuple[str, str], ...] = ()  #: small files that the installation needs besides: path, content
     folders: tuple[str, ...] = ()  #: to be there, empty
     archive: Archive | None = None
     java_most: int | None = None
+    wheel: Wheel | None = None
 
     @property
     def files(self) -> tuple[Jar, ...]:
@@ -65,7 +79,7 @@ class Distribution:
     @property
     def size(self) -> int:
         """Bytes to fetch in all."""
-        return sum(jar.size for jar in self.files)
+        return sum(jar.size for jar in self.files) + (self.wheel.size if self.wheel else 0)
 
 
 def read(path: Path) -> Distribution:

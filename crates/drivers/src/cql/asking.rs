@@ -19,9 +19,6 @@ use super::statement::columns;
 use super::table::{Table, TableName};
 use crate::neutral::{Neutral, Read, Scan, Write};
 
-/// The parts of a read_modify_write.
-pub const PARTS: [&str; 2] = ["read", "write"];
-
 /// The read of a read_modify_write among its operation's statements, which are found by names of columns.
 const READING: &[u8] = b"\0";
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use futures_util::stream::{StreamExt, iter};
-use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::driver::{Exchange, Failure, Reply};
 use scylla::statement::prepared::PreparedStatement;
 
 use super::answer::Answer;
@@ -15,18 +15,15 @@ use super::row::Row;
 use super::statement::{Document, columns};
 use super::table::Table;
 use crate::neutral::{Action, Bulk};
+use crate::tally::Tally;
 
 /// How many documents of one request are in flight at most.
 const IN_FLIGHT: usize = 64;
 
 /// What became of all.
 #[derive(Default)]
-struct Tally {
-    documents: u64,
-    failed: u64,
-    /// Those that failed because of what they are.
-    wrong: u64,
-    first: Option<Failure>,
+struct Sum {
+    tally: Tally,
     bytes_sent: u64,
     bytes_received: u64,
     node: Option<u16>,
@@ -36,12 +33,12 @@ struct Tally {
 pub async fn ask(asking: &Asking<'_>, table: &Table, bulk: &Bulk, k: u64, shown: &mut Option<Exchange>) -> Reply {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
-    let mut tally = Tally::default();
+    let mut sum = Sum::default();
     let mut ready = Vec::new();
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match bind(asking, table, bulk, line).await {
             Ok(bound) => ready.push(bound),
-            Err(failure) => tally.fail(failure),
+            Err(failure) => sum.tally.fail(failure),
         }
     }
     let sent = Instant::now();
@@ -51,8 +48,8 @@ pub async fn ask(asking: &Asking<'_>, table: &Table, bulk: &Bulk, k: u64, shown:
     if let (Some(shown), Some((statement, _)), Some(asked)) = (shown, ready.first(), answers.first()) {
         show(shown, statement, &asked.answer);
     }
-    answers.into_iter().for_each(|asked| tally.count(asked));
-    tally.reply(sent, done)
+    answers.into_iter().for_each(|asked| sum.count(asked));
+    sum.reply(sent, done)
 }
 
 async fn bind(
@@ -78,70 +75,29 @@ async fn bind(
     Ok((statement, row))
 }
 
-impl Tally {
+impl Sum {
     fn count(&mut self, asked: Asked) {
         self.bytes_sent += asked.bytes_sent;
         self.node.get_or_insert(asked.node);
         match asked.answer {
             Ok(answer) => {
-                self.documents += 1;
+                self.tally.succeed(1);
                 self.bytes_received += Answer::size(&answer);
             }
-            Err(failure) => self.fail(failure),
+            Err(failure) => self.tally.fail(failure),
         }
     }
 
-    fn fail(&mut self, failure: Failure) {
-        self.failed += 1;
-        self.wrong += u64::from(failure.class == ErrorClass::Client);
-        self.first.get_or_insert(failure);
-    }
-
-    /// A request of which nothing got through, and not for what it carried, has failed as a whole.
     fn reply(self, sent: Instant, done: Instant) -> Reply {
-        let whole = self.documents == 0 && self.wrong == 0;
-        let items = self.failed;
-        let failed = self.first.map(|first| Failure {
-            class: if whole { first.class } else { ErrorClass::Item },
-            message: first.message,
-            items,
-        });
         Reply {
             sent,
             done,
-            outcome: failed.map_or(Ok(()), Err),
             bytes_sent: self.bytes_sent,
             bytes_received: self.bytes_received,
-            documents: self.documents,
+            documents: self.tally.documents,
+            outcome: self.tally.outcome(),
             node: self.node.unwrap_or(0),
             parts: Vec::new(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::failure::failure;
-    use super::*;
-
-    fn reply(tally: Tally) -> Reply {
-        tally.reply(Instant::now(), Instant::now())
-    }
-
-    #[test]
-    fn some_documents_that_fail_are_items_and_all_of_them_are_the_request() {
-        let mut some = Tally { documents: 2, ..Tally::default() };
-        some.fail(failure(ErrorClass::Timeout, "late"));
-        let failed = reply(some).outcome.unwrap_err();
-        assert_eq!((failed.class, failed.items, failed.message.as_str()), (ErrorClass::Item, 1, "late"));
-        let mut all = Tally::default();
-        all.fail(failure(ErrorClass::Connect, "gone"));
-        all.fail(failure(ErrorClass::Connect, "gone"));
-        let failed = reply(all).outcome.unwrap_err();
-        assert_eq!((failed.class, failed.items), (ErrorClass::Connect, 2));
-        let mut wrong = Tally::default();
-        wrong.fail(failure(ErrorClass::Client, "no id"));
-        assert_eq!(reply(wrong).outcome.unwrap_err().class, ErrorClass::Item);
-        assert!(reply(Tally { documents: 3, ..Tally::default() }).outcome.is_ok());
     }
 }

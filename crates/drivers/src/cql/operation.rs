@@ -11,8 +11,7 @@ use serde_json::Value;
 use super::session::Terms;
 use super::table::TableName;
 use crate::assertion::Assertion;
-use crate::form::Form;
-use crate::http1::{duration, no_timeout};
+use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
 
 /// What may stand beside the kind.
@@ -66,28 +65,19 @@ pub struct Native {
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` holds unless the form has its own.
     pub fn map(form: &Value, number: usize, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
-        let kinds = || VERBS.into_iter().chain(["cql"]);
-        let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
-        let mut named = mapping.iter().filter(|(key, _)| !OPTIONS.contains(&key.as_str()));
-        let (Some((kind, argument)), None) = (named.next(), named.next()) else {
-            let kinds: Vec<_> = kinds().collect();
-            return Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", "))));
-        };
+        let kinds: Vec<_> = VERBS.into_iter().chain(["cql"]).collect();
+        let (kind, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let own = form.get("consistency").filter(|own| !own.is_null()).map(consistency).transpose()?;
         // What a read must see of a write when replicas are several, and no dearer when there is one.
         let consistency = own.unwrap_or(Consistency::LocalQuorum);
-        let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
-            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
-            None => timeout,
-        };
-        let mut terms = Terms { timeout, consistency };
+        let mut terms = Terms { timeout: form::timeout(form, timeout)?, consistency };
         let kind = if kind == "cql" {
             let (native, own) = Native::map(argument, context).map_err(|error| error.within(kind))?;
             terms.consistency = own.unwrap_or(terms.consistency);
             Kind::Native(native)
         } else {
             let neutral = Neutral::map(kind, argument, context);
-            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", kind, kinds())))??;
+            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", kind, kinds.iter().copied())))??;
             let table = TableName::parse(neutral.collection()).map_err(|error| error.within(kind))?;
             Kind::Neutral(neutral, table)
         };
@@ -103,7 +93,7 @@ impl Kind {
     /// The assertion, if answers have what it is about.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let finds = matches!(self, Self::Native(_) | Self::Neutral(Neutral::Scan(_), _));
-        let reads = finds || matches!(self, Self::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_), _));
+        let reads = finds || matches!(self, Self::Neutral(neutral, _) if neutral.reads());
         if assertion.counts() && !finds {
             return Err(PlanError("assert: only scans and statements have hits".to_owned()));
         }

@@ -102,7 +102,7 @@ impl Means {
         if at >= self.lines.len() {
             self.lines.resize_with(at + 1, Line::default);
         }
-        let opened = self.lines[at].open(&nodes.host(node), &nodes.terms, timeout).await;
+        let opened = self.lines[at].open(&nodes.known.host(node), &nodes.terms, timeout).await;
         if opened.is_err() {
             nodes.doubt();
         }
@@ -146,8 +146,8 @@ impl Means {
             if !asking && !words.starts_with(b"MOVED ") {
                 break;
             }
-            let Some((slot, address)) = redirection(words, &nodes.host(node)) else { break };
-            let Ok(next) = nodes.number(&address) else { break };
+            let Some((slot, address)) = redirection(words, &nodes.known.host(node)) else { break };
+            let Ok(next) = nodes.known.number(&address) else { break };
             if !asking {
                 nodes.slots.set(slot, next);
             }

@@ -13,6 +13,7 @@ use super::nodes::{Mode, Nodes};
 use super::operation::{Collection, Room};
 use super::resp::Item;
 use crate::neutral::{Action, Bulk, Scalar, fields};
+use crate::tally::Tally;
 
 /// One document's command, and what became of it.
 struct Document {
@@ -102,7 +103,14 @@ pub async fn ask(
     }
     let done = Instant::now();
     let node = groups.first().map_or(0, |(node, _)| *node);
-    let (documents, outcome) = summed(documents);
+    let mut tally = Tally::default();
+    for document in documents {
+        match document.outcome {
+            Some(Err(failure)) => tally.fail(failure),
+            _ => tally.succeed(1),
+        }
+    }
+    let (documents, outcome) = (tally.documents, tally.outcome());
     Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
 }
 
@@ -173,44 +181,9 @@ fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> 
     })
 }
 
-/// How many documents went well, and how the others failed: all of them for what is no fault of theirs is the request's.
-fn summed(documents: Vec<Document>) -> (u64, Result<(), Failure>) {
-    let all = documents.len();
-    let failures: Vec<Failure> =
-        documents.into_iter().filter_map(|document| document.outcome.and_then(Result::err)).collect();
-    let items = failures.len() as u64;
-    let good = all as u64 - items;
-    let whole = good == 0 && failures.iter().all(|failure| failure.class != ErrorClass::Client);
-    match failures.into_iter().next() {
-        None => (good, Ok(())),
-        Some(first) => {
-            let class = if whole { first.class } else { ErrorClass::Item };
-            (good, Err(Failure { class, items, ..first }))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn document(outcome: Result<(), ErrorClass>) -> Document {
-        let failed = |class| Failure { class, message: "no".to_owned(), items: 1 };
-        Document { slot: 0, command: Vec::new(), outcome: Some(outcome.map_err(failed)) }
-    }
-
-    #[test]
-    fn some_documents_that_fail_are_items_and_all_of_them_are_the_request() {
-        let (good, outcome) = summed(vec![document(Ok(())), document(Err(ErrorClass::Connect))]);
-        let failure = outcome.unwrap_err();
-        assert_eq!((good, failure.class, failure.items), (1, ErrorClass::Item, 1));
-        let (good, outcome) = summed(vec![document(Err(ErrorClass::Connect)), document(Err(ErrorClass::Connect))]);
-        let failure = outcome.unwrap_err();
-        assert_eq!((good, failure.class, failure.items), (0, ErrorClass::Connect, 2));
-        let (_, outcome) = summed(vec![document(Err(ErrorClass::Client))]);
-        assert_eq!(outcome.unwrap_err().class, ErrorClass::Item);
-        assert!(summed(vec![document(Ok(()))]).1.is_ok());
-    }
 
     #[test]
     fn what_is_there_already_fails_only_what_may_not_be_there() {

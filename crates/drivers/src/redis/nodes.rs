@@ -2,7 +2,7 @@
 //! which slot.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadframe_engine::driver::Failure;
@@ -14,6 +14,7 @@ use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
 use crate::http1::node::Host;
 use crate::http1::topology::Topology;
+use crate::known::Known;
 
 /// How long a node is waited for that is asked for the others.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,8 +44,8 @@ pub struct Nodes {
     /// Which node of a cluster serves a slot.
     pub slots: Slots,
     mode: AtomicU8,
-    /// Every node of a cluster that was ever heard of, by its number.
-    known: Mutex<Vec<Arc<Host>>>,
+    /// The nodes of a cluster.
+    pub known: Known,
     /// The slots are to be asked for again.
     stale: AtomicBool,
     /// Those of the operations.
@@ -59,7 +60,7 @@ impl Nodes {
             terms,
             slots: Slots::new(),
             mode: AtomicU8::new(Mode::Unknown as u8),
-            known: Mutex::default(),
+            known: Known::default(),
             stale: AtomicBool::new(false),
             collections: Mutex::default(),
         }
@@ -88,7 +89,7 @@ impl Nodes {
     /// The hosts that there ever were, by the numbers that requests are recorded with.
     pub fn hosts(&self) -> Vec<String> {
         match self.mode() {
-            Mode::Cluster => self.known().iter().map(|host| host.text.clone()).collect(),
+            Mode::Cluster => self.known.texts(),
             Mode::Single | Mode::Unknown => self.topology.hosts(),
         }
     }
@@ -108,32 +109,6 @@ impl Nodes {
     /// Says to one who asks, and to nobody else, that the slots are to be asked for again.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
-    }
-
-    /// A node of the cluster by its number.
-    pub fn host(&self, number: u16) -> Arc<Host> {
-        self.known()[usize::from(number)].clone()
-    }
-
-    /// The number of the node at `address`, `host:port`, which is a new one if it was never heard of.
-    pub fn number(&self, address: &str) -> Result<u16, PlanError> {
-        let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
-        if let Some(number) = place(&self.known()) {
-            return Ok(number as u16);
-        }
-        // What the user calls by a name, the cluster calls by an address.
-        let found = Host::resolve(address)?;
-        let mut known = self.known();
-        let same = |host: &Arc<Host>| host.addresses.iter().any(|address| found.addresses.contains(address));
-        let number = known.iter().position(same).unwrap_or_else(|| {
-            known.push(Arc::new(found));
-            known.len() - 1
-        });
-        u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))
-    }
-
-    fn known(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {
-        self.known.lock().expect("nobody panics with it in hand")
     }
 
     /// Asks the first host that answers what it is, and for the slots or the collections. The error is the last one's.
@@ -184,7 +159,7 @@ impl Nodes {
             let Some(port) = answer.int() else { return };
             (2..fields).for_each(|_| answer.skip());
             (3..parts).for_each(|_| answer.skip());
-            if let Ok(number) = self.number(&host_port(&address, port)) {
+            if let Ok(number) = self.known.number(&host_port(&address, port)) {
                 let first = usize::try_from(first).unwrap_or(SLOTS);
                 let last = usize::try_from(last).unwrap_or(0).min(SLOTS - 1);
                 (first..=last).for_each(|slot| self.slots.set(slot, number));
@@ -232,7 +207,7 @@ mod tests {
         nodes.learn(Reader::new(answer), 2, &asked);
         assert_eq!((nodes.slots.get(0), nodes.slots.get(8191)), (Some(0), Some(0)));
         assert_eq!((nodes.slots.get(8192), nodes.slots.get(16_383)), (Some(1), Some(1)));
-        assert_eq!(nodes.host(1).text, "127.0.0.1:7001");
+        assert_eq!(nodes.known.host(1).text, "127.0.0.1:7001");
     }
 
     #[test]
@@ -255,14 +230,5 @@ mod tests {
         for words in ["MOVED", "MOVED 1", "MOVED 16384 a:1", "MOVED x a:1", "MOVED 1 a:b", "MOVED 1 a"] {
             assert_eq!(told(words), None, "{words}");
         }
-    }
-
-    #[test]
-    fn a_node_has_one_number_by_whatever_name() {
-        let nodes = nodes();
-        assert_eq!(nodes.number("127.0.0.1:7000").unwrap(), 0);
-        assert_eq!(nodes.number("localhost:7000").unwrap(), 0);
-        assert_eq!(nodes.number("127.0.0.1:7001").unwrap(), 1);
-        assert!(nodes.number("nonsense").is_err());
     }
 }

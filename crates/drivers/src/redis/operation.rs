@@ -15,7 +15,7 @@ use super::command::{SCAN, Writer, script};
 use super::nodes::Nodes;
 use super::slots::slot_of;
 use crate::assertion::Assertion;
-use crate::http1::{duration, no_timeout};
+use crate::form;
 use crate::neutral::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 
 /// What may stand beside the kind.
@@ -76,33 +76,22 @@ impl Collection {
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`. `timeout` holds unless the form has its own.
     pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
-        let kinds = || VERBS.into_iter().chain(["command"]);
-        let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
-        let mut named = mapping.iter().filter(|(key, _)| !OPTIONS.contains(&key.as_str()));
-        let (Some((name, argument)), None) = (named.next(), named.next()) else {
-            let kinds: Vec<_> = kinds().collect();
-            return Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", "))));
-        };
-        let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
-            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
-            None => nodes.terms.timeout,
-        };
+        let kinds: Vec<_> = VERBS.into_iter().chain(["command"]).collect();
+        let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
+        let timeout = form::timeout(form, nodes.terms.timeout)?;
         let kind = if name == "command" {
             Kind::Command(Command::map(argument, &context.variables).map_err(|error| error.within(name))?)
         } else {
             let neutral = Neutral::map(name, argument, context);
-            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds())))??;
+            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds.iter().copied())))??;
             let collection = nodes.collection(neutral.collection());
             Kind::Neutral(neutral, collection)
         };
         let assertion = form.get("assert").filter(|assert| !assert.is_null());
         let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
         if let Some(assertion) = &assertion {
-            let reads = matches!(
-                kind,
-                Kind::Command(_) | Kind::Neutral(Neutral::Read(_) | Neutral::Scan(_) | Neutral::ReadModifyWrite(_), _)
-            );
-            if !reads || (assertion.has_fields() && matches!(kind, Kind::Command(_))) {
+            let reads = matches!(&kind, Kind::Neutral(neutral, _) if neutral.reads());
+            if !(reads || matches!(kind, Kind::Command(_))) || (assertion.has_fields() && matches!(kind, Kind::Command(_))) {
                 return Err(PlanError(format!("{name:?} answers with nothing that such an assertion could be about")));
             }
         }

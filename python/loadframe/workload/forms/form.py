@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from loadframe.workload.forms.assertion import Assertion
 from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.couchbase import Query
-from loadframe.workload.forms.mongodb import Aggregate, Find
+from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
 from loadframe.workload.forms.search import Aggregation, CountDocuments, Get, Index, MultiSearch, Request, Search, Sql
@@ -51,13 +51,22 @@ NATIVE: dict[Family, tuple[str, ...]] = {
 }
 #: What stands behind a REST interface is not known to be a store.
 _WITHOUT_NEUTRAL = ("http",)
+#: Options that only one family knows.
+_OPTIONS: dict[str, Family] = {
+    "consistency": "cassandra",
+    "write_concern": "mongodb",
+    "read_preference": "mongodb",
+}
+#: What writes, and what another member than the primary can answer.
+_WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
+_ANYWHERE = ("read", "scan", *NATIVE["mongodb"])
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
 
 
 class Form(Model):
     """One kind of request, when it counts as timed out, and what is asserted of its answer.
 
-    One with a `consistency` is for Cassandra alone.
+    One with a `consistency` is for Cassandra alone, one with a `write_concern` or `read_preference` for MongoDB.
     """
 
     insert: Insert | None = None
@@ -103,6 +112,8 @@ class Form(Model):
     query: Query | None = None
     timeout: Annotated[Duration, Field(gt=0)] | None = None
     consistency: Consistency | None = None
+    write_concern: WriteConcern | None = None
+    read_preference: ReadPreference | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
@@ -117,6 +128,13 @@ class Form(Model):
         if self.consistency is not None and kinds[0] not in NEUTRAL:
             remedy = "say it inside cql" if kinds[0] == "cql" else "remove it"
             raise wrong(f"consistency stands beside neutral verbs, and this is {kinds[0]}", remedy, key="consistency")
+        if self.write_concern is not None and kinds[0] not in _WRITES:
+            remedy = "say writeConcern inside the command" if kinds[0] == "command" else "remove it"
+            what = f"write_concern stands beside verbs that write, and this is {kinds[0]}"
+            raise wrong(what, remedy, key="write_concern")
+        if self.read_preference is not None and kinds[0] not in _ANYWHERE:
+            what = f"read_preference stands beside what only reads, and this is {kinds[0]}"
+            raise wrong(what, "remove it", key="read_preference")
         misplaced = self.assert_.misplaced(kinds[0]) if self.assert_ is not None else None
         if misplaced is not None:
             raise wrong(misplaced, "remove it", key="assert")
@@ -134,7 +152,7 @@ class Form(Model):
 
     def fits(self, family: str) -> bool:
         """Tell whether stores of a family know the request."""
-        if self.consistency is not None and family != "cassandra":
+        if any(getattr(self, option) is not None and family != other for option, other in _OPTIONS.items()):
             return False
         if self.kind == "command":
             return family == ("redis" if isinstance(self.command, list) else "mongodb")
@@ -161,8 +179,9 @@ class Forms(Model):
     def _known_to_each(self) -> "Forms":
         for family, kinds in NATIVE.items():
             form: Form | None = getattr(self, family)
-            if form is not None and form.consistency is not None and family != "cassandra":
-                raise wrong(f"{family} knows no consistency", "say it under cassandra", key=family)
+            for option, other in _OPTIONS.items():
+                if form is not None and getattr(form, option) is not None and family != other:
+                    raise wrong(f"{family} knows no {option}", f"say it under {other}", key=family)
             if form is not None and not form.fits(family):
                 known = [*(() if family in _WITHOUT_NEUTRAL else NEUTRAL), *kinds]
                 raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)

@@ -1,11 +1,16 @@
 """What only MongoDB can be asked. Its `command` is the command's document, and has no model."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from loadframe.workload.forms.values import Hits, Text
 from loadframe.yamlfile import Model
+
+#: What has to be done for a write before it is answered, the surest last.
+WriteConcern = Literal["unacknowledged", "acknowledged", "journaled", "majority"]
+#: Which members of a replica set are read from.
+ReadPreference = Literal["primary", "primary_preferred", "secondary", "secondary_preferred", "nearest"]
 
 
 class Find(Model):

@@ -1,0 +1,178 @@
+//! The protocol of MongoDB, by the official driver: single servers, replica sets, and sharded clusters by their routers.
+//!
+//! Requests are BSON, written once by this module and sent as raw commands. Each worker thread has a client of the
+//! driver for each node, so that which node a request goes to is decided, and known, here.
+
+mod answer;
+mod asking;
+mod bson;
+mod bulk;
+mod failure;
+mod line;
+mod nodes;
+mod operation;
+mod request;
+mod terms;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::asking::Asking;
+use self::line::{Line, Thread};
+use self::nodes::{Mode, Nodes};
+use self::operation::Kind;
+pub use self::operation::Operation;
+use self::request::Room;
+use self::terms::Terms;
+use crate::http1::topology::Place;
+use crate::neutral::Neutral;
+use crate::per_thread::PerThread;
+use crate::tally::Tally;
+
+/// The driver of one target.
+pub struct Mongo {
+    nodes: Arc<Nodes>,
+    threads: PerThread<Thread>,
+}
+
+/// What one client holds.
+pub struct Connection {
+    client: u64,
+    /// Among the hosts that are alike.
+    place: Place,
+    /// By the number of the node.
+    lines: Vec<Option<Line>>,
+    room: Room,
+    /// Filled where somebody wants to see what was asked and answered.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Mongo {
+    type Operation = Operation;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let nodes = Nodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
+        Ok(Self { nodes: Arc::new(nodes), threads: PerThread::new() })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, self.nodes.terms.timeout)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        if let Kind::Neutral(neutral) = &operation.kind { neutral.parts() } else { &[] }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out what the target is. Refuses credentials that it does not take.
+    async fn verify(&self) -> Result<(), PlanError> {
+        match self.nodes.discover().await {
+            Err((failure, true)) => Err(PlanError(failure.message)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.hosts()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.nodes.unreachable()
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection {
+            client,
+            place: self.nodes.topology.place(client),
+            lines: Vec::new(),
+            room: Room::default(),
+            shown: None,
+        }
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        if self.nodes.mode() == Mode::Unknown
+            && let Err((failure, _)) = self.nodes.discover().await
+        {
+            return unsent(failure);
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // Whoever doubts it next asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        let thread = self.threads.get(Thread::default);
+        Asking { nodes: &self.nodes, thread: &thread, operation, k: draw.k }.ask(connection, &values).await
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let command = match &operation.kind {
+            Kind::Query(template) | Kind::Command(template) => connection.room.native(template, &values),
+            Kind::Neutral(Neutral::Bulk(bulk)) => {
+                let commands = bulk::commands(bulk, operation.concern, draw.k, &mut Tally::default());
+                Ok(commands.ok()?.into_iter().next()?.0)
+            }
+            Kind::Neutral(neutral) => connection.room.verb(neutral, operation.concern, &values)?,
+        };
+        bson::json(&command.ok()?).map(|command| command.to_string())
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        connection.shown = Some(Exchange::default());
+        let reply = self.execute(connection, operation, context, draw).await;
+        let mut exchange = connection.shown.take().unwrap_or_default();
+        if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
+            exchange.answer.clone_from(&failure.message);
+        }
+        (reply, exchange)
+    }
+}
+
+/// An operation that never got as far as the library.
+fn unsent(failure: Failure) -> Reply {
+    let now = Instant::now();
+    Reply {
+        sent: now,
+        done: now,
+        outcome: Err(failure),
+        bytes_sent: 0,
+        bytes_received: 0,
+        documents: 0,
+        node: 0,
+        parts: Vec::new(),
+    }
+}

@@ -1,0 +1,244 @@
+//! Carrying one operation out: drawn, sent to the node that is to serve it, judged.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bson::RawDocumentBuf;
+use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::variables::Values;
+
+use super::Connection;
+use super::answer::Answer;
+use super::bson::json;
+use super::bulk;
+use super::failure::{self, failure, is_displaced, unfit};
+use super::line::{Line, Thread};
+use super::nodes::{Mode, Nodes};
+use super::operation::{Concern, Kind, Operation};
+use crate::json::Unexpected;
+use crate::neutral::{Bulk, Neutral};
+use crate::tally::Tally;
+
+/// One operation of one client.
+pub struct Asking<'a> {
+    /// All nodes.
+    pub nodes: &'a Arc<Nodes>,
+    /// What the thread holds.
+    pub thread: &'a Thread,
+    /// What is asked.
+    pub operation: &'a Operation,
+    /// Which request it is.
+    pub k: u64,
+}
+
+/// One command that was sent, or could not be, and judged.
+struct Asked {
+    sent: Instant,
+    done: Instant,
+    node: u16,
+    bytes_sent: u64,
+    answer: Result<Answer, Failure>,
+}
+
+/// How a command's answer is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Take {
+    Documents,
+    Told,
+}
+
+impl Asking<'_> {
+    /// Asks it.
+    pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
+        let concern = self.operation.concern;
+        let (command, take) = match &self.operation.kind {
+            Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
+            Kind::Command(template) => (connection.room.native(template, values), Take::Told),
+            Kind::Neutral(neutral) => match neutral {
+                Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
+                _ => {
+                    let take = if neutral.reads() { Take::Documents } else { Take::Told };
+                    let written = connection.room.verb(neutral, concern, values);
+                    (written.expect("a bulk request is written elsewhere"), take)
+                }
+            },
+        };
+        let asked = self.send(connection, command, take).await;
+        match &self.operation.kind {
+            Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
+                let read = self.judged(asked.then(Answer::found), values);
+                let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
+                if read.answer.is_err() {
+                    return Reply { parts: vec![read.part(0)], ..read.reply() };
+                }
+                let command = connection.room.update(write, false, concern, values);
+                let written = self.send(connection, command, Take::Told).await.then(Answer::done);
+                read.and(written)
+            }
+            Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) => self.judged(asked, values).reply(),
+            Kind::Neutral(_) => asked.then(Answer::done).reply(),
+            Kind::Command(_) => asked.reply(),
+        }
+    }
+
+    /// Judges what came by what the workload asserts.
+    fn judged(&self, asked: Asked, values: &Values) -> Asked {
+        let Some(assertion) = &self.operation.assertion else { return asked };
+        asked.then(|answer| answer.judge(assertion, values).map(|()| answer))
+    }
+
+    /// Sends one command to the node that is to serve it.
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        command: Result<RawDocumentBuf, Unexpected>,
+        take: Take,
+    ) -> Asked {
+        let unsent = |node, failure| {
+            let now = Instant::now();
+            Asked { sent: now, done: now, node, bytes_sent: 0, answer: Err(failure) }
+        };
+        let command = match command {
+            Ok(command) => command,
+            Err(unexpected) => return unsent(0, unfit(unexpected)),
+        };
+        let Connection { place, client, lines, shown, .. } = connection;
+        let (node, address) = match self.nodes.pick(self.operation.prefer, place, *client, self.k) {
+            Ok(picked) => picked,
+            Err(failure) => return unsent(0, failure),
+        };
+        let at = usize::from(node);
+        if at >= lines.len() {
+            lines.resize_with(at + 1, || None);
+        }
+        let line = match &mut lines[at] {
+            Some(line) => line,
+            none => match Line::open(self.nodes, self.thread, &address).await {
+                Ok(line) => none.insert(line),
+                Err(failure) => return unsent(node, failure),
+            },
+        };
+        if let Some(shown) = shown {
+            add(&mut shown.request, &json(&command).map_or_else(String::new, |command| command.to_string()));
+        }
+        let bytes_sent = command.as_bytes().len() as u64;
+        let criteria = self.operation.prefer.criteria();
+        let busy = if self.nodes.mode() == Mode::Alone { place.occupy() } else { None };
+        let sent = Instant::now();
+        let exchange = async {
+            match take {
+                Take::Documents => line.find(command, criteria).await.map(Answer::Found),
+                Take::Told => line.tell(command, criteria).await.map(Answer::Told),
+            }
+        };
+        let answer = tokio::time::timeout(self.operation.timeout, exchange).await;
+        let done = Instant::now();
+        drop(busy);
+        let mut answer = match answer {
+            Ok(answer) => answer.map_err(|error| failure::request(&error)),
+            Err(_) => {
+                let limit = self.operation.timeout.as_secs_f64();
+                Err(failure(ErrorClass::Timeout, format!("no answer within {limit} s")))
+            }
+        };
+        if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
+            // How many were written is not told then, and is 0 in the answer.
+            told.remove("n");
+        }
+        let alone = self.nodes.mode() == Mode::Alone;
+        match &answer {
+            Ok(_) if alone => place.node().rise(),
+            Err(failure) if is_displaced(failure) => {
+                lines[at] = None;
+                self.nodes.doubt();
+                if alone && failure.class == ErrorClass::Connect {
+                    place.refused(&failure.message);
+                }
+            }
+            _ => {}
+        }
+        if let Some(shown) = shown {
+            add(&mut shown.answer, &answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
+        }
+        Asked { sent, done, node, bytes_sent, answer }
+    }
+
+    async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
+        let mut tally = Tally::default();
+        let commands = match bulk::commands(bulk, self.operation.concern, self.k, &mut tally) {
+            Ok(commands) => commands,
+            Err(unexpected) => {
+                tally.fail(unfit(unexpected));
+                Vec::new()
+            }
+        };
+        let now = Instant::now();
+        let mut whole =
+            Asked { sent: now, done: now, node: 0, bytes_sent: 0, answer: Err(failure(ErrorClass::Item, "")) }.reply();
+        for (at, (command, documents)) in commands.into_iter().enumerate() {
+            let asked = self.send(connection, Ok(command), Take::Told).await;
+            if at == 0 {
+                (whole.sent, whole.node) = (asked.sent, asked.node);
+            }
+            whole.done = asked.done;
+            whole.bytes_sent += asked.bytes_sent;
+            whole.bytes_received += asked.received();
+            let told = match &asked.answer {
+                Ok(Answer::Told(answer)) => Ok(answer),
+                Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
+                Err(failure) => Err(failure.clone()),
+            };
+            bulk::count(told, documents, bulk.action, &mut tally);
+        }
+        Reply { documents: tally.documents, outcome: tally.outcome(), ..whole }
+    }
+}
+
+impl Asked {
+    /// The same, with the answer judged further.
+    fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
+        Self { answer: self.answer.and_then(judge), ..self }
+    }
+
+    fn received(&self) -> u64 {
+        self.answer.as_ref().map_or(0, Answer::size)
+    }
+
+    fn documents(&self) -> u64 {
+        self.answer.as_ref().map_or(0, Answer::documents)
+    }
+
+    fn part(&self, name: usize) -> Part {
+        let failed = self.answer.as_ref().err().map(|failure| failure.class);
+        Part { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
+    }
+
+    /// What became of this read and of the write that followed it.
+    fn and(self, written: Self) -> Reply {
+        let parts = vec![self.part(0), written.part(1)];
+        let bytes_received = self.received() + written.received();
+        let bytes_sent = self.bytes_sent + written.bytes_sent;
+        Reply { sent: self.sent, bytes_sent, bytes_received, parts, ..written.reply() }
+    }
+
+    fn reply(self) -> Reply {
+        Reply {
+            sent: self.sent,
+            done: self.done,
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.received(),
+            documents: self.documents(),
+            node: self.node,
+            parts: Vec::new(),
+            outcome: self.answer.map(drop),
+        }
+    }
+}
+
+/// Adds a line below those that stand there.
+fn add(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}

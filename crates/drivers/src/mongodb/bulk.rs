@@ -1,0 +1,212 @@
+//! A bulk request: its documents as one command, or as several where they do not go into one.
+
+use bson::{Document, RawDocumentBuf};
+use loadframe_engine::driver::{ErrorClass, Failure};
+
+use super::bson::{array, decimal, document, field, fields, int, nested, switch, text};
+use super::failure::{failure, inside};
+use super::operation::Concern;
+use super::request::{ID, command, write_concern};
+use crate::json::Unexpected;
+use crate::neutral::{self, Action, Bulk, Scalar};
+use crate::tally::Tally;
+
+/// Bytes of documents in one command: the server takes 16 MiB, and a little for what is around them.
+const LIMIT: usize = 16 * 1024 * 1024;
+/// Documents in one command, at most.
+const MOST: usize = 100_000;
+
+/// Commands with how many documents each has.
+pub type Commands = Vec<(RawDocumentBuf, u64)>;
+
+/// Writes the commands of request `k`. Documents that cannot be sent are counted in `tally`.
+pub fn commands(bulk: &Bulk, concern: Option<Concern>, k: u64, tally: &mut Tally) -> Result<Commands, Unexpected> {
+    let mut lines = Vec::new();
+    bulk.documents(k, &mut lines);
+    let mut commands = Vec::new();
+    let (mut items, mut ends) = (Vec::new(), Vec::new());
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let begin = items.len();
+        if item(&mut items, bulk, line).is_err() {
+            items.truncate(begin);
+            tally.fail(failure(ErrorClass::Client, "a document of the corpus is no JSON object, or has no id"));
+            continue;
+        }
+        if !ends.is_empty() && (items.len() > LIMIT || ends.len() == MOST) {
+            let rest = items.split_off(begin);
+            commands.push(whole(bulk, concern, &items, &ends)?);
+            items = rest;
+            ends.clear();
+        }
+        ends.push(items.len());
+    }
+    if !ends.is_empty() {
+        commands.push(whole(bulk, concern, &items, &ends)?);
+    }
+    Ok(commands)
+}
+
+/// One command of all `items`, which end at `ends`.
+fn whole(
+    bulk: &Bulk,
+    concern: Option<Concern>,
+    items: &[u8],
+    ends: &[usize],
+) -> Result<(RawDocumentBuf, u64), Unexpected> {
+    let (name, list) = match verb(bulk) {
+        Verb::Insert => ("insert", "documents"),
+        Verb::Change { .. } => ("update", "updates"),
+        Verb::Delete => ("delete", "deletes"),
+    };
+    let written = command(|out| {
+        out.reserve(items.len() + 8 * ends.len());
+        text(out, name, &bulk.collection);
+        // One that fails is no reason to leave the others.
+        switch(out, "ordered", false);
+        array(out, list, |out| {
+            let mut begin = 0;
+            for (index, end) in ends.iter().enumerate() {
+                let mut digits = [0; 20];
+                out.push(0x03);
+                out.extend_from_slice(decimal(index, &mut digits));
+                out.push(0);
+                out.extend_from_slice(&items[begin..*end]);
+                begin = *end;
+            }
+            Ok::<_, Unexpected>(())
+        })?;
+        write_concern(out, concern)
+    })?;
+    Ok((written, ends.len() as u64))
+}
+
+/// How a document gets its action done.
+enum Verb {
+    Insert,
+    Change { replace: bool, make: bool },
+    Delete,
+}
+
+fn verb(bulk: &Bulk) -> Verb {
+    match bulk.action {
+        Action::Create => Verb::Insert,
+        // There can be nothing in the place of a document that has no id yet.
+        Action::Index if bulk.id.is_none() => Verb::Insert,
+        Action::Index => Verb::Change { replace: true, make: true },
+        Action::Update => Verb::Change { replace: false, make: false },
+        Action::Upsert => Verb::Change { replace: false, make: true },
+        Action::Delete => Verb::Delete,
+    }
+}
+
+/// Writes one document's element of a command.
+fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
+    let id = match &bulk.id {
+        Some(name) => Some(id(line, name.as_bytes())?),
+        None => None,
+    };
+    let own = |out: &mut Vec<u8>| id.as_ref().map_or(Ok(()), |id| field(out, ID, &Scalar::Text(id.as_str().into())));
+    let rest = |out: &mut Vec<u8>| fields(out, line, id.as_ref().map(|_| ID));
+    document(out, |out| match verb(bulk) {
+        Verb::Insert => {
+            own(out)?;
+            rest(out)
+        }
+        Verb::Change { replace, make } => {
+            nested(out, "q", own)?;
+            nested(out, "u", |out| if replace { rest(out) } else { nested(out, "$set", rest) })?;
+            if make {
+                switch(out, "upsert", true);
+            }
+            Ok(())
+        }
+        Verb::Delete => {
+            nested(out, "q", own)?;
+            int(out, "limit", 1);
+            Ok(())
+        }
+    })
+}
+
+/// The id of a document, as text, which ids are in all stores.
+fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
+    let mut id = None;
+    neutral::fields(line, |field, value| {
+        if field == name {
+            id = match value {
+                Scalar::Text(text) => Some(text.into_owned()),
+                Scalar::Int(whole) => Some(whole.to_string()),
+                _ => None,
+            };
+        }
+        Ok(())
+    })?;
+    id.ok_or(Unexpected)
+}
+
+/// Counts what an answer says of `sent` documents.
+pub fn count(answer: Result<&Document, Failure>, sent: u64, action: Action, tally: &mut Tally) {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(failure) => return tally.fail(Failure { items: sent, ..failure }),
+    };
+    let mut failed = 0;
+    for error in answer.get_array("writeErrors").into_iter().flatten().filter_map(|error| error.as_document()) {
+        failed += 1;
+        tally.fail(inside(error));
+    }
+    // An unacknowledged write is answered without a number.
+    let done = written(answer).unwrap_or(sent).min(sent - failed);
+    match answer.get_document("writeConcernError") {
+        Ok(error) if done > 0 => tally.fail(Failure { items: done, ..inside(error) }),
+        _ => tally.succeed(done),
+    }
+    let missing = sent - failed - done;
+    if missing > 0 {
+        let message = if action == Action::Update || action == Action::Delete { "not found" } else { "not written" };
+        tally.fail(Failure { items: missing, ..failure(ErrorClass::Client, message) });
+    }
+}
+
+/// How many documents a command found or made.
+pub fn written(answer: &Document) -> Option<u64> {
+    let number = answer.get("n")?;
+    let number = number.as_i32().map(i64::from).or(number.as_i64())?;
+    u64::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::*;
+
+    fn counted(answer: Result<&Document, Failure>, action: Action) -> (u64, Option<(ErrorClass, u64, String)>) {
+        let mut tally = Tally::default();
+        count(answer, 10, action, &mut tally);
+        let documents = tally.documents;
+        (documents, tally.outcome().err().map(|failure| (failure.class, failure.items, failure.message)))
+    }
+
+    #[test]
+    fn documents_are_counted_by_what_the_answer_says_of_them() {
+        assert_eq!(counted(Ok(&doc! {"n": 10, "ok": 1.0}), Action::Create), (10, None));
+        assert_eq!(counted(Ok(&doc! {"ok": 1.0}), Action::Create), (10, None));
+        let duplicate = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
+        assert_eq!(counted(Ok(&duplicate), Action::Create), (9, Some((ErrorClass::Item, 1, "E11000".into()))));
+        let missing = doc! {"n": 7, "nModified": 7};
+        assert_eq!(counted(Ok(&missing), Action::Update), (7, Some((ErrorClass::Item, 3, "not found".into()))));
+        let unsure = doc! {"n": 10, "writeConcernError": {"code": 64, "errmsg": "waiting"}};
+        assert_eq!(counted(Ok(&unsure), Action::Create), (0, Some((ErrorClass::Timeout, 10, "waiting".into()))));
+        let gone = Err(failure(ErrorClass::Connect, "gone"));
+        assert_eq!(counted(gone, Action::Create), (0, Some((ErrorClass::Connect, 10, "gone".into()))));
+    }
+
+    #[test]
+    fn ids_are_texts_and_documents_without_one_are_told() {
+        assert_eq!(id(br#"{"a": 1, "key": 5}"#, b"key").unwrap(), "5");
+        assert_eq!(id(br#"{"key": "x"}"#, b"key").unwrap(), "x");
+        assert!(id(br#"{"a": 1}"#, b"key").is_err());
+        assert!(id(b"[1]", b"key").is_err());
+    }
+}

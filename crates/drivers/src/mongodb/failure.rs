@@ -1,0 +1,100 @@
+//! What the errors of the store and of its driver mean in the engine's classes.
+
+use bson::Document;
+use loadframe_engine::driver::{ErrorClass, Failure};
+use mongodb::error::{Error, ErrorKind};
+
+use crate::http1::status::excerpt;
+use crate::json::Unexpected;
+
+/// One failed request.
+pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
+    Failure { class, message: message.into(), items: 1 }
+}
+
+/// A value that cannot be sent.
+pub fn unfit(_: Unexpected) -> Failure {
+    failure(ErrorClass::Client, "a value of the request is none, or a field's name has a zero byte")
+}
+
+/// Whether the node answered and will not have us.
+pub fn is_refusal(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::Authentication { .. } | ErrorKind::InvalidTlsConfig { .. } => true,
+        ErrorKind::Command(error) => matches!(error.code, 13 | 18 | 8000),
+        _ => false,
+    }
+}
+
+/// A request without an answer, or with an error for one.
+pub fn request(error: &Error) -> Failure {
+    match &*error.kind {
+        ErrorKind::Command(error) => failure(class(error.code), error.message.clone()),
+        ErrorKind::Io(error) => failure(ErrorClass::Connect, error.to_string()),
+        ErrorKind::ConnectionPoolCleared { .. }
+        | ErrorKind::ServerSelection { .. }
+        | ErrorKind::DnsResolve { .. }
+        | ErrorKind::Authentication { .. }
+        | ErrorKind::InvalidTlsConfig { .. } => failure(ErrorClass::Connect, excerpt(error.to_string().as_bytes())),
+        ErrorKind::InvalidArgument { message, .. } => failure(ErrorClass::Client, message.clone()),
+        ErrorKind::Bson(error) => failure(ErrorClass::Client, error.to_string()),
+        _ => failure(ErrorClass::Server, excerpt(error.to_string().as_bytes())),
+    }
+}
+
+/// An error inside of an answer that says that all is well.
+pub fn inside(error: &Document) -> Failure {
+    let code = error.get_i32("code").unwrap_or_default();
+    failure(class(code), error.get_str("errmsg").unwrap_or("no reason is told"))
+}
+
+/// Whether the node that was asked is not the one to ask, or not any more.
+pub fn is_displaced(failure: &Failure) -> bool {
+    matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
+}
+
+/// The class of an error by its number; the names are those of the server's list of errors.
+fn class(code: i32) -> ErrorClass {
+    match code {
+        // MaxTimeMSExpired, WriteConcernFailed, NetworkTimeout, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit.
+        50 | 64 | 89 | 202 | 262 => ErrorClass::Timeout,
+        // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
+        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary: another node is to be asked.
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorClass::Rejected,
+        // LockTimeout, WriteConflict, TemporarilyUnavailable, IngressRequestRateLimitExceeded: too much at a time.
+        24 | 112 | 365 | 462 => ErrorClass::Rejected,
+        // InternalError, HostUnreachable, HostNotFound, UnknownError, CursorNotFound, UnsatisfiableWriteConcern,
+        // FailedToSatisfyReadPreference, CursorKilled, SocketException, StaleConfig, OutOfDiskSpace: the cluster's own
+        // trouble.
+        1 | 6 | 7 | 8 | 43 | 100 | 133 | 237 | 9001 | 13388 | 14031 => ErrorClass::Server,
+        _ => ErrorClass::Client,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_store_has_its_class() {
+        for (code, class) in [
+            (11000, ErrorClass::Client),
+            (121, ErrorClass::Client),
+            (59, ErrorClass::Client),
+            (50, ErrorClass::Timeout),
+            (10107, ErrorClass::Rejected),
+            (112, ErrorClass::Rejected),
+            (43, ErrorClass::Server),
+        ] {
+            let told = inside(&bson::doc! {"code": code, "errmsg": "its words"});
+            assert_eq!((told.class, told.message.as_str()), (class, "its words"));
+        }
+    }
+
+    #[test]
+    fn what_the_driver_says_has_a_class_too() {
+        let refused = Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+        assert_eq!(request(&refused).class, ErrorClass::Connect);
+        assert!(is_displaced(&request(&refused)) && !is_refusal(&refused));
+    }
+}

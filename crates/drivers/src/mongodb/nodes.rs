@@ -1,0 +1,349 @@
+//! What all clients of a target know together: whether its hosts are each alike (a single server, routers) or members
+//! of a replica set, and which member is the primary.
+//!
+//! Members tell who they are when they are asked; they are asked before the load, when a request fails as it would
+//! after an election, when a member tells another thing of itself than before, and when the hosts change.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use bson::{Document, doc};
+use futures_util::future::join_all;
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::{PlanError, Spread};
+
+use super::failure::{self, failure};
+use super::operation::Prefer;
+use super::terms::Terms;
+use crate::http1::topology::{Place, Topology};
+use crate::known::Known;
+
+/// How long a node is waited for that is asked who it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Members are not asked again before this, in milliseconds.
+const PAUSE: u64 = 100;
+/// While a member is missing they are asked again after this, in milliseconds.
+const WATCH: u64 = 1000;
+/// Nobody has a reason to ask.
+const NEVER: u64 = u64::MAX;
+
+/// What kind of hosts these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// None has answered yet.
+    Unknown,
+    /// Any of them can be asked anything.
+    Alone,
+    /// Members of a replica set.
+    Set,
+}
+
+/// A replica set as its members told it last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The number of the primary, if there is one.
+    pub primary: Option<u16>,
+    /// Those of the members that follow it.
+    pub secondaries: Vec<u16>,
+    /// Those that do not answer, each with the reason.
+    pub missing: Vec<(String, String)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The hosts that the user named, or whoever changes them; members of a set tell of the others.
+    pub topology: Arc<Topology>,
+    /// How nodes let us in.
+    pub terms: Terms,
+    spread: Spread,
+    known: Known,
+    mode: AtomicU8,
+    members: RwLock<Arc<Members>>,
+    began: Instant,
+    /// When the members are to be asked again, in milliseconds since it began.
+    due: AtomicU64,
+    /// Somebody asks them now.
+    asking: AtomicBool,
+}
+
+/// What one host said of itself.
+enum Told {
+    /// See [`Mode::Alone`].
+    Alone,
+    /// One that is a member no more, or not yet.
+    Outside,
+    Member { primary: bool, secondary: bool, others: Vec<String>, myself: Option<String> },
+}
+
+impl Nodes {
+    /// Nothing is asked yet.
+    pub fn new(hosts: &[String], spread: Spread, terms: Terms) -> Result<Self, PlanError> {
+        Ok(Self {
+            topology: Arc::new(Topology::new(hosts, spread, None)?),
+            terms,
+            spread,
+            known: Known::default(),
+            mode: AtomicU8::new(Mode::Unknown as u8),
+            members: RwLock::default(),
+            began: Instant::now(),
+            due: AtomicU64::new(NEVER),
+            asking: AtomicBool::new(false),
+        })
+    }
+
+    /// What kind of hosts these are.
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Acquire) {
+            1 => Mode::Alone,
+            2 => Mode::Set,
+            _ => Mode::Unknown,
+        }
+    }
+
+    /// The members as they are known now.
+    pub fn members(&self) -> Arc<Members> {
+        self.members.read().expect("nobody panics with it in hand").clone()
+    }
+
+    /// The hosts that there ever were, by the numbers that requests are recorded with.
+    pub fn hosts(&self) -> Vec<String> {
+        if self.mode() == Mode::Set { self.known.texts() } else { self.topology.hosts() }
+    }
+
+    /// The hosts that let nobody in now.
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        if self.mode() == Mode::Set { self.members().missing.clone() } else { self.topology.unreachable() }
+    }
+
+    /// Changes the hosts that are asked; those of a set are asked for its members.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.topology.set_hosts(hosts)?;
+        self.doubt();
+        Ok(())
+    }
+
+    /// The node that request `k` of client number `client` goes to: its number, and its address.
+    pub fn pick(&self, prefer: Prefer, place: &mut Place, client: u64, k: u64) -> Result<(u16, String), Failure> {
+        if self.mode() != Mode::Set {
+            place.look();
+            place.turn(k);
+            if place.node().is_down() {
+                place.detour(k);
+            }
+            let node = place.node();
+            return Ok((node.number, node.host.text.clone()));
+        }
+        let turn = if self.spread == Spread::Fixed { client } else { k };
+        let Some(number) = self.members().pick(prefer, turn) else {
+            self.doubt();
+            let wanted = if prefer == Prefer::Secondary { "secondary" } else { "primary" };
+            return Err(failure(ErrorClass::Connect, format!("the replica set has no {wanted} now")));
+        };
+        Ok((number, self.known.host(number).text.clone()))
+    }
+
+    /// What is known of the members may be wrong by now.
+    pub fn doubt(&self) {
+        self.due.fetch_min(self.now() + PAUSE, Ordering::Relaxed);
+    }
+
+    /// Says to one who asks, and to nobody else, that the members are to be asked again.
+    pub fn claim(&self) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        if due == NEVER || self.now() < due || self.asking.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        self.due.store(NEVER, Ordering::Relaxed);
+        true
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Asks all hosts who they are, and those whom they name. The error is the last one's, when none answers; the flag says
+    /// whether it would have us.
+    pub async fn discover(&self) -> Result<(), (Failure, bool)> {
+        let outcome = self.ask_all().await;
+        self.asking.store(false, Ordering::Release);
+        if self.mode() == Mode::Set {
+            let members = self.members();
+            if members.primary.is_none() || !members.missing.is_empty() || outcome.is_err() {
+                self.due.fetch_min(self.now() + WATCH, Ordering::Relaxed);
+            }
+        }
+        outcome
+    }
+
+    async fn ask_all(&self) -> Result<(), (Failure, bool)> {
+        let mut asked: Vec<String> = Vec::new();
+        let mut next = self.topology.members().iter().map(|node| node.host.text.clone()).collect::<Vec<_>>();
+        let mut members = Members::default();
+        let mut missing = Vec::new();
+        let mut last = None;
+        let mut answered = false;
+        while !next.is_empty() {
+            let answers = join_all(next.iter().map(|host| self.ask(host))).await;
+            asked.append(&mut next);
+            let first = asked.len() - answers.len();
+            for (at, told) in answers.into_iter().enumerate() {
+                let host = &asked[first + at];
+                match told {
+                    Ok(Told::Alone) => {
+                        self.mode.store(Mode::Alone as u8, Ordering::Release);
+                        return Ok(());
+                    }
+                    Ok(Told::Outside) => {}
+                    Ok(Told::Member { primary, secondary, others, myself }) => {
+                        answered = true;
+                        // What the user calls by one name, the set may call by another.
+                        if let Ok(number) = self.known.number(myself.as_deref().unwrap_or(host)) {
+                            if primary {
+                                members.primary = Some(number);
+                            } else if secondary && !members.secondaries.contains(&number) {
+                                members.secondaries.push(number);
+                            }
+                        }
+                        next.extend(others);
+                    }
+                    Err((failure, refused)) => {
+                        missing.push((host.clone(), failure.message.clone()));
+                        last = Some((failure, refused));
+                    }
+                }
+            }
+            next.sort();
+            next.dedup();
+            next.retain(|host| !asked.contains(host));
+        }
+        if answered {
+            members.secondaries.sort_unstable();
+            members.missing = missing;
+            *self.members.write().expect("nobody panics with it in hand") = Arc::new(members);
+            self.mode.store(Mode::Set as u8, Ordering::Release);
+            return Ok(());
+        }
+        // Members of which none answers are none that can be asked.
+        if self.mode() == Mode::Set {
+            let members = Members { missing, ..Members::default() };
+            *self.members.write().expect("nobody panics with it in hand") = Arc::new(members);
+        }
+        last.map_or(Ok(()), Err)
+    }
+
+    async fn ask(&self, host: &str) -> Result<Told, (Failure, bool)> {
+        let hello = async {
+            let client = self.terms.client(host, || {})?;
+            client.database("admin").run_command(doc! {"hello": 1}).await
+        };
+        match tokio::time::timeout(PATIENCE.min(self.terms.timeout), hello).await {
+            Ok(Ok(answer)) => Ok(Told::read(&answer)),
+            Ok(Err(error)) => Err((failure::request(&error), failure::is_refusal(&error))),
+            Err(_) => Err((failure(ErrorClass::Connect, format!("{host} does not answer")), false)),
+        }
+    }
+}
+
+impl Members {
+    fn pick(&self, prefer: Prefer, turn: u64) -> Option<u16> {
+        let secondary = || {
+            let count = self.secondaries.len() as u64;
+            (count > 0).then(|| self.secondaries[(turn % count) as usize])
+        };
+        match prefer {
+            Prefer::Primary => self.primary,
+            Prefer::PrimaryPreferred => self.primary.or_else(secondary),
+            Prefer::Secondary => secondary(),
+            Prefer::SecondaryPreferred => secondary().or(self.primary),
+            Prefer::Nearest => {
+                let all = self.secondaries.len() as u64 + u64::from(self.primary.is_some());
+                let at = if all == 0 { return None } else { (turn % all) as usize };
+                self.secondaries.get(at).copied().or(self.primary)
+            }
+        }
+    }
+}
+
+impl Told {
+    fn read(answer: &Document) -> Self {
+        let is = |name: &str| answer.get_bool(name).unwrap_or(false);
+        if answer.get_str("setName").is_err() {
+            return if is("isreplicaset") { Self::Outside } else { Self::Alone };
+        }
+        let mut others = Vec::new();
+        for name in ["hosts", "passives"] {
+            let hosts = answer.get_array(name).into_iter().flatten();
+            others.extend(hosts.filter_map(|host| host.as_str().map(str::to_owned)));
+        }
+        Self::Member {
+            primary: is("isWritablePrimary"),
+            secondary: is("secondary"),
+            others,
+            myself: answer.get_str("me").ok().map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> Nodes {
+        Nodes::new(&["127.0.0.1:1".to_owned()], Spread::Fixed, Terms::plain()).unwrap()
+    }
+
+    #[test]
+    fn a_request_goes_to_a_member_of_the_kind_that_it_prefers() {
+        let members = Members { primary: Some(1), secondaries: vec![0, 2], missing: Vec::new() };
+        let all = |prefer| (0..3).map(|turn| members.pick(prefer, turn)).collect::<Vec<_>>();
+        assert_eq!(all(Prefer::Primary), [Some(1); 3]);
+        assert_eq!(all(Prefer::PrimaryPreferred), [Some(1); 3]);
+        assert_eq!(all(Prefer::Secondary), [Some(0), Some(2), Some(0)]);
+        assert_eq!(all(Prefer::Nearest), [Some(0), Some(2), Some(1)]);
+        let headless = Members { primary: None, ..members };
+        assert_eq!(headless.pick(Prefer::Primary, 0), None);
+        assert_eq!(headless.pick(Prefer::PrimaryPreferred, 1), Some(2));
+        let lonely = Members { primary: Some(4), ..Members::default() };
+        assert_eq!(lonely.pick(Prefer::Secondary, 0), None);
+        assert_eq!(lonely.pick(Prefer::SecondaryPreferred, 0), Some(4));
+        assert_eq!(Members::default().pick(Prefer::Nearest, 0), None);
+    }
+
+    #[test]
+    fn members_are_asked_again_by_one_at_a_time() {
+        let nodes = nodes();
+        assert!(!nodes.claim(), "nobody doubts");
+        nodes.due.store(0, Ordering::Relaxed);
+        assert!(nodes.claim());
+        nodes.due.store(0, Ordering::Relaxed);
+        assert!(!nodes.claim(), "somebody is at it");
+        nodes.asking.store(false, Ordering::Relaxed);
+        assert!(nodes.claim());
+        nodes.asking.store(false, Ordering::Relaxed);
+        nodes.doubt();
+        assert!(!nodes.claim(), "not at once");
+    }
+
+    #[test]
+    fn a_router_and_a_single_server_are_no_members() {
+        for answer in [doc! {"isWritablePrimary": true}, doc! {"isWritablePrimary": true, "msg": "isdbgrid"}] {
+            assert!(matches!(Told::read(&answer), Told::Alone));
+        }
+        assert!(matches!(Told::read(&doc! {"isreplicaset": true}), Told::Outside));
+        let answer = doc! {"setName": "s", "secondary": true, "hosts": ["a:1", "b:1"], "passives": ["c:1"], "me": "a:1"};
+        let Told::Member { primary, secondary, others, myself } = Told::read(&answer) else { panic!() };
+        assert!(!primary && secondary);
+        assert_eq!((others.len(), myself.as_deref()), (3, Some("a:1")));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_nobody_is_at_is_told() {
+        let nodes = nodes();
+        let (failure, refused) = nodes.discover().await.unwrap_err();
+        assert!(!refused, "{}", failure.message);
+        assert_eq!((failure.class, nodes.mode()), (ErrorClass::Connect, Mode::Unknown));
+    }
+}

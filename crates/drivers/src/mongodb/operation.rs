@@ -1,0 +1,291 @@
+//! Operations: a neutral verb, a query, or a command of the workload's own.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::Variables;
+use mongodb::options::{ReadPreference, SelectionCriteria};
+use serde_json::{Map, Value, json};
+
+use crate::assertion::Assertion;
+use crate::form::{self, Form};
+use crate::neutral::{Neutral, VERBS};
+
+/// What may stand beside the kind.
+const OPTIONS: [&str; 4] = ["timeout", "assert", "write_concern", "read_preference"];
+
+/// An operation, ready to be executed.
+#[derive(Debug)]
+pub struct Operation {
+    /// What is asked.
+    pub kind: Kind,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// What has to be done for a write before it is answered; the store's own default if it is not said.
+    pub concern: Option<Concern>,
+    /// Which members of a replica set are asked.
+    pub prefer: Prefer,
+    /// What is asserted of the answer.
+    pub assertion: Option<Assertion>,
+}
+
+/// What an operation asks.
+#[derive(Debug)]
+pub enum Kind {
+    /// A verb.
+    Neutral(Neutral),
+    /// A command whose answer is a cursor, which is read to its end: `find`, `aggregate`.
+    Query(Template),
+    /// A command of the workload's own.
+    Command(Template),
+}
+
+/// What has to be done for a write before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    /// Nothing.
+    Unacknowledged,
+    /// The primary has done it.
+    Acknowledged,
+    /// It is in the primary's journal.
+    Journaled,
+    /// Most members have done it.
+    Majority,
+}
+
+/// Which members of a replica set are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefer {
+    /// The one that takes writes.
+    Primary,
+    /// That one, or another when there is none.
+    PrimaryPreferred,
+    /// One of the others.
+    Secondary,
+    /// One of the others, or the primary when there are none.
+    SecondaryPreferred,
+    /// All alike.
+    Nearest,
+}
+
+const CONCERNS: [(&str, Concern); 4] = [
+    ("unacknowledged", Concern::Unacknowledged),
+    ("acknowledged", Concern::Acknowledged),
+    ("journaled", Concern::Journaled),
+    ("majority", Concern::Majority),
+];
+
+const PREFERENCES: [(&str, Prefer); 5] = [
+    ("primary", Prefer::Primary),
+    ("primary_preferred", Prefer::PrimaryPreferred),
+    ("secondary", Prefer::Secondary),
+    ("secondary_preferred", Prefer::SecondaryPreferred),
+    ("nearest", Prefer::Nearest),
+];
+
+impl Prefer {
+    /// As the driver takes it; `None` is the primary.
+    pub fn criteria(self) -> Option<SelectionCriteria> {
+        let options = None;
+        Some(SelectionCriteria::ReadPreference(match self {
+            Self::Primary => return None,
+            Self::PrimaryPreferred => ReadPreference::PrimaryPreferred { options },
+            Self::Secondary => ReadPreference::Secondary { options },
+            Self::SecondaryPreferred => ReadPreference::SecondaryPreferred { options },
+            Self::Nearest => ReadPreference::Nearest { options },
+        }))
+    }
+}
+
+impl Operation {
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `timeout` holds unless the form has its own.
+    pub fn map(form: &Value, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
+        let kinds: Vec<_> = VERBS.into_iter().chain(["find", "aggregate", "command"]).collect();
+        let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
+        let variables = &context.variables;
+        let kind = match name {
+            "find" => find(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
+            "aggregate" => aggregate(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
+            "command" => command(argument, variables).map(Kind::Command).map_err(|error| error.within(name))?,
+            _ => {
+                let neutral = Neutral::map(name, argument, context);
+                let other = || PlanError(unknown("operation", name, kinds.iter().copied()));
+                Kind::Neutral(neutral.ok_or_else(other)??)
+            }
+        };
+        let concern = word(form, "write_concern", &CONCERNS)?;
+        let prefer = word(form, "read_preference", &PREFERENCES)?;
+        kind.check(name, concern, prefer)?;
+        let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
+            Some(assert) => Some(kind.asserted(Assertion::map(assert, variables)?)?),
+            None => None,
+        };
+        let timeout = form::timeout(form, timeout)?;
+        Ok(Self { kind, timeout, concern, prefer: prefer.unwrap_or(Prefer::Primary), assertion })
+    }
+}
+
+impl Kind {
+    /// Refuses what says nothing about such a request.
+    fn check(&self, name: &str, concern: Option<Concern>, prefer: Option<Prefer>) -> Result<(), PlanError> {
+        let reads = match self {
+            Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
+            Self::Query(_) | Self::Command(_) => true,
+        };
+        let writes = matches!(self, Self::Neutral(neutral) if !matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)));
+        if concern.is_some() && !writes {
+            let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
+            return Err(PlanError(format!("{name} has no \"write_concern\" here; {remedy}")));
+        }
+        if prefer.is_some_and(|prefer| prefer != Prefer::Primary) && !reads {
+            return Err(PlanError(format!("{name} goes to the primary and has no \"read_preference\"; leave it out")));
+        }
+        Ok(())
+    }
+
+    /// The assertion, if answers have what it is about.
+    fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
+        let finds = matches!(self, Self::Query(_) | Self::Neutral(Neutral::Scan(_)));
+        let reads = finds || matches!(self, Self::Neutral(neutral) if neutral.reads());
+        if assertion.counts() && !finds {
+            return Err(PlanError("assert: only scans and queries have hits".to_owned()));
+        }
+        if assertion.has_fields() && !reads {
+            return Err(PlanError("assert: only what reads documents has \"fields\"".to_owned()));
+        }
+        Ok(assertion)
+    }
+}
+
+/// What stands at `key` beside the kind, by its name.
+fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<T>, PlanError> {
+    let Some(value) = form.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+    let name = value.as_str().ok_or_else(|| PlanError(format!("\"{key}\" wants a name, not {value}")))?;
+    match words.iter().find(|(known, _)| *known == name) {
+        Some((_, found)) => Ok(Some(*found)),
+        None => Err(PlanError(unknown(key, name, words.iter().map(|(known, _)| *known)))),
+    }
+}
+
+fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
+    let form = Form::new(argument, &["collection", "filter", "projection", "sort", "skip", "limit"])?;
+    let mut command = Map::new();
+    command.insert("find".to_owned(), form.text("collection")?.into());
+    for key in ["filter", "projection", "sort"] {
+        if form.get(key).is_some() {
+            command.insert(key.to_owned(), form.mapping(key)?.clone());
+        }
+    }
+    for key in ["skip", "limit"] {
+        match form.get(key) {
+            Some(value) if value.is_string() || value.as_u64().is_some() => {
+                command.insert(key.to_owned(), value.clone());
+            }
+            Some(other) => return Err(PlanError(format!("\"{key}\" wants a whole number, not {other}"))),
+            None => {}
+        }
+    }
+    // All that is asked for in one answer, as far as it goes in.
+    if let Some(limit) = command.get("limit").cloned().filter(|limit| *limit != json!(0)) {
+        command.insert("batchSize".to_owned(), limit);
+    }
+    Template::json(&Value::Object(command), variables)
+}
+
+fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
+    let form = Form::new(argument, &["collection", "pipeline"])?;
+    let pipeline = form.require("pipeline")?;
+    if !pipeline.as_array().is_some_and(|stages| stages.iter().all(Value::is_object)) {
+        return Err(PlanError(format!("\"pipeline\" wants a list of stages, not {pipeline}")));
+    }
+    let command = json!({"aggregate": form.text("collection")?, "pipeline": pipeline, "cursor": {}});
+    Template::json(&command, variables)
+}
+
+fn command(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
+    match argument.as_object() {
+        Some(command) if !command.is_empty() => Template::json(argument, variables),
+        _ => Err(PlanError(format!("wants a command such as {{ping: 1}}, not {argument}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::corpus::Corpora;
+
+    use super::*;
+
+    fn map(form: Value) -> Result<Operation, String> {
+        let context = Context { variables: Variables::default(), corpora: Corpora::default() };
+        Operation::map(&form, &context, Duration::from_secs(9)).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn an_operation_says_how_sure_a_write_is_and_who_is_read() {
+        let (key, write) =
+            (json!({"collection": "c", "id": "a"}), json!({"collection": "c", "id": "a", "document": {"n": 1}}));
+        let plain = map(json!({"insert": write})).unwrap();
+        assert_eq!((plain.concern, plain.prefer, plain.timeout), (None, Prefer::Primary, Duration::from_secs(9)));
+        let sure = map(json!({"insert": write, "write_concern": "majority", "timeout": 0.5})).unwrap();
+        assert_eq!((sure.concern, sure.timeout), (Some(Concern::Majority), Duration::from_millis(500)));
+        assert_eq!(map(json!({"read": key, "read_preference": "nearest"})).unwrap().prefer, Prefer::Nearest);
+        for (form, message) in [
+            (json!({"read": key, "write_concern": "majority"}), "read has no \"write_concern\" here; leave it out"),
+            (json!({"command": {"ping": 1}, "write_concern": "majority"}), "command has no \"write_concern\" here"),
+            (json!({"delete": key, "read_preference": "secondary"}), "delete goes to the primary"),
+            (json!({"read_modify_write": write, "read_preference": "secondary"}), "read_modify_write goes to"),
+            (json!({"insert": write, "write_concern": "mojority"}), "unknown write_concern \"mojority\"; did you"),
+            (json!({"read": key, "read_preference": "secundary"}), "unknown read_preference \"secundary\"; did you"),
+        ] {
+            let error = map(form).unwrap_err();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_the_command_that_it_stands_for() {
+        let text = |form: Value| match map(form).unwrap().kind {
+            Kind::Query(template) => serde_json::from_slice::<Value>(template.fixed().unwrap()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            text(json!({"find": {"collection": "c", "filter": {"a": 1}, "sort": {"a": -1}, "limit": 5}})),
+            json!({"find": "c", "filter": {"a": 1}, "sort": {"a": -1}, "limit": 5, "batchSize": 5})
+        );
+        assert_eq!(
+            text(json!({"aggregate": {"collection": "c", "pipeline": [{"$count": "n"}]}})),
+            json!({"aggregate": "c", "pipeline": [{"$count": "n"}], "cursor": {}})
+        );
+        for bad in [
+            json!({"find": {"collection": "c", "filtr": {}}}),
+            json!({"find": {"collection": "c", "limit": 0.5}}),
+            json!({"aggregate": {"collection": "c", "pipeline": {}}}),
+            json!({"command": {}}),
+            json!({"fnd": {}}),
+        ] {
+            assert!(map(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_what_an_answer_has_is_asserted_of_it() {
+        let key = json!({"collection": "c", "id": "a"});
+        let scan = json!({"collection": "c", "from": "a", "count": 2});
+        let write = json!({"collection": "c", "id": "a", "document": {"n": 1}});
+        let (hits, fields) = (json!({"min_hits": 1}), json!({"fields": {"n": 1}}));
+        for (form, right) in [
+            (json!({"read": key, "assert": fields}), true),
+            (json!({"read": key, "assert": hits}), false),
+            (json!({"scan": scan, "assert": {"hits": 2, "fields": {"n": 1}}}), true),
+            (json!({"find": {"collection": "c"}, "assert": hits}), true),
+            (json!({"read_modify_write": write, "assert": fields}), true),
+            (json!({"insert": write, "assert": fields}), false),
+            (json!({"command": {"ping": 1}, "assert": hits}), false),
+        ] {
+            assert_eq!(map(form.clone()).is_ok(), right, "{form}");
+        }
+    }
+}

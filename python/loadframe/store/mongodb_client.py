@@ -1,0 +1,104 @@
+"""A connection to one MongoDB server, for what is asked beside the load; errors are loadframe's own."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pymongo import MongoClient, errors
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.access import Access, split_address
+from loadframe.store.base import Unreachable
+
+#: Seconds. A node that is gone is waited for briefly, for it may be starting; counting reads all data.
+_SELECTION = 1.5
+_CONNECT_TIMEOUT = 5.0
+_TIMEOUT = 600.0
+#: Unauthorized, AuthenticationFailed.
+_NOT_LET_IN = {13, 18}
+
+
+class MongoError(LoadframeError):
+    """What the server said no with; `code` is the number of its error."""
+
+    def __init__(self, what: str, where: str, code: int) -> None:
+        super().__init__(what, where=where)
+        self.code = code
+
+
+class Client:
+    """Asks one server and no other. Connects when it first asks.
+
+    BadInput when it is not let in, Unreachable when nobody answers, MongoError for the server's own errors.
+    """
+
+    def __init__(self, address: str, access: Access) -> None:
+        """Take note of where, and as whom."""
+        self.address = address
+        host, port = split_address(address)
+        more: dict[str, Any] = {}
+        if access.auth:
+            more |= {"username": access.auth.user, "password": access.auth.secret}
+        if access.tls:
+            more |= {"tls": True, "tlsAllowInvalidCertificates": not access.tls.verify}
+            files = {"tlsCAFile": access.tls.ca, "tlsCertificateKeyFile": access.tls.certificate}
+            more |= {name: str(file) for name, file in files.items() if file}
+        self._client: MongoClient[dict[str, Any]] = MongoClient(
+            host,
+            port,
+            directConnection=True,
+            appname="loadframe",
+            retryReads=False,
+            retryWrites=False,
+            serverSelectionTimeoutMS=int(_SELECTION * 1000),
+            connectTimeoutMS=int(_CONNECT_TIMEOUT * 1000),
+            socketTimeoutMS=int(_TIMEOUT * 1000),
+            # A thread that looks every ten seconds, and none that holds a second connection for it.
+            serverMonitoringMode="poll",
+            connect=False,
+            **more,
+        )
+
+    def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
+        """Return the answer to one command."""
+        try:
+            with self._told():
+                answer: dict[str, Any] = self._client[database].command(dict(command))
+                return answer
+        except errors.OperationFailure as error:
+            words = str((error.details or {}).get("errmsg") or error)
+            if error.code in _NOT_LET_IN:
+                raise BadInput(
+                    f"the server does not let us do that: {words}",
+                    where=self.address,
+                    remedy="say who asks by --user, or ask as somebody who may",
+                ) from error
+            raise MongoError(f"the server says: {words}", self.address, error.code or 0) from error
+
+    def collections(self, database: str) -> list[str]:
+        """Return the names of a database's collections."""
+        answer = self.ask({"listCollections": 1, "nameOnly": True, "cursor": {"batchSize": 100_000}}, database)
+        return [str(entry["name"]) for entry in answer["cursor"]["firstBatch"]]
+
+    def hello(self) -> dict[str, Any]:
+        """Return what the server says of itself."""
+        return self.ask({"hello": 1})
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except errors.OperationFailure:
+            raise
+        except (errors.ConnectionFailure, OSError) as error:
+            raise Unreachable(
+                f"the server does not answer ({str(error).split(',')[0]})",
+                where=self.address,
+                remedy="check that it runs, and that the address is where it speaks to clients",
+            ) from error
+        except errors.PyMongoError as error:
+            raise LoadframeError(f"the server's answer makes no sense: {error}", where=self.address) from error

@@ -1,0 +1,168 @@
+"""A MongoDB node's files and command line, and the settings that are loadframe's to decide."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.store.base import Installation, NodePlan, NodeSpec
+from loadframe.units import parse_size
+
+#: Settings of a node's configuration that loadframe decides.
+OURS = (
+    *("net.port", "net.bindIp", "net.unixDomainSocket", "storage.dbPath"),
+    *("replication.replSetName", "sharding", "systemLog", "processManagement"),
+)
+#: Settings that are loadframe's own, with the kind of value that each wants.
+OWN: dict[str, type] = {
+    "home": str,
+    "cache": str,
+    "replica_set": bool,
+    "members": int,
+    "config_members": int,
+    "routers": int,
+    "balancer": bool,
+}
+#: What processes are for. A member of a plain replica set, and a single server, have none of these.
+SHARD, CONFIG, ROUTER = "shard", "config", "router"
+
+#: Bytes of the cache of WiredTiger. Without a memory limit it would be half of the machine, for each node.
+_CACHE = 2**30
+_LEAST_CACHE = 2**28
+#: Of a node's memory limit, what the cache may take, as it is without limit; the rest is for connections and sorting.
+_CACHE_SHARE = 0.5
+#: Where a router finds the members of the set that holds the cluster's configuration, once that is there.
+SEEDS = "config/seeds"
+_CONFIG = "config/mongod.conf"
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Raise BadInput for a setting that is loadframe's to decide, or that makes no sense."""
+    for key, value in settings.items():
+        if any(key == ours or key.startswith(f"{ours}.") for ours in OURS):
+            raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+        wanted = OWN.get(key)
+        if wanted and (type(value) is not wanted or (value == 0 and wanted is int) or str(value).startswith("-")):
+            words = {bool: "true or false", int: "a whole number above 0", str: "a text"}[wanted]
+            raise BadInput(f"the setting {key} wants {words}", where=str(value))
+    if "cache" in settings:
+        parse_size(settings["cache"])
+    for key in ("config_members", "routers", "balancer"):
+        if key in settings and not sharded(settings):
+            raise BadInput(
+                f"the setting {key} is about sharded clusters", remedy="say members, too: how many each shard has"
+            )
+
+
+def sharded(settings: Mapping[str, Any]) -> bool:
+    """Whether the nodes are shards behind routers."""
+    return "members" in settings
+
+
+def set_name(node: NodeSpec) -> str:
+    """Return the name of the replica set that a node is a member of; empty for a single server."""
+    if node.role == CONFIG:
+        return f"{node.cluster}-config"
+    if node.role == SHARD:
+        return f"{node.cluster}-{shard_of(node.name)}"
+    return node.cluster if _is_member(node) else ""
+
+
+def shard_of(name: str) -> str:
+    """Return the shard that a process of that name belongs to: `node-3` of `node-3` and of `node-3-1`."""
+    return "-".join(name.split("-")[:2])
+
+
+def program(installation: Installation, name: str) -> Path | None:
+    """Return where an installation has a program: in its folder, in `bin`, or where the wheel has it."""
+    home = installation.home
+    places = (home, home / "bin", home / "fiftyone" / "db" / "bin")
+    return next((place / name for place in places if (place / name).is_file()), None)
+
+
+def plan(node: NodeSpec, installation: Installation) -> NodePlan:
+    """Bind one address, write into the folder alone, and be what the role says."""
+    name = "mongos" if node.role == ROUTER else "mongod"
+    found = program(installation, name)
+    if found is None:
+        raise BadInput(f"there is no {name} in this installation", where=str(installation.home))
+    return _router(node, found) if node.role == ROUTER else _server(node, found)
+
+
+def cache(node: NodeSpec) -> int:
+    """Return the bytes of a node's cache."""
+    if "cache" in node.settings:
+        return max(parse_size(node.settings["cache"]), _LEAST_CACHE)
+    if node.memory is None:
+        return _CACHE
+    return max(int(node.memory * _CACHE_SHARE), _LEAST_CACHE)
+
+
+def _server(node: NodeSpec, mongod: Path) -> NodePlan:
+    flat: dict[str, Any] = {
+        "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache(node) / 2**30, 3),
+        # How long a primary that is to end waits for the others, which end with it.
+        "setParameter.shutdownTimeoutMillisForSignaledShutdown": 1000,
+        **{key: value for key, value in node.settings.items() if key not in OWN},
+        **_common(node),
+        "storage.dbPath": str(node.folder / "data"),
+    }
+    if name := set_name(node):
+        flat["replication.replSetName"] = name
+    if node.role in (SHARD, CONFIG):
+        flat["sharding.clusterRole"] = {SHARD: "shardsvr", CONFIG: "configsvr"}[node.role]
+    return NodePlan(
+        files={_CONFIG: json.dumps(_nested(flat), indent=1)},
+        folders=("data",),
+        argv=(str(mongod), "--config", str(node.folder / _CONFIG)),
+        environment={"LANG": "C.UTF-8"},
+        facts={"cache": cache(node), "replica_set": bool(name)},
+    )
+
+
+def _router(node: NodeSpec, mongos: Path) -> NodePlan:
+    """It has to be told of members that are put together only when all processes run: it waits for that."""
+    seeds, config = node.folder / SEEDS, node.folder / _CONFIG
+    command = f"{shlex.quote(str(mongos))} --config {shlex.quote(str(config))} --configdb"
+    waiting = f'while [ ! -s {shlex.quote(str(seeds))} ]; do sleep 0.1; done; exec {command} "$(cat {seeds})"'
+    return NodePlan(
+        files={_CONFIG: json.dumps(_nested(_common(node)), indent=1), SEEDS: ""},
+        folders=(),
+        argv=("/bin/sh", "-c", waiting),
+        environment={"LANG": "C.UTF-8"},
+        facts={},
+    )
+
+
+def _common(node: NodeSpec) -> dict[str, Any]:
+    return {
+        "net.bindIp": node.address,
+        "net.port": node.port,
+        "net.unixDomainSocket.enabled": False,
+        # Names the node to whoever asks it for its command line.
+        "processManagement.pidFilePath": str(node.folder / f"{node.name}.pid"),
+    }
+
+
+def _is_member(node: NodeSpec) -> bool:
+    """Whether a node is a member of a set: it is said, or it is one of several, or joins some, or was one before."""
+    if "replica_set" in node.settings:
+        return bool(node.settings["replica_set"])
+    before = node.folder / _CONFIG
+    if node.founders or not before.exists():
+        return len(node.founders) != 1
+    return bool(json.loads(before.read_text()).get("replication"))
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with dots in their names as the mappings in mappings that they stand for."""
+    found: dict[str, Any] = {}
+    for name, value in flat.items():
+        place = found
+        *outer, last = name.split(".")
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return found

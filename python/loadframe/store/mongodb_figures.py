@@ -1,0 +1,109 @@
+"""The figures of a MongoDB server, from serverStatus: what mongostat shows, and what is behind it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loadframe.store.base import Figure
+
+WATCHED = (
+    Figure("insert/s", "inserts", total=True),
+    Figure("query/s", "queries", total=True),
+    Figure("update/s", "updates", total=True),
+    Figure("delete/s", "deletes", total=True),
+    Figure("command/s", "commands", total=True),
+    Figure("dirty", "cache_dirty_bytes", size=True),
+    Figure("cache", "cache_bytes", size=True),
+    Figure("queued", "queued"),
+    Figure("clients", "clients"),
+    Figure("lag s", "lag_seconds"),
+)
+
+#: Sections that are dear and of no use here.
+ASKED = {
+    "serverStatus": 1,
+    **dict.fromkeys(("asserts", "locks", "sharding", "tcmalloc", "transportSecurity", "twoPhaseCommitCoordinator"), 0),
+}
+
+#: Figures by where serverStatus has them.
+_PLACES = {
+    "inserts": "opcounters.insert",
+    "queries": "opcounters.query",
+    "updates": "opcounters.update",
+    "deletes": "opcounters.delete",
+    "getmores": "opcounters.getmore",
+    "commands": "opcounters.command",
+    "replicated_inserts": "opcountersRepl.insert",
+    "replicated_updates": "opcountersRepl.update",
+    "replicated_deletes": "opcountersRepl.delete",
+    "reads": "opLatencies.reads.ops",
+    "writes": "opLatencies.writes.ops",
+    "clients": "connections.current",
+    "queued": "globalLock.currentQueue.total",
+    "queued_readers": "globalLock.currentQueue.readers",
+    "queued_writers": "globalLock.currentQueue.writers",
+    "active_readers": "globalLock.activeClients.readers",
+    "active_writers": "globalLock.activeClients.writers",
+    "received_bytes": "network.bytesIn",
+    "sent_bytes": "network.bytesOut",
+    "requests": "network.numRequests",
+    "documents_returned": "metrics.document.returned",
+    "documents_scanned": "metrics.queryExecutor.scannedObjects",
+    "keys_scanned": "metrics.queryExecutor.scanned",
+    "cache_bytes": "wiredTiger.cache.bytes currently in the cache",
+    "cache_dirty_bytes": "wiredTiger.cache.tracked dirty bytes in the cache",
+    "cache_max_bytes": "wiredTiger.cache.maximum bytes configured",
+    "cache_read_bytes": "wiredTiger.cache.bytes read into cache",
+    "cache_written_bytes": "wiredTiger.cache.bytes written from cache",
+    "read_tickets": "wiredTiger.concurrentTransactions.read.available",
+    "write_tickets": "wiredTiger.concurrentTransactions.write.available",
+    "flow_control_lagged": "flowControl.isLagged",
+}
+#: The same, in microseconds there.
+_TIMES = {
+    "read_seconds": "opLatencies.reads.latency",
+    "write_seconds": "opLatencies.writes.latency",
+    "flow_control_seconds": "flowControl.timeAcquiringMicros",
+}
+_MEBIBYTE = 2**20
+
+
+def read(status: Mapping[str, Any]) -> dict[str, float]:
+    """Return a server's figures; a figure that its version does not have is left out. Totals count from its start."""
+    found = {}
+    for name, place in _PLACES.items():
+        if (value := _at(status, place)) is not None:
+            found[name] = float(value)
+    for name, place in _TIMES.items():
+        if (value := _at(status, place)) is not None:
+            found[name] = float(value) / 1e6
+    if (resident := _at(status, "mem.resident")) is not None:
+        found["memory_rss_bytes"] = float(resident) * _MEBIBYTE
+    if repl := status.get("repl"):
+        found["primary"] = float(bool(repl.get("isWritablePrimary")))
+    return found
+
+
+def written(status: Mapping[str, Any]) -> float | None:
+    """Return when the last write that a member has was made, s since the epoch."""
+    at = _at(status, "repl.lastWrite.lastWriteDate")
+    return None if at is None else float(at.timestamp())
+
+
+def name_of(options: Mapping[str, Any], address: str) -> str:
+    """Return how a server is called: by its node's name, if loadframe started it, else by its address."""
+    parsed = options.get("parsed") or {}
+    pid = (parsed.get("processManagement") or {}).get("pidFilePath")
+    data = (parsed.get("storage") or {}).get("dbPath")
+    if pid and (data is None or Path(data).parent == Path(pid).parent):
+        return Path(pid).stem
+    return address
+
+
+def _at(status: Mapping[str, Any], place: str) -> Any:
+    value: Any = status
+    for part in place.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value

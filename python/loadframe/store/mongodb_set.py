@@ -1,0 +1,243 @@
+"""A replica set: how its members are put together, how one joins and leaves, and how they find each other again.
+
+Members are told apart by the tag `node`, which has the node's name: addresses change, names do not.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
+from loadframe.store.mongodb_client import Client, MongoError
+
+Clients = Callable[[str], Client]
+
+_POLL = 0.1
+#: No set has more members that vote.
+_VOTERS = 7
+#: States of members by their numbers: those that serve, and those that are on their way to.
+_SERVING = {"PRIMARY", "SECONDARY"}
+_COMING = {"STARTUP", "STARTUP2", "RECOVERING", "ROLLBACK"}
+#: NotYetInitialized, AlreadyInitialized, NodeNotFound, ConfigurationInProgress, NewReplicaSetConfigurationIncompatible,
+#: InterruptedDueToReplStateChange, NotWritablePrimary, PrimarySteppedDown, CurrentConfigNotCommittedYet.
+_NOT_YET = 94
+_ALREADY = 23
+_LATER = {74, 109, 103, 11602, 10107, 189, 308}
+#: Seconds that a primary which steps down waits for another to have all that it has.
+_CATCH_UP = 30
+
+
+def initiate(name: str, members: Sequence[Member], clients: Clients, watch: Watch, **more: Any) -> None:
+    """Make a set of servers that were just started, and return when it has a primary."""
+    wait([clients(member.address) for member in members], watch)
+    config = {"_id": name, "members": [_entry(number, member) for number, member in enumerate(members)], **more}
+    try:
+        clients(members[0].address).ask({"replSetInitiate": config})
+    except MongoError as error:
+        if error.code != _ALREADY:
+            raise
+    elect([clients(member.address) for member in members], watch)
+
+
+def wait(servers: Sequence[Client], watch: Watch) -> None:
+    """Wait until all servers answer."""
+    _until(lambda: all(_answers(server) for server in servers), watch, "starting")
+
+
+def elect(servers: Sequence[Client], watch: Watch) -> None:
+    """Wait for a primary that all members know; ask for an election now, and not when their patience is over."""
+
+    def elected() -> bool:
+        seen = [server.hello() for server in servers]
+        if any(hello.get("isWritablePrimary") for hello in seen):
+            return all(hello.get("primary") for hello in seen)
+        for server, hello in zip(servers, seen, strict=True):
+            if hello.get("secondary") and not hello.get("primary"):
+                # One that has missed something is not elected; then the next is asked.
+                with contextlib.suppress(MongoError):
+                    server.ask({"replSetStepUp": 1})
+                    break
+        return False
+
+    _until(elected, watch, "electing a primary")
+
+
+def primary(addresses: Sequence[str], clients: Clients) -> Client:
+    """Return the member that takes writes; of a server that is no member, or a router, itself."""
+    failure: LoadframeError | None = None
+    for address in addresses:
+        try:
+            hello = clients(address).hello()
+        except Unreachable as error:
+            failure = error
+            continue
+        if hello.get("isWritablePrimary"):
+            return clients(address)
+        if hello.get("primary"):
+            return clients(str(hello["primary"]))
+        failure = LoadframeError("the replica set has no primary now", where=address, remedy="try again in a moment")
+    raise failure or Unreachable("there is no address to ask")
+
+
+def health(server: Client) -> Health:
+    """Return the state of the set as one member sees it. Pieces are members: each holds all data."""
+    try:
+        status = server.ask({"replSetGetStatus": 1})
+    except MongoError as error:
+        if error.code != _NOT_YET:
+            raise
+        return Health(ready=False, status="not initiated", nodes=0, moving=0, missing=0)
+    states = [str(member["stateStr"]) for member in status["members"]]
+    serving = [state for state in states if state in _SERVING]
+    coming = sum(state in _COMING for state in states)
+    known = {state: states.count(state) for state in sorted(set(states))}
+    return Health(
+        ready=len(serving) == len(states) and "PRIMARY" in states,
+        status=", ".join(f"{count} {state.lower()}" for state, count in known.items()),
+        nodes=len(serving),
+        moving=coming,
+        missing=len(states) - len(serving) - coming,
+    )
+
+
+def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
+    """Take a server in, without a vote until it has all data; return when it has."""
+    newcomer = clients(member.address)
+    wait([newcomer], watch)
+
+    def add(config: dict[str, Any]) -> None:
+        if not any(entry["host"] == member.address for entry in config["members"]):
+            number = 1 + max(int(entry["_id"]) for entry in config["members"])
+            config["members"].append(_entry(number, member) | {"votes": 0, "priority": 0})
+
+    def empower(config: dict[str, Any]) -> None:
+        voters = sum(int(entry["votes"]) for entry in config["members"])
+        for entry in config["members"]:
+            if entry["host"] == member.address and not entry["votes"] and voters < _VOTERS:
+                entry |= {"votes": 1, "priority": 1}
+
+    reconfigure(addresses, clients, watch, add)
+    while True:
+        hello = newcomer.hello()
+        if hello.get("secondary"):
+            break
+        watch(_initial_sync(newcomer))
+        time.sleep(_POLL)
+    reconfigure(addresses, clients, watch, empower)
+    watch(Balancing(0, "bytes", "secondary"))
+
+
+def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
+    """Take a member out: the primary hands over first. BadInput where the others are not enough to go on."""
+    _require_others(addresses, member, clients)
+    mine = clients(member.address)
+    with contextlib.suppress(Unreachable):
+        if mine.hello().get("isWritablePrimary"):
+            watch(Balancing(1, "members", "stepping down"))
+            with contextlib.suppress(Unreachable):
+                mine.ask({"replSetStepDown": 120, "secondaryCatchUpPeriodSecs": _CATCH_UP})
+    others = [clients(address) for address in addresses if address != member.address]
+    elect(others, watch)
+    remove(addresses, member, clients, watch)
+    watch(Balancing(0, "members", "left"))
+
+
+def remove(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
+    """Take a member out of the set's configuration, if it is there."""
+
+    def without(config: dict[str, Any]) -> None:
+        config["members"] = [entry for entry in config["members"] if entry["host"] != member.address]
+
+    reconfigure([address for address in addresses if address != member.address], clients, watch, without)
+
+
+def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
+    """Have members find each other that may be at other addresses by now; return when they have a primary."""
+    servers = [clients(member.address) for member in members]
+    wait(servers, watch)
+    at = {member.name: member.address for member in members}
+    config = servers[0].ask({"replSetGetConfig": 1})["config"]
+    moved = [
+        entry
+        for entry in config["members"]
+        if (name := entry.get("tags", {}).get("node")) in at and entry["host"] != at[name]
+    ]
+    if moved:
+        for entry in moved:
+            entry["host"] = at[entry["tags"]["node"]]
+        config["version"] = int(config["version"]) + 1
+        # None of them is primary: each believes to be no member, since its own address is none of the set's.
+        servers[0].ask({"replSetReconfig": config, "force": True})
+    elect(servers, watch)
+
+
+def reconfigure(
+    addresses: Sequence[str], clients: Clients, watch: Watch, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Change the set's configuration, if that is a change; wait while it is busy with another one."""
+
+    def done() -> bool:
+        try:
+            leader = primary(addresses, clients)
+            config = leader.ask({"replSetGetConfig": 1})["config"]
+            before = str(config["members"])
+            change(config)
+            if str(config["members"]) == before:
+                return True
+            config["version"] = int(config["version"]) + 1
+            leader.ask({"replSetReconfig": config})
+        except MongoError as error:
+            if error.code not in _LATER:
+                raise
+            return False
+        return True
+
+    _until(done, watch, "changing the set")
+
+
+def _entry(number: int, member: Member) -> dict[str, Any]:
+    voter = 1 if number < _VOTERS else 0
+    return {"_id": number, "host": member.address, "votes": voter, "priority": voter, "tags": {"node": member.name}}
+
+
+def _require_others(addresses: Sequence[str], member: Member, clients: Clients) -> None:
+    status = primary(addresses, clients).ask({"replSetGetStatus": 1})
+    others = [entry for entry in status["members"] if entry["name"] != member.address]
+    serving = [entry for entry in others if entry["stateStr"] in _SERVING]
+    if not serving or len(serving) * 2 <= len(others):
+        states = ", ".join(f"{entry['name']} is {str(entry['stateStr']).lower()}" for entry in others) or "nobody"
+        raise BadInput(
+            f"the others could not elect a primary without it ({states})",
+            where=member.name,
+            remedy="wait until they are secondaries, or bring them back with `loadframe cluster up`",
+        )
+
+
+def _initial_sync(newcomer: Client) -> Balancing:
+    """Return how much the newcomer has yet to copy, as far as it knows."""
+    with contextlib.suppress(MongoError):
+        status = newcomer.ask({"replSetGetStatus": 1, "initialSync": 1})
+        sync: Mapping[str, Any] = status.get("initialSyncStatus") or {}
+        left = float(sync.get("approxTotalDataSize") or 0) - float(sync.get("approxTotalBytesCopied") or 0)
+        state = next((str(entry["stateStr"]).lower() for entry in status["members"] if entry.get("self")), "starting")
+        return Balancing(max(left, 0.0), "bytes", state)
+    return Balancing(0, "bytes", "starting")
+
+
+def _answers(server: Client) -> bool:
+    try:
+        server.hello()
+    except Unreachable:
+        return False
+    return True
+
+
+def _until(met: Callable[[], bool], watch: Watch, state: str) -> None:
+    while True:
+        with contextlib.suppress(Unreachable):
+            if met():
+                return
+        watch(Balancing(0, "members", state))
+        time.sleep(_POLL)

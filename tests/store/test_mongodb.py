@@ -1,0 +1,189 @@
+"""A MongoDB node's files and command line, what makes a cluster, the figures of a server, and what is refused."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.store import Installation, NodePlan, NodeSpec, find
+from loadframe.store import mongodb_figures as figures
+from loadframe.store.access import Access, Auth, Tls
+
+STORE = find("mongodb")
+SHARDED = {"members": 2, "config_members": 3, "routers": 2}
+
+
+@pytest.fixture
+def installation(tmp_path) -> Installation:
+    for name in ("mongod", "mongos"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).touch()
+    return Installation(tmp_path)
+
+
+def plan(installation: Installation, **more) -> NodePlan:
+    spec = NodeSpec(
+        cluster="loadframe-x",
+        name="node-0",
+        address="127.0.0.1",
+        port=27017,
+        peer_port=27018,
+        folder=Path("/clusters/x/node-0"),
+        peers=("127.0.0.1:27018",),
+        founders=("node-0", "node-1"),
+    )
+    return STORE.plan(replace(spec, **more), installation)
+
+
+def configuration(planned: NodePlan) -> dict:
+    return json.loads(planned.files["config/mongod.conf"])
+
+
+def test_a_node_binds_one_address_and_writes_into_its_folder(installation):
+    planned = plan(installation)
+    found = configuration(planned)
+    assert (found["net"]["bindIp"], found["net"]["port"]) == ("127.0.0.1", 27017)
+    assert found["storage"]["dbPath"] == "/clusters/x/node-0/data"
+    assert planned.argv == (
+        str(installation.home / "bin" / "mongod"),
+        "--config",
+        "/clusters/x/node-0/config/mongod.conf",
+    )
+
+
+@pytest.mark.parametrize(
+    ("founders", "settings", "name"),
+    [
+        (("node-0",), {}, None),
+        (("node-0",), {"replica_set": True}, "loadframe-x"),
+        (("node-0", "node-1"), {}, "loadframe-x"),
+        ((), {}, "loadframe-x"),
+    ],
+)
+def test_several_nodes_are_a_replica_set_and_one_is_when_it_is_said(installation, founders, settings, name):
+    found = configuration(plan(installation, founders=founders, settings=settings))
+    assert found.get("replication", {}).get("replSetName") == name
+
+
+@pytest.mark.parametrize("founders", [("node-0",), ("node-0", "node-1")])
+def test_a_node_that_starts_again_stays_what_it_was(installation, tmp_path, founders):
+    first = plan(installation, folder=tmp_path, founders=founders)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "mongod.conf").write_text(first.files["config/mongod.conf"])
+    again = configuration(plan(installation, folder=tmp_path, founders=()))
+    assert ("replication" in again) is (len(founders) > 1)
+
+
+def test_the_users_settings_go_into_the_configuration_with_their_dots(installation):
+    settings = {"storage.journal.commitIntervalMs": 50, "setParameter.ttlMonitorEnabled": False, "home": "/opt"}
+    found = configuration(plan(installation, settings=settings))
+    assert found["storage"]["journal"] == {"commitIntervalMs": 50}
+    assert found["setParameter"]["ttlMonitorEnabled"] is False
+    assert "home" not in found
+
+
+@pytest.mark.parametrize(
+    ("memory", "settings", "gibibytes"),
+    [(None, {}, 1.0), (4 * 2**30, {}, 2.0), (2**28, {}, 0.25), (None, {"cache": "3g"}, 3.0)],
+)
+def test_the_cache_is_half_of_the_memory_and_never_half_of_the_machine(installation, memory, settings, gibibytes):
+    found = configuration(plan(installation, memory=memory, settings=settings))
+    assert found["storage"]["wiredTiger"]["engineConfig"]["cacheSizeGB"] == gibibytes
+
+
+def test_a_sharded_cluster_has_sets_of_servers_behind_routers(installation):
+    places = [*STORE.node_processes(0, SHARDED), *STORE.node_processes(1, SHARDED), *STORE.companions(SHARDED)]
+    assert [place.name for place in places] == [
+        *("node-0", "node-0-1", "node-1", "node-1-1"),
+        *("config-0", "config-1", "config-2", "router-0", "router-1"),
+    ]
+    assert [place.name for place in places if place.serves] == ["router-0", "router-1"]
+    sets = {}
+    for place in places[:-2]:
+        found = configuration(plan(installation, name=place.name, role=place.role, settings=SHARDED))
+        sets[place.name] = (found["replication"]["replSetName"], found["sharding"]["clusterRole"])
+    assert sets["node-0"] == sets["node-0-1"] == ("loadframe-x-node-0", "shardsvr")
+    assert sets["node-1"] == ("loadframe-x-node-1", "shardsvr")
+    assert sets["config-2"] == ("loadframe-x-config", "configsvr")
+
+
+def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
+    planned = plan(installation, name="router-0", role="router", settings=SHARDED)
+    assert planned.files["config/seeds"] == ""
+    assert planned.argv[:2] == ("/bin/sh", "-c")
+    assert "/clusters/x/node-0/config/seeds" in planned.argv[2] and "bin/mongos --config" in planned.argv[2]
+    assert "storage" not in configuration(planned)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"net.port": 1}, "loadframe's to decide"),
+        ({"sharding.clusterRole": "shardsvr"}, "loadframe's to decide"),
+        ({"replica_set": "yes"}, "wants true or false"),
+        ({"members": 0}, "wants a whole number above 0"),
+        ({"members": True}, "wants a whole number above 0"),
+        ({"routers": 1}, "is about sharded clusters"),
+        ({"cache": "much"}, "much"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, what):
+    with pytest.raises(BadInput, match=what):
+        STORE.check_settings(settings)
+
+
+def test_a_home_without_a_server_and_a_version_that_nobody_has_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="there is no mongod here"):
+        STORE.installation(None, {"home": str(tmp_path)})
+    with pytest.raises(BadInput, match=r"mongodb 3.2 cannot be had .*\n  take 6.0.5, or name the folder"):
+        STORE.distribution("3.2")
+
+
+def test_a_sharded_cluster_without_a_router_is_refused_before_anything_starts(tmp_path, monkeypatch):
+    server = tmp_path / "mongod"
+    server.write_text("#!/bin/sh\necho db version v6.0.5\n")
+    server.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert STORE.installation("6.0", {}) == ("6.0.5", Installation(tmp_path))
+    assert STORE.installation("7.0", {}) is None
+    with pytest.raises(BadInput, match="a sharded cluster needs mongos, and there is none here"):
+        STORE.installation(None, {"members": 1})
+
+
+def test_who_asks_is_a_user_with_a_password_and_a_certificate_is_one_file():
+    assert STORE.with_access(Access(auth=Auth("basic", "hush", "ann"))) is not STORE
+    with pytest.raises(BadInput, match="no keys or tokens"):
+        STORE.with_access(Access(auth=Auth("bearer", "x")))
+    with pytest.raises(BadInput, match="one PEM file"):
+        STORE.with_access(Access(tls=Tls(certificate=Path("a"), key=Path("b"))))
+
+
+def test_figures_are_those_of_the_servers_status_and_what_it_lacks_is_left_out():
+    status = {
+        "opcounters": {"insert": 5},
+        "opLatencies": {"reads": {"latency": 2_000_000, "ops": 4}},
+        "mem": {"resident": 3},
+        "wiredTiger": {"cache": {"bytes currently in the cache": 7}},
+        "repl": {"isWritablePrimary": True, "lastWrite": {"lastWriteDate": datetime(2026, 1, 1, tzinfo=UTC)}},
+    }
+    assert figures.read(status) == {
+        "inserts": 5.0,
+        "reads": 4.0,
+        "read_seconds": 2.0,
+        "memory_rss_bytes": 3 * 2**20,
+        "cache_bytes": 7.0,
+        "primary": 1.0,
+    }
+    assert figures.written(status) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert figures.written({}) is None
+
+
+def test_a_server_is_called_by_its_node_only_if_loadframe_started_it():
+    ours = {"processManagement": {"pidFilePath": "/c/x/node-0/node-0.pid"}, "storage": {"dbPath": "/c/x/node-0/data"}}
+    assert figures.name_of({"parsed": ours}, "a:1") == "node-0"
+    theirs = {"processManagement": {"pidFilePath": "/run/mongod.pid"}, "storage": {"dbPath": "/var/lib/mongodb"}}
+    assert figures.name_of({"parsed": theirs}, "a:1") == "a:1"
+    assert figures.name_of({"parsed": {}}, "a:1") == "a:1"
