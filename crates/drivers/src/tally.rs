@@ -32,9 +32,7 @@ impl Tally {
         let items = self.failed;
         match self.first {
             None => Ok(()),
-            Some(first) => {
-                Err(Failure { class: if whole { first.class } else { ErrorClass::Item }, items, ..first })
-            }
+            Some(first) => Err(Failure { class: if whole { first.class } else { ErrorClass::Item }, items, ..first }),
         }
     }
 }

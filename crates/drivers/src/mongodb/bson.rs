@@ -35,21 +35,13 @@ pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Resul
 }
 
 /// Writes a field that is a document.
-pub fn nested<E>(
-    out: &mut Vec<u8>,
-    name: &str,
-    fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-) -> Result<(), E> {
+pub fn nested<E>(out: &mut Vec<u8>, name: &str, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, DOCUMENT, name.as_bytes());
     document(out, fields)
 }
 
 /// Writes a field that is an array; `elements` writes fields called 0, 1, and so on.
-pub fn array<E>(
-    out: &mut Vec<u8>,
-    name: &str,
-    elements: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-) -> Result<(), E> {
+pub fn array<E>(out: &mut Vec<u8>, name: &str, elements: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, ARRAY, name.as_bytes());
     document(out, elements)
 }
@@ -166,9 +158,7 @@ fn typed(name: &[u8], value: &Scalar) -> Result<Option<Bson>, Unexpected> {
         (b"$oid", Some(text)) => Bson::ObjectId(ObjectId::parse_str(text).map_err(|_| Unexpected)?),
         (b"$numberLong", Some(text)) => Bson::Int64(text.parse().map_err(|_| Unexpected)?),
         (b"$numberDouble", Some(text)) => Bson::Double(text.parse().map_err(|_| Unexpected)?),
-        (b"$numberDecimal", Some(text)) => {
-            Bson::Decimal128(text.parse::<Decimal128>().map_err(|_| Unexpected)?)
-        }
+        (b"$numberDecimal", Some(text)) => Bson::Decimal128(text.parse::<Decimal128>().map_err(|_| Unexpected)?),
         _ => return Ok(None),
     }))
 }

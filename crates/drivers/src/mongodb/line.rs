@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bson::{Document, RawDocumentBuf};
 use futures_util::stream::StreamExt;
 use loadframe_engine::driver::Failure;
-use mongodb::raw_batch_cursor::RawBatch;
 use mongodb::error::{Error, Result};
 use mongodb::options::SelectionCriteria;
+use mongodb::raw_batch_cursor::RawBatch;
 use mongodb::{Client, ClientSession, Database};
 
 use super::failure;

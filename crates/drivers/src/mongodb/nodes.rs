@@ -75,7 +75,12 @@ enum Told {
     Alone,
     /// One that is a member no more, or not yet.
     Outside,
-    Member { primary: bool, secondary: bool, others: Vec<String>, myself: Option<String> },
+    Member {
+        primary: bool,
+        secondary: bool,
+        others: Vec<String>,
+        myself: Option<String>,
+    },
 }
 
 impl Nodes {
@@ -333,7 +338,8 @@ mod tests {
             assert!(matches!(Told::read(&answer), Told::Alone));
         }
         assert!(matches!(Told::read(&doc! {"isreplicaset": true}), Told::Outside));
-        let answer = doc! {"setName": "s", "secondary": true, "hosts": ["a:1", "b:1"], "passives": ["c:1"], "me": "a:1"};
+        let answer =
+            doc! {"setName": "s", "secondary": true, "hosts": ["a:1", "b:1"], "passives": ["c:1"], "me": "a:1"};
         let Told::Member { primary, secondary, others, myself } = Told::read(&answer) else { panic!() };
         assert!(!primary && secondary);
         assert_eq!((others.len(), myself.as_deref()), (3, Some("a:1")));

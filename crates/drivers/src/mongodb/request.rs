@@ -216,7 +216,8 @@ mod tests {
     #[test]
     fn verbs_are_commands_with_their_holes_filled() {
         let key = json!({"collection": "c", "id": "u${n}"});
-        let write = json!({"collection": "c", "id": "u${n}", "document": {"_id": "x", "a": "${n}", "b": {"c": ["${n}"]}}});
+        let write =
+            json!({"collection": "c", "id": "u${n}", "document": {"_id": "x", "a": "${n}", "b": {"c": ["${n}"]}}});
         for (verb, argument, command) in [
             (
                 "insert",

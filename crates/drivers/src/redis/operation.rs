@@ -91,7 +91,9 @@ impl Operation {
         let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
         if let Some(assertion) = &assertion {
             let reads = matches!(&kind, Kind::Neutral(neutral, _) if neutral.reads());
-            if !(reads || matches!(kind, Kind::Command(_))) || (assertion.has_fields() && matches!(kind, Kind::Command(_))) {
+            if !(reads || matches!(kind, Kind::Command(_)))
+                || (assertion.has_fields() && matches!(kind, Kind::Command(_)))
+            {
                 return Err(PlanError(format!("{name:?} answers with nothing that such an assertion could be about")));
             }
         }
