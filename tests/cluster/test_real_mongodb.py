@@ -1,6 +1,7 @@
 """Real MongoDB servers: the verbs by their values on one and on a replica set, and members that come, go and die."""
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from loadframe import folders
-from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.cluster import Cluster, ClusterSpec, launch
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.local import LocalHost
 from loadframe.load import check_operations, render_operations, run_phase
+from loadframe.store import Member, NodeSpec, find
+from loadframe.store import mongodb_set as sets
+from loadframe.store import mongodb_shards as shards
 
 pytestmark = pytest.mark.store
 
@@ -265,6 +270,40 @@ def _elected(cluster: Cluster) -> bool:
         except LoadframeError:
             continue
     return False
+
+
+def test_parameters_of_servers_that_run_can_be_changed(replicas):
+    replicas.store.configure(replicas.addresses, {"cache": "300m", "setParameter.ttlMonitorSleepSecs": 30})
+    assert {node["cache_max_bytes"] for node in replicas.statistics().values()} == {300 * 2**20}
+    with pytest.raises(BadInput, match="cannot be changed while it runs"):
+        replicas.store.configure(replicas.addresses, {"storage.journal.commitIntervalMs": 5})
+
+
+def test_the_sets_that_a_sharded_cluster_is_made_of_form(module_state, tmp_path):
+    """The routers, which bring them together, are in no package registry."""
+    host, store = LocalHost(), find("mongodb")
+    installation = launch.prepare(store, ClusterSpec(store="mongodb"), host, print).installation
+    members, processes = [], []
+    try:
+        for (name, role), port in zip((("config-0", "config"), ("node-0", "shard")), host.free_ports(2), strict=True):
+            node = NodeSpec("sharded", name, host.address, port, 0, tmp_path / name, (), (name,), role=role)
+            planned = store.plan(node, installation)
+            (node.folder / "data").mkdir(parents=True)
+            (node.folder / "config").mkdir()
+            (node.folder / "config" / "mongod.conf").write_text(planned.files["config/mongod.conf"])
+            processes.append(subprocess.Popen(planned.argv, stdout=subprocess.DEVNULL))
+            members.append(Member(name, f"{host.address}:{port}", folder=node.folder, role=role))
+        config, shard = members
+        sets.initiate("sharded-config", [config], store.client, lambda _: None, configsvr=True)
+        sets.initiate("sharded-node-0", [shard], store.client, lambda _: None)
+        assert store.client(config.address).hello()["configsvr"] == 2
+        assert store.client(shard.address).hello()["setName"] == "sharded-node-0"
+        shards.tell([Member("router-0", "a:1", folder=tmp_path / "node-0")], "sharded-config", [config])
+        assert (tmp_path / "node-0" / "config" / "seeds").read_text() == f"sharded-config/{config.address}"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_one_member_is_the_last(replicas):

