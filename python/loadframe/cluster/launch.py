@@ -82,11 +82,11 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
         return Software(store, found.version, place, runtime.version, user, "installed")
     distribution = store.distribution(version(store, spec))
     least, most = distribution.java, distribution.java_most
-    runtime = None if least is None else java.find(least, user, most, report)
+    wanted = None if least is None else java.find(least, user, most, report)
     home = artefacts.install(distribution, report)
     folders.require_reachable(home, user)
-    installation = Installation(home, runtime.home if runtime else None)
-    return Software(store, distribution.version, installation, runtime.version if runtime else None, user)
+    installation = Installation(home, wanted.home if wanted else None)
+    return Software(store, distribution.version, installation, wanted.version if wanted else None, user)
 
 
 def require_reads(software: Software, before: str, folder: Path) -> None:
