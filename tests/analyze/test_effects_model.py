@@ -11,7 +11,7 @@ from loadframe.analyze.effects.model import Data, fit_model
 CORNERS = list(itertools.product((0, 1), repeat=2))
 
 
-def data(rows, response, *, levels=None, blocks=None, plots=None, hard=None):
+def data(rows, response, *, levels=None, blocks=None, plots=None, hard=None, alone=False):
     rows = np.array(rows)
     factors = rows.shape[1]
     return Data(
@@ -21,6 +21,7 @@ def data(rows, response, *, levels=None, blocks=None, plots=None, hard=None):
         plots=plots or list(range(len(rows))),
         levels=levels or [2] * factors,
         hard=hard or [False] * factors,
+        alone=alone,
     )
 
 
@@ -87,9 +88,20 @@ def test_blocks_are_no_error():
 
 
 def test_singles_say_what_each_setting_does_alone():
-    model = fit_model(data([(0, 0), (1, 0), (0, 1)] * 2, [10, 13, 9] * 2))
+    model = fit_model(data([(0, 0), (1, 0), (0, 1)] * 2, [10, 13, 9] * 2, alone=True))
     assert not model.balanced
     assert values(model) == {(0,): 3, (1,): -1}
+
+
+def test_a_run_that_is_missing_weakens_a_factorial_and_no_more():
+    random = np.random.default_rng(6)
+    rows = list(itertools.product((0, 1), repeat=3)) * 3
+    response = [0.3 * row[0] + 0.1 * row[1] * row[2] + 0.02 * random.standard_normal() for row in rows]
+    whole, less = fit_model(data(rows, response)), fit_model(data(rows[:-1], response[:-1]))
+    for term in ((0,), (1,), (1, 2)):
+        assert less.fit_of(term).p < 1e-3
+        assert less.fit_of(term).share == pytest.approx(whole.fit_of(term).share, abs=0.05)
+    assert less.error_share == pytest.approx(whole.error_share, abs=0.01)
 
 
 def test_a_fraction_of_resolution_iii_tells_main_effects_only():

@@ -63,7 +63,8 @@ class Recordings:
         path = self.path / name
         try:
             # These tables are small, and experiments have thousands: threads would cost more than they bring.
-            table = pq.read_table(path, use_threads=False)
+            with pq.ParquetFile(path) as file:
+                table = file.read(use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
         missing = [column for column in expected.names if column not in table.column_names]

@@ -13,21 +13,11 @@ Term = tuple[int, ...]
 MOST_FACTORS = 3
 
 
-def is_balanced(rows: npt.NDArray[np.int64], levels: Sequence[int]) -> bool:
-    """Return whether each level of a factor, and of each pair of factors, was run equally often."""
-    pairs = itertools.combinations(range(len(levels)), 2)
-    for chosen in [*((index,) for index in range(len(levels))), *pairs]:
-        counts = np.unique(rows[:, list(chosen)], axis=0, return_counts=True)[1]
-        if len(counts) != np.prod([levels[index] for index in chosen]) or len(set(counts.tolist())) > 1:
-            return False
-    return True
-
-
 def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *, balanced: bool) -> Array:
     """Return the columns of a term: of one factor a column for each level but the default, of several their products.
 
-    In balanced designs columns sum to zero (the default is -1, so that two levels are -1 and +1), and a main effect is
-    the mean over the other factors; else they are 0 and 1, and it is the effect of the level alone.
+    If `balanced`, columns sum to zero over the levels (the default is -1, so that two levels are -1 and +1), and a main
+    effect is the mean over the other factors; else they are 0 and 1, and it is the effect of the level alone.
     """
     product = np.ones((len(rows), 1))
     for index in term:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from loadframe.analyze.effects.coding import Array, Term, columns_of, estimable_terms, is_balanced, numbered
+from loadframe.analyze.effects.coding import Array, Term, columns_of, estimable_terms, numbered
 
 Labels = npt.NDArray[np.int64]
 
@@ -72,11 +72,13 @@ class Data:
     #: How many levels each factor has, and whether it is hard to change.
     levels: Sequence[int]
     hard: Sequence[bool]
+    #: Whether effects are those of a level alone, the others at their defaults, or means over the other factors.
+    alone: bool = False
 
 
 def fit_model(data: Data) -> Model:
     """Fit main effects and the interactions that the design can tell apart."""
-    balanced = is_balanced(data.rows, data.levels)
+    balanced = not data.alone
     terms = estimable_terms(data.rows, data.levels, balanced=balanced)
     columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
     total = float(((data.response - data.response.mean()) ** 2).sum())
@@ -95,13 +97,12 @@ def fit_model(data: Data) -> Model:
         strata = [_stratum(data.response, columns, blocks, len(data.rows), repeated)]
     fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
     block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
-    explained = sum(fit.share for fit in fits.values())
     block_share = block_squares / total if total else 0.0
     return Model(
         terms=tuple(fits[term] for term in terms),
         contrasts=tuple(each for stratum in strata for each in _contrasts(stratum, data.levels, balanced)),
         block_share=block_share,
-        error_share=max(1 - explained - block_share, 0.0) if total else 0.0,
+        error_share=sum(stratum.rest for stratum in strata) / total if total else 0.0,
         freedom=strata[-1].freedom,
         balanced=balanced,
     )
@@ -118,6 +119,8 @@ class _Stratum:
     variance: float
     freedom: int
     squares: Mapping[Term, float]
+    #: The sum of squares that the terms leave.
+    rest: float
     fitted: Array
 
 
@@ -146,7 +149,7 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
     variance = rest / freedom if freedom else 0.0
-    return _Stratum(slices, beta, inverse, variance, freedom, squares, matrix @ beta)
+    return _Stratum(slices, beta, inverse, variance, freedom, squares, rest, matrix @ beta)
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:

@@ -34,6 +34,9 @@ ADAPTIVE = ("tpe", "spsa")
 #: Schemes that need not hold the best combination, which is then put together from what each setting does.
 _FRACTIONS = ("fraction", "screening")
 
+#: Schemes that change a few settings of the default, whose effects are those of the setting alone.
+_ALONE = ("singles", "pairs", "triples")
+
 Levels = tuple[Any, ...]
 
 
@@ -164,6 +167,7 @@ def _response(
             ],
             levels=[max(row[index] for row in rows) + 1 for index in range(len(factors))],
             hard=hard,
+            alone=description["scheme"] in _ALONE,
         )
     )
     judged = [(fit.term, fit.p) for fit in model.terms if fit.p is not None]
