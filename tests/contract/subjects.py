@@ -21,6 +21,8 @@ class Subject:
     blind: frozenset[str] = frozenset()
     #: Whether a scan goes on in the order of ids.
     ordered: bool = True
+    #: Whether a node that joins gets its share of the requests.
+    shares: bool = True
     #: A document that cannot be written beside others; None: the store can tell that one is there already.
     bad: Mapping[str, Any] | None = None
     excused: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +50,8 @@ _SUBJECTS = {
         ordered=False,
         bad={"key": "p9", "age": "old"},
     ),
+    # One member of a replica set answers all unless it is said otherwise.
+    "mongodb": Subject(shares=False),
     "redis": Subject(
         excused={"test_a_scan_begins_where_it_is_told": "a cluster keeps no order of ids over its nodes"},
     ),

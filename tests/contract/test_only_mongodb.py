@@ -1,0 +1,96 @@
+"""What is MongoDB's own: queries and commands, how sure writes are, and which members are read."""
+
+import json
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.load import render_operations
+
+pytestmark = pytest.mark.store
+ONLY = "mongodb"
+
+ANN = {"collection": "things", "id": "ann"}
+DOCUMENT = {"name": "Ann", "age": 41, "home": {"city": "Ulm"}, "born": {"$date": "1984-02-29T00:00:00Z"}}
+
+
+def rows(answer: dict) -> list[dict]:
+    assert answer["error"] is None, answer
+    return [json.loads(line) for line in answer["answer"].splitlines()[1:]]
+
+
+def test_documents_keep_their_types_and_reach_inside(things):
+    inserted, read, some, asserted = things.asked(
+        {"insert": ANN | {"document": DOCUMENT}},
+        {"read": ANN},
+        {"read": ANN | {"fields": ["age", "home.city"]}},
+        {"read": ANN, "assert": {"fields": {"home.city": "Ulm", "age": 41.0}}},
+    )
+    assert (inserted["error"], asserted["error"]) == (None, None)
+    assert rows(read) == [{"_id": "ann"} | DOCUMENT]
+    assert rows(some) == [{"age": 41, "home": {"city": "Ulm"}}]
+
+
+def test_queries_and_commands_are_judged_by_what_they_find(things):
+    names = ["c", "a", "d", "b"]
+    things.asked(*({"upsert": {"collection": "things", "id": name, "document": {"age": ord(name)}}} for name in names))
+    find = {"collection": "things", "filter": {"age": {"$gt": 97}}, "sort": {"age": -1}, "limit": 2}
+    pipeline = [{"$group": {"_id": None, "sum": {"$sum": "$age"}}}]
+    found, grouped, counted, wrong, few = things.asked(
+        {"find": find},
+        {"aggregate": {"collection": "things", "pipeline": pipeline}, "assert": {"fields": {"sum": 394}}},
+        {"command": {"count": "things"}},
+        {"command": {"cuont": "things"}},
+        {"find": find, "assert": {"min_hits": 3}},
+    )
+    assert [row["_id"] for row in rows(found)] == ["d", "c"]
+    assert grouped["error"] is None
+    assert json.loads(counted["answer"])["n"] == 4
+    assert (wrong["error"], few["error"]) == ("client", "assertion")
+    assert wrong["message"].startswith("no such command")
+
+
+def test_what_a_document_that_is_there_is_refused_with_are_the_stores_words(things):
+    _, again = things.asked(*2 * [{"insert": ANN | {"document": DOCUMENT}}])
+    assert again["message"].startswith("E11000 duplicate key")
+
+
+def test_a_write_is_as_sure_as_it_is_asked_for(things):
+    for concern in ("unacknowledged", "acknowledged", "journaled", "majority"):
+        insert = {"insert": {"collection": "things", "id": concern, "document": DOCUMENT}, "write_concern": concern}
+        assert things.errors(insert) == [None], concern
+    assert things.cluster.count("things") == 4
+
+
+def test_a_secondary_is_read_where_it_is_preferred_and_recorded(things):
+    (written,) = things.asked({"insert": ANN | {"document": DOCUMENT}, "write_concern": "majority"})
+    wanted = ("primary", "secondary", "secondary_preferred")
+    read = things.asked(*({"read": ANN, "read_preference": preference} for preference in wanted))
+    assert all(rows(answer)[0]["age"] == 41 for answer in read)
+    primary, secondary, preferred = (answer["node"] for answer in read)
+    assert primary == written["node"]
+    assert secondary == preferred != written["node"]
+
+
+def test_documents_without_ids_get_theirs_from_the_server(things, tmp_path):
+    file = tmp_path / "documents.json"
+    file.write_text("".join(json.dumps({"age": age}) + "\n" for age in range(9)))
+    bulk = {"bulk": {"collection": "things", "corpus": "c", "size": 10}}
+    (answer,) = things.asked(bulk, corpora={"c": {"files": [str(file)]}})
+    assert (answer["error"], answer["documents"]) == (None, 9)
+
+
+def test_a_request_is_shown_without_being_sent(things):
+    shown = dict(render_operations(things.plan({"a": {"read": ANN}})))
+    assert json.loads(shown["a"]) == {"find": "things", "filter": {"_id": "ann"}, "limit": 1, "singleBatch": True}
+
+
+def test_parameters_of_servers_that_run_can_be_changed(store):
+    cluster = store.cluster
+    cluster.store.configure(cluster.addresses, {"cache": "300m", "setParameter.ttlMonitorSleepSecs": 30})
+    figures = cluster.statistics()
+    assert set(figures) == {node.name for node in cluster.nodes}
+    assert {node["cache_max_bytes"] for node in figures.values()} == {300 * 2**20}
+    assert sum(node["primary"] for node in figures.values()) == 1
+    with pytest.raises(BadInput, match="cannot be changed while it runs"):
+        cluster.store.configure(cluster.addresses, {"storage.journal.commitIntervalMs": 5})

@@ -1,0 +1,136 @@
+"""What happens to a replica set's primary: it is killed, and it leaves; and what sharded clusters are made of."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from held import Held
+
+from loadframe import folders
+from loadframe.cluster import Cluster, ClusterSpec, launch
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.local import LocalHost
+from loadframe.load import run_phase
+from loadframe.store import Member, NodeSpec, find
+from loadframe.store import mongodb_set as sets
+from loadframe.store import mongodb_shards as shards
+
+pytestmark = pytest.mark.store
+ONLY = "mongodb"
+
+
+@contextmanager
+def loaded(store: Held, folder: Path) -> Iterator[Callable[[], dict]]:
+    """Insert documents meanwhile, each sure to be with most members. Afterwards what became of it is returned."""
+    document = {"collection": "things", "id": "${new}", "document": {"age": "${new}"}}
+    plan = store.plan(
+        {"put": {"insert": document, "write_concern": "majority", "timeout": 5}},
+        variables={"new": {"sequential": {"from": 0}}},
+    )
+    plan["streams"][0] |= {"pacing": {"open": {"rate": 100}}, "stop": {"duration": 900}}
+    outcomes, over = [], threading.Event()
+
+    def tell(_progress) -> None:
+        if over.is_set():
+            raise KeyboardInterrupt
+
+    def run() -> None:
+        outcomes.append(run_phase(plan, folders.make(folder), tell, lambda: store.cluster.addresses))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield lambda: outcomes[0]["operations"][0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def until(met: Callable[[], bool]) -> bool:
+    """Wait for something, for a minute at most; say whether it came."""
+    deadline = time.monotonic() + 60
+    while not met():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def primary(cluster: Cluster) -> str:
+    return next(name for name, node in cluster.statistics().items() if node["primary"])
+
+
+def elected(cluster: Cluster) -> bool:
+    """Ask the members that are left for an election, which they would hold by themselves after ten seconds."""
+    for address in cluster.addresses:
+        server = cluster.store.client(address)
+        try:
+            if server.hello().get("isWritablePrimary"):
+                return True
+            server.ask({"replSetStepUp": 1})
+        except LoadframeError:
+            continue
+    return False
+
+
+def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
+    cluster = things.cluster
+    cluster.grow()
+    killed = primary(cluster)
+    with loaded(things, tmp_path / "killed") as outcome:
+        assert until(lambda: cluster.count("things") > 0)
+        cluster.kill(killed)
+        assert until(lambda: f"{killed} is gone, killed on purpose" in cluster.deviations())
+        assert until(lambda: elected(cluster))
+        before = cluster.count("things")
+        assert until(lambda: cluster.count("things") > before), "the load goes to the new primary"
+    assert outcome()["errors"]
+    assert cluster.count("things") >= outcome()["successes"]
+    assert cluster.mend()
+    assert cluster.health().status == "1 primary, 2 secondary"
+    things.drop()
+    things.create()
+    leaving = primary(cluster)
+    with loaded(things, tmp_path / "left") as outcome:
+        assert cluster.shrink(leaving) == [leaving]
+    assert {error["class"] for error in outcome()["errors"]} <= {"rejected", "connect", "timeout"}
+    assert cluster.count("things") >= outcome()["successes"] > 0
+    assert cluster.health().status == "1 primary, 1 secondary"
+
+
+def test_a_single_server_does_not_grow(store):
+    with Cluster.start(ClusterSpec(store="mongodb")) as single:
+        assert single.health().status == "ok"
+        with pytest.raises(BadInput, match="cannot grow"):
+            single.grow()
+
+
+def test_the_sets_that_a_sharded_cluster_is_made_of_form(store, tmp_path):
+    """The routers, which bring them together, are in no package registry."""
+    host, kind = LocalHost(), find("mongodb")
+    installation = launch.prepare(kind, ClusterSpec(store="mongodb"), host, print).installation
+    members, processes = [], []
+    try:
+        for (name, role), port in zip((("config-0", "config"), ("node-0", "shard")), host.free_ports(2), strict=True):
+            node = NodeSpec("sharded", name, host.address, port, 0, tmp_path / name, (), (name,), role=role)
+            planned = kind.plan(node, installation)
+            (node.folder / "data").mkdir(parents=True)
+            (node.folder / "config").mkdir()
+            (node.folder / "config" / "mongod.conf").write_text(planned.files["config/mongod.conf"])
+            processes.append(subprocess.Popen(planned.argv, stdout=subprocess.DEVNULL))
+            members.append(Member(name, f"{host.address}:{port}", folder=node.folder, role=role))
+        config, shard = members
+        sets.initiate("sharded-config", [config], kind.client, lambda _: None, configsvr=True)
+        sets.initiate("sharded-node-0", [shard], kind.client, lambda _: None)
+        assert kind.client(config.address).hello()["configsvr"] == 2
+        assert kind.client(shard.address).hello()["setName"] == "sharded-node-0"
+        shards.tell([Member("router-0", "a:1", folder=tmp_path / "node-0")], "sharded-config", [config])
+        assert (tmp_path / "node-0" / "config" / "seeds").read_text() == f"sharded-config/{config.address}"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
