@@ -85,6 +85,7 @@ def read_course(run: Run) -> Course | None:
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
     main = max(phase["operations"], key=lambda name: phase["operations"][name]["successes"])
     tags = [f"{phase['name']}/{main}/response{suffix}" for suffix in ("/warmup", "")]
+    units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == "balancing"]
     response = _response(run, tags, phase["start"], first, length)
     return Course(
         start=first - phase["warmup"],
@@ -96,8 +97,8 @@ def read_course(run: Run) -> Course | None:
         response_deviation=response[3],
         events=tuple(_event(entry, zero) for entry in run.events),
         missing=_samples(run, "data.missing", zero),
-        left=_samples(run, "balancing.left", zero),
-        unit=next((str(entry["unit"]) for entry in run.events if entry["kind"] == "balancing"), ""),
+        left=_left(run, zero, units),
+        unit=units[-1][1] if units else "",
     )
 
 
@@ -120,6 +121,17 @@ def _event(entry: Mapping[str, Any], zero: float) -> Event:
     nodes = entry.get("nodes")
     named = tuple(nodes) if isinstance(nodes, list) else ()
     return Event(entry["time"] - zero, entry["kind"], named, entry.get("step"), words)
+
+
+def _left(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
+    """Return what was left in the last unit that the change told of: data, after nodes to join."""
+
+    def unit(time: float) -> str:
+        return next((unit for since, unit in reversed(units) if since <= time), "")
+
+    return tuple(
+        (time, value) for time, value in _samples(run, "balancing.left", zero) if units and unit(time) == units[-1][1]
+    )
 
 
 def _samples(run: Run, metric: str, zero: float) -> tuple[tuple[float, float], ...]:

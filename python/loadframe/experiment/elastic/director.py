@@ -162,15 +162,16 @@ class Director(Beside):
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
         words = words_of(step)
         self._writer.event(STARTED, step=number, change=words)
-        told = False
+        told: str | None = None
 
         def tell(what: str, balancing: Balancing) -> None:
             nonlocal told
             if self._over.is_set():
                 raise _OverError("the run is over")
-            if not told:
+            if told != balancing.unit:
+                # A node is waited for before its data: what is left is of another kind then.
                 self._writer.event(BALANCING, step=number, what=what, unit=balancing.unit)
-                told = True
+                told = balancing.unit
             self._writer.telemetry(self._writer.elapsed(), "cluster", "balancing.left", balancing.left)
 
         try:
