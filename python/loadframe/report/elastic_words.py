@@ -54,11 +54,9 @@ def _sentences(group: Group, step: Step) -> list[str]:
     words[0] = words[0][:1].upper() + words[0][1:]
     if "lost_work" in found:
         lost = found["lost_work"]
-        net = lost.difference or lost.mean
-        than = ", beyond the control run's" if lost.difference else ""
-        cost = f"On the way the work of {_duration(net)} was lost{than}"
-        if "break_even" in found and step.after > step.before:
-            even = found["break_even"]
+        cost = _cost(lost)
+        even = found.get("break_even")
+        if even and even.mean.value and step.after > step.before:
             cost += f"; it was made up for after {_said(even)}" if not even.censored else "; it was not made up for"
         words.append(f"{cost}.")
     if "realised_gain" in found and step.after > step.before:
@@ -71,6 +69,14 @@ def _sentences(group: Group, step: Step) -> list[str]:
         slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
         words.append(f"At its worst second p99 was {slow} times what it was before.")
     return words
+
+
+def _cost(lost: Repeated) -> str:
+    if lost.difference is None:
+        return f"On the way the work of {_duration(lost.mean)} was lost"
+    if lost.difference.value <= 0:
+        return "On the way no more work was lost than in the control run"
+    return f"On the way the work of {_duration(lost.difference)} was lost, beyond the control run's"
 
 
 def rows(step: Step) -> list[Row]:

@@ -8,6 +8,9 @@ from loadframe.analyze.elasticity.repeated import Repeated
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_duration
 
+#: Equal clusters under the same load differ less before anything is done to them.
+_UNLIKE = 0.15
+
 
 @dataclass(frozen=True)
 class NoControl(Finding):
@@ -29,6 +32,21 @@ class OneRun(Finding):
 
     def _remedy(self) -> str:
         return "say repetitions: 3"
+
+
+@dataclass(frozen=True)
+class UnlikeControl(Finding):
+    """With the event and without, the cluster was another one before anything happened."""
+
+    change: float
+
+    def _cause(self) -> str:
+        return (
+            f"before the change throughput was {self.change:+.0%} against the control runs: something else changed it"
+        )
+
+    def _remedy(self) -> str:
+        return "stop what else runs on this machine, warm the store for longer, and repeat: differences are of both"
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,11 @@ def _doubts(
         return
     if any("x1" not in measures for measures in steps):
         yield ShortRun(float(description["window"]))
+    before = steps[0].get("x0") if steps else None
+    if before and before.difference:
+        change = before.difference.value / (before.mean.value - before.difference.value)
+        if abs(change) > _UNLIKE:
+            yield UnlikeControl(change)
     unsettled = max((step["stabilisation"].censored for step in steps if "stabilisation" in step), default=0)
     if unsettled:
         yield NotSettled(unsettled)

@@ -82,7 +82,7 @@ def measure(course: Course, change: Change, window: float) -> dict[str, Value]:
         "l0": Value(level.l0),
         "l1": Value(level.l1),
         "stabilisation": stabilisation(course, change, window, level, joined),
-        "disturbance": Value(1.0 - float(running_median(x).min()) / level.x0),
+        "disturbance": Value(max(1.0 - float(running_median(x).min()) / level.x0, 0.0)),
         "slowdown": Value(float(p99.max()) / level.l0),
         "lost_work": Value(float(np.maximum(level.x0 - x, 0.0).sum()) / level.x0),
         "latency_debt": Value(float(np.maximum(p99 - ideal, 0.0).sum()) / level.l0),
