@@ -69,11 +69,11 @@ def run_plot(group: Group, name: str) -> Figure | None:
             annotations=marks,
             shapes=lines,
             hovermode="x",
-            margin={"l": 76, "r": 12, "t": 96, "b": 48},
+            margin={"l": 76, "r": 12, "t": 110, "b": 48},
             legend={"orientation": "h", "x": 0, "y": -0.06, "yanchor": "top", "xanchor": "left"},
         ),
-        f"Run {run.id}, second by second. Grey: the control run, moved so that both were to change at the same instant."
-        " Dotted lines are what was done to the cluster.",
+        f"Run {run.id}, second by second. Dotted lines are what was done to the cluster."
+        + " Grey: the control run, moved so that both were to change at the same instant." * bool(group.control),
         height=900,
     )
 
@@ -188,13 +188,16 @@ def _cpu(run: RecordedRun) -> Iterator[dict[str, Any]]:
 def _marks(course: Course) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the events' words and lines; events that nearly coincide share their words."""
     told: list[tuple[float, str]] = []
+    names: tuple[str, ...] = ()
     for event in sorted(course.events, key=lambda each: each.time):
         if event.kind in _SHOWN and course.start <= event.time <= course.end:
             words = " ".join([*event.nodes, _SHOWN[event.kind]])
             if told and event.time - told[-1][0] < (course.end - course.start) / 60:
-                told[-1] = (told[-1][0], f"{told[-1][1]}, {words}")
+                shared = _SHOWN[event.kind] if event.nodes == names else words
+                told[-1] = (told[-1][0], f"{told[-1][1]}, {shared}")
             else:
                 told.append((event.time, words))
+            names = event.nodes
     marks = [
         {
             "x": time,
