@@ -26,7 +26,7 @@ class ClientsFixed(Finding):
     clients: int
 
     def _cause(self) -> str:
-        return f"the number of clients stays at {self.clients} while nodes are added"
+        return f"the number of clients stays at {self.clients:g} while nodes are added"
 
     def _remedy(self) -> str:
         return "make clients a factor: a few clients cannot load many nodes, and the curve bends for want of load"
