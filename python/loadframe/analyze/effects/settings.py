@@ -234,7 +234,7 @@ def _doubts(
         if not model.freedom:
             found.append(doubts.Unrepeated(any(fit.p is not None for fit in model.terms)))
         varied = sum(len(levels) > 1 for levels in factors.values())
-        if varied > 1 and all(len(fit.term) == 1 for fit in model.terms):
+        if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
             found.append(doubts.Mixed(scheme))
     if winner is not None and confirmation is None:
         changed = [
