@@ -121,6 +121,13 @@ def test_a_verb_with_a_consistency_is_for_cassandra_alone(load):
             workload.for_family("mongodb", 1)
 
 
+def test_a_verb_with_a_durability_is_for_couchbase_alone(load):
+    workload = load(WORKLOAD.format(operation="{delete: {collection: things, id: a}, durability: majority}"))
+    assert workload.for_family("couchbase", 1).phase("p").operations["o"]["durability"] == "majority"
+    with pytest.raises(Exception, match=r"'o' has no form .* 'redis'"):
+        workload.for_family("redis", 1)
+
+
 def test_a_verb_with_a_write_concern_or_a_read_preference_is_for_mongodb_alone(load):
     key = "collection: things, id: a"
     for verb in (f"delete: {{{key}}}, write_concern: majority", f"read: {{{key}}}, read_preference: nearest"):
@@ -181,6 +188,7 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
             "cassandra",
         ),
         ("{mongodb: {command: [PING]}}", "mongodb", "mongodb has no command of this form", None),
+        ("{read: {collection: things, id: a}, durability: majority}", "durability", "this is read", "remove it"),
         ("{read: {collection: things, id: a}, write_concern: majority}", "write_concern", "this is read", "remove it"),
         ("{delete: {collection: things, id: a}, read_preference: nearest}", "read_preference", "this is delete", None),
         ("{command: {ping: 1}, write_concern: majority}", "write_concern", "this is command", "inside the command"),

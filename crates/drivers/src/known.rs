@@ -38,6 +38,16 @@ impl Known {
         u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))
     }
 
+    /// The same of one that is to be recorded as `name`.
+    pub fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
+        let number = self.number(address)?;
+        let known = &mut self.lock()[usize::from(number)];
+        if known.text != name {
+            *known = Arc::new(Host { text: name.to_owned(), ..Host::clone(known) });
+        }
+        Ok(number)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {
         self.0.lock().expect("nobody panics with it in hand")
     }
@@ -55,5 +65,8 @@ mod tests {
         assert_eq!(known.number("127.0.0.1:7001").unwrap(), 1);
         assert!(known.number("nonsense").is_err());
         assert_eq!(known.texts(), ["127.0.0.1:7000", "127.0.0.1:7001"]);
+        assert_eq!(known.number_of("127.0.0.1:7001", "localhost:8001").unwrap(), 1);
+        assert_eq!(known.texts(), ["127.0.0.1:7000", "localhost:8001"]);
+        assert_eq!(known.number("127.0.0.1:7001").unwrap(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Drivers: one module per protocol. Each turns an operation into bytes and an answer into an outcome.
 
 pub mod assertion;
+pub mod couchbase;
 pub mod cql;
 mod form;
 pub mod http;

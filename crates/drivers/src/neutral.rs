@@ -275,10 +275,15 @@ impl Cell {
         Template::json(value, variables).map(Self)
     }
 
-    /// The value of this request; `buffer` holds its bytes. `None` if it is no JSON, which no variable makes.
-    pub fn scalar<'a>(&self, values: &Values, buffer: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
+    /// Puts the value of this request into `buffer`, as JSON.
+    pub fn json(&self, values: &Values, buffer: &mut Vec<u8>) {
         buffer.clear();
         self.0.render(values, buffer);
+    }
+
+    /// The value of this request; `buffer` holds its bytes. `None` if it is no JSON, which no variable makes.
+    pub fn scalar<'a>(&self, values: &Values, buffer: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
+        self.json(values, buffer);
         Scalar::parse(buffer)
     }
 }

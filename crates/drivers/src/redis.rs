@@ -17,13 +17,13 @@ mod slots;
 use std::sync::Arc;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Part, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use self::asking::{Asked, Means};
-use self::line::{Terms, is_refusal, nothing_sent};
+use self::line::{Terms, is_refusal};
 use self::nodes::{Mode, Nodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
@@ -100,7 +100,7 @@ impl Driver for Redis {
         if nodes.mode() == Mode::Unknown
             && let Err(failure) = nodes.discover().await
         {
-            return reply(nothing_sent(), 0, 0, Err(failure));
+            return Exchanged::never().reply(0, 0, Err(failure));
         }
         if nodes.claim() {
             let nodes = nodes.clone();
@@ -122,7 +122,7 @@ impl Driver for Redis {
                 } else {
                     "the collection keeps no index of its ids: define it with redis: {index: true}"
                 };
-                return reply(nothing_sent(), 0, 0, Err(judge::client(message)));
+                return Exchanged::never().reply(0, 0, Err(judge::client(message)));
             }
             Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values),
             Kind::Command(command) => command.write(&values, room),
@@ -140,8 +140,8 @@ impl Driver for Redis {
                 let read = match judged {
                     Ok(_) => asked,
                     Err(failure) => {
-                        let part = part(0, &asked.exchanged, Err(&failure));
-                        let failed = reply(asked.exchanged, asked.node, 0, Err(failure));
+                        let part = asked.exchanged.part(0, Err(&failure));
+                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
                         return Reply { parts: vec![part], ..failed };
                     }
                 };
@@ -153,7 +153,7 @@ impl Driver for Redis {
             }
             _ => {
                 let documents = judged.as_ref().map_or(0, |documents| *documents);
-                reply(asked.exchanged, asked.node, documents, judged.map(drop))
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
             }
         }
     }
@@ -194,25 +194,9 @@ impl Driver for Redis {
 
 /// What became of a read and of the write that followed it.
 fn modified(read: &Exchanged, written: Asked, outcome: Result<(), Failure>) -> Reply {
-    let parts = vec![part(0, read, Ok(())), part(1, &written.exchanged, outcome.as_ref().map(drop))];
-    let exchanged = Exchanged {
-        sent: read.sent,
-        done: written.exchanged.done,
-        bytes_sent: read.bytes_sent + written.exchanged.bytes_sent,
-        bytes_received: read.bytes_received + written.exchanged.bytes_received,
-    };
-    Reply { parts, ..reply(exchanged, written.node, u64::from(outcome.is_ok()), outcome) }
-}
-
-fn part(name: usize, exchanged: &Exchanged, outcome: Result<(), &Failure>) -> Part {
-    let Exchanged { sent, done, .. } = *exchanged;
-    let failed = outcome.err().map(|failure| failure.class);
-    Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
-}
-
-fn reply(exchanged: Exchanged, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
-    let Exchanged { sent, done, bytes_sent, bytes_received } = exchanged;
-    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+    let parts = vec![read.part(0, Ok(())), written.exchanged.part(1, outcome.as_ref().map(drop))];
+    let exchanged = read.then(&written.exchanged);
+    Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
 }
 
 /// A command as people write it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use loadframe_drivers::couchbase::Couchbase;
 use loadframe_drivers::cql::Cql;
 use loadframe_drivers::http::Http;
 use loadframe_drivers::mongodb::Mongo;
@@ -27,6 +28,7 @@ create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried
 macro_rules! with_driver {
     ($plan:expr, $function:ident $arguments:tt) => {
         match $plan.target.driver.as_str() {
+            "couchbase" => $function::<Couchbase> $arguments,
             "cql" => $function::<Cql> $arguments,
             "http" => $function::<Http> $arguments,
             "mongodb" => $function::<Mongo> $arguments,
@@ -38,7 +40,7 @@ macro_rules! with_driver {
     };
 }
 
-const DRIVERS: [&str; 6] = ["cql", "http", "mongodb", "null", "redis", "search"];
+const DRIVERS: [&str; 7] = ["couchbase", "cql", "http", "mongodb", "null", "redis", "search"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]

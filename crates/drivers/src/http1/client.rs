@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use loadframe_engine::driver::ErrorClass;
+use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
@@ -37,6 +37,13 @@ impl Trouble {
     /// Nothing in time.
     pub fn late(what: &str, timeout: Duration) -> Self {
         Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", timeout.as_secs_f64()) }
+    }
+}
+
+impl From<Trouble> for Failure {
+    /// What became of a request without an answer.
+    fn from(Trouble { class, message }: Trouble) -> Self {
+        Self { class, message, items: 1 }
     }
 }
 
@@ -67,6 +74,37 @@ pub struct Exchanged {
     pub bytes_sent: u64,
     /// Bytes that came.
     pub bytes_received: u64,
+}
+
+impl Exchanged {
+    /// One that never began.
+    pub fn never() -> Self {
+        let now = Instant::now();
+        Self { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
+    }
+
+    /// What became of the request that it was.
+    pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
+        let Self { sent, done, bytes_sent, bytes_received } = self;
+        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+    }
+
+    /// What became of the part of a request that it was; `name` is its place among the operation's parts.
+    pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> Part {
+        let Self { sent, done, .. } = *self;
+        let failed = outcome.err().map(|failure| failure.class);
+        Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
+    }
+
+    /// This one and a later one of the same request.
+    pub fn then(&self, later: &Self) -> Self {
+        Self {
+            sent: self.sent,
+            done: later.done,
+            bytes_sent: self.bytes_sent + later.bytes_sent,
+            bytes_received: self.bytes_received + later.bytes_received,
+        }
+    }
 }
 
 /// See the module.

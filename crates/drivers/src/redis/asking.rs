@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 
-use super::line::{Line, failure, nothing_sent};
+use super::line::Line;
 use super::nodes::{Mode, Nodes, redirection};
 use super::resp::{Item, Reader};
 use super::slots::SLOTS;
@@ -73,12 +73,12 @@ impl Means {
             Mode::Cluster => self.follow(nodes, request, slot, k, timeout).await,
             Mode::Single | Mode::Unknown => {
                 let (node, opened) = self.turn(nodes, k, timeout).await;
-                let unsent = Asked { exchanged: nothing_sent(), node, before: 0 };
+                let unsent = Asked { exchanged: Exchanged::never(), node, before: 0 };
                 if let Err(failure) = opened {
                     return (unsent, Err(failure));
                 }
                 let (exchanged, outcome) = self.lines[usize::from(node)].speak([request, b""], 1, timeout).await;
-                (Asked { exchanged, ..unsent }, outcome.map_err(failure))
+                (Asked { exchanged, ..unsent }, outcome.map_err(Failure::from))
             }
         }
     }
@@ -123,7 +123,7 @@ impl Means {
         let mut asked: Option<Asked> = None;
         for _ in 0..=REDIRECTIONS {
             if let Err(failure) = self.open(nodes, node, timeout).await {
-                let asked = asked.unwrap_or(Asked { exchanged: nothing_sent(), node, before: 0 });
+                let asked = asked.unwrap_or(Asked { exchanged: Exchanged::never(), node, before: 0 });
                 return (Asked { node, ..asked }, Err(failure));
             }
             let before = usize::from(asking);
@@ -132,12 +132,12 @@ impl Means {
             let (exchanged, outcome) = line.speak(parts, 1 + before, timeout).await;
             let whole = match asked {
                 None => exchanged,
-                Some(asked) => joined(asked.exchanged, exchanged),
+                Some(asked) => asked.exchanged.then(&exchanged),
             };
             asked = Some(Asked { exchanged: whole, node, before });
             if let Err(trouble) = outcome {
                 nodes.doubt();
-                return (asked.unwrap(), Err(failure(trouble)));
+                return (asked.unwrap(), Err(trouble.into()));
             }
             let mut answers = line.answers();
             (0..before).for_each(|_| answers.skip());
@@ -154,15 +154,5 @@ impl Means {
             node = next;
         }
         (asked.expect("it was asked once"), Ok(()))
-    }
-}
-
-/// Two exchanges of one request, the later after the earlier.
-fn joined(earlier: Exchanged, later: Exchanged) -> Exchanged {
-    Exchanged {
-        sent: earlier.sent,
-        done: later.done,
-        bytes_sent: earlier.bytes_sent + later.bytes_sent,
-        bytes_received: earlier.bytes_received + later.bytes_received,
     }
 }

@@ -79,7 +79,7 @@ pub async fn ask(
         bytes_received += exchanged.bytes_received;
         let (node, numbers) = &groups[group];
         if let Err(trouble) = outcome {
-            let failure = super::line::failure(trouble);
+            let failure = Failure::from(trouble);
             numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
             nodes.doubt();
             continue;

@@ -1,6 +1,6 @@
 //! One connection to one node: opened, let in, and spoken on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::access::{Auth, Secret};
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -76,7 +76,7 @@ impl Line {
         if self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await.map_err(failure)?);
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await.map_err(Failure::from)?);
         if let Some((user, password)) = &terms.user {
             let words = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             let mut answer = self.ask(&words, timeout).await?;
@@ -96,7 +96,7 @@ impl Line {
         writer.begin(words.len());
         words.iter().for_each(|word| writer.word(word));
         let (_, outcome) = self.speak([&request, b""], 1, timeout).await;
-        outcome.map_err(failure)?;
+        outcome.map_err(Failure::from)?;
         Ok(self.answers())
     }
 
@@ -120,17 +120,6 @@ impl Line {
     pub fn is_answered(&self) -> bool {
         self.client.answer().is_complete()
     }
-}
-
-/// What became of a request without an answer.
-pub fn failure(Trouble { class, message }: Trouble) -> Failure {
-    Failure { class, message, items: 1 }
-}
-
-/// An exchange that never began.
-pub fn nothing_sent() -> Exchanged {
-    let now = Instant::now();
-    Exchanged { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
 }
 
 /// Whether trying the same again without a change is in vain: the node answered, and will not have us.

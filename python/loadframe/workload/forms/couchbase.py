@@ -1,11 +1,13 @@
 """What only Couchbase can be asked."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from loadframe.workload.forms.values import Text
 from loadframe.yamlfile import Model
+
+Durability = Literal["none", "majority", "majority_and_persist_active", "persist_to_majority"]
 
 
 class Query(Model):

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from loadframe.workload.forms.assertion import Assertion
 from loadframe.workload.forms.cassandra import Consistency, Cql
-from loadframe.workload.forms.couchbase import Query
+from loadframe.workload.forms.couchbase import Durability, Query
 from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
@@ -54,6 +54,7 @@ _WITHOUT_NEUTRAL = ("http",)
 #: Options that only one family knows.
 _OPTIONS: dict[str, Family] = {
     "consistency": "cassandra",
+    "durability": "couchbase",
     "write_concern": "mongodb",
     "read_preference": "mongodb",
 }
@@ -112,6 +113,7 @@ class Form(Model):
     query: Query | None = None
     timeout: Annotated[Duration, Field(gt=0)] | None = None
     consistency: Consistency | None = None
+    durability: Durability | None = None
     write_concern: WriteConcern | None = None
     read_preference: ReadPreference | None = None
     assert_: Assertion | None = Field(None, alias="assert")
@@ -128,6 +130,9 @@ class Form(Model):
         if self.consistency is not None and kinds[0] not in NEUTRAL:
             remedy = "say it inside cql" if kinds[0] == "cql" else "remove it"
             raise wrong(f"consistency stands beside neutral verbs, and this is {kinds[0]}", remedy, key="consistency")
+        if self.durability is not None and kinds[0] not in _WRITES:
+            what = f"durability stands beside verbs that write, and this is {kinds[0]}"
+            raise wrong(what, "remove it", key="durability")
         if self.write_concern is not None and kinds[0] not in _WRITES:
             remedy = "say writeConcern inside the command" if kinds[0] == "command" else "remove it"
             what = f"write_concern stands beside verbs that write, and this is {kinds[0]}"

@@ -1,0 +1,255 @@
+//! Couchbase: the key-value protocol, each request straight to the node that has its document, and statements by HTTP.
+//!
+//! Documents are JSON. A node that has given a document's vbucket away says so, and the request goes to whoever has it
+//! now: that is the store's doing, and part of the service time.
+
+mod asking;
+mod bulk;
+mod judge;
+mod line;
+mod nodes;
+mod operation;
+mod packet;
+mod rest;
+mod statement;
+mod subdoc;
+mod vbuckets;
+
+use std::sync::Arc;
+
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::asking::{Asked, Means};
+use self::line::Terms;
+use self::nodes::{Bucket, NOT_LET_IN, Nodes};
+pub use self::operation::Operation;
+use self::operation::{Kind, Room};
+use self::packet::read_request;
+use self::statement::Statements;
+use crate::http1::client::Exchanged;
+use crate::http1::topology::Topology;
+use crate::neutral::{Action, Neutral, Write};
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Couchbase {
+    nodes: Arc<Nodes>,
+}
+
+/// What one client holds.
+#[derive(Default)]
+pub struct Connection {
+    means: Means,
+    statements: Statements,
+    room: Room,
+    /// Filled where somebody wants to see what was asked and answered.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Couchbase {
+    type Operation = Operation;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let terms = Terms::new(target)?;
+        let topology = Topology::new(&target.hosts, target.spread, terms.tls.clone())?;
+        Ok(Self { nodes: Arc::new(Nodes::new(Arc::new(topology), terms)) })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, &self.nodes)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out where the parts of the buckets are. Refuses credentials that are not taken.
+    async fn verify(&self) -> Result<(), PlanError> {
+        for bucket in self.nodes.buckets() {
+            match self.nodes.discover(&bucket).await {
+                Err(failure) if failure.message == NOT_LET_IN => return Err(PlanError(failure.message)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.topology.set_hosts(hosts)?;
+        self.nodes.buckets().iter().for_each(|bucket| bucket.doubt());
+        Ok(())
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.hosts()
+    }
+
+    fn connection(&self, _client: u64) -> Connection {
+        Connection::default()
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let Connection { means, statements, room, shown } = connection;
+        let (neutral, bucket) = match &operation.kind {
+            Kind::Query(body) => {
+                room.request.clear();
+                body.render(&values, &mut room.request);
+                return statements.ask(&self.nodes, operation, &room.request, draw.k, &values, shown).await;
+            }
+            Kind::Neutral(neutral, bucket) => (neutral, bucket),
+        };
+        if let Err(failure) = self.locate(bucket).await {
+            return Exchanged::never().reply(0, 0, Err(failure));
+        }
+        let vbucket = match neutral {
+            Neutral::Scan(scan) => {
+                room.scan(scan, &values);
+                return statements.ask(&self.nodes, operation, &room.request, draw.k, &values, shown).await;
+            }
+            Neutral::Bulk(bulk) => {
+                let Operation { durability, timeout, .. } = operation;
+                return bulk::ask(means, &self.nodes, bulk, bucket, *durability, draw.k, *timeout).await;
+            }
+            neutral => room.verb(neutral, bucket, operation.durability, &values).unwrap_or(0),
+        };
+        let durable = operation.durability.is_some() && !neutral.reads();
+        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, operation.timeout).await;
+        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if let Some(answer) = &answer {
+                let document = judge::document(neutral, answer);
+                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
+            }
+        }
+        let judged = outcome.and_then(|()| match &answer {
+            Some(answer) => judge::judge(neutral, answer, operation.assertion.as_ref(), &values),
+            None => Err(judge::client("no answer")),
+        });
+        match neutral {
+            Neutral::ReadModifyWrite(write) => {
+                self.modify(connection, operation, (write, bucket), (asked, judged.map(drop)), &values).await
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let room = &mut connection.room;
+        room.request.clear();
+        match &operation.kind {
+            Kind::Query(body) => body.render(&values, &mut room.request),
+            Kind::Neutral(Neutral::Scan(scan), _) => room.scan(scan, &values),
+            Kind::Neutral(neutral, bucket) => {
+                room.verb(neutral, bucket, operation.durability, &values)?;
+                return Some(words(&room.request));
+            }
+        }
+        Some(statement::shown(&room.request))
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        connection.shown = Some(Exchange::default());
+        let reply = self.execute(connection, operation, context, draw).await;
+        let mut exchange = connection.shown.take().unwrap_or_default();
+        if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
+            exchange.answer.clone_from(&failure.message);
+        }
+        (reply, exchange)
+    }
+}
+
+impl Couchbase {
+    /// Sees to it that it is known where a bucket's parts are, and has them asked for again where there is doubt.
+    async fn locate(&self, bucket: &Arc<Bucket>) -> Result<(), Failure> {
+        if !bucket.vbuckets.are_known() {
+            return self.nodes.discover(bucket).await;
+        }
+        if bucket.claim() {
+            let (nodes, bucket) = (self.nodes.clone(), bucket.clone());
+            tokio::spawn(async move {
+                if nodes.discover(&bucket).await.is_err() {
+                    bucket.doubt();
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Goes on with the write of a read-modify-write.
+    async fn modify(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        (write, bucket): (&Write, &Bucket),
+        (read, outcome): (Asked, Result<(), Failure>),
+        values: &Values<'_>,
+    ) -> Reply {
+        let first = read.exchanged.part(0, outcome.as_ref().map(|()| ()));
+        if outcome.is_err() {
+            return Reply { parts: vec![first], ..read.exchanged.reply(read.node, 0, outcome) };
+        }
+        let Connection { means, room, .. } = connection;
+        let Operation { durability, timeout, .. } = operation;
+        let vbucket = room.change(Action::Update, write, bucket, *durability, values);
+        let durable = durability.is_some();
+        let (written, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, *timeout).await;
+        let outcome = outcome.and_then(|()| match means.answer(&written) {
+            Some(answer) if answer.status != 0 => Err(judge::refusal(&answer)),
+            _ => Ok(()),
+        });
+        let parts = vec![first, written.exchanged.part(1, outcome.as_ref().map(|()| ()))];
+        let exchanged = read.exchanged.then(&written.exchanged);
+        Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
+    }
+}
+
+/// A request as people read it.
+fn words(request: &[u8]) -> String {
+    let Some((opcode, vbucket, key, value)) = read_request(request) else { return String::new() };
+    let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+    let name = match opcode {
+        0x00 => "GET",
+        0x01 => "SET",
+        0x02 => "ADD",
+        0x04 => "DELETE",
+        0xd0 => "LOOKUP",
+        0xd1 => "MUTATE",
+        _ => "?",
+    };
+    // Paths stand between lengths, which are no text.
+    let plain: String = value.chars().map(|c| if c.is_control() || c == '\u{fffd}' { ' ' } else { c }).collect();
+    format!("{name} {key} (vbucket {vbucket}) {plain}").trim_end().to_owned()
+}

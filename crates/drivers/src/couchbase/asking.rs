@@ -1,0 +1,111 @@
+//! The way of a request: to the node that has its vbucket, and to wherever that has gone meanwhile.
+
+use std::time::{Duration, Instant};
+
+use loadframe_engine::driver::Failure;
+
+use super::judge::NOT_MINE;
+use super::line::Line;
+use super::nodes::{Bucket, Nodes, unserved};
+use super::packet::Response;
+use crate::http1::client::Exchanged;
+
+/// Between two tries where nobody knows yet who has a vbucket.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One client's connections, by the number of the bucket and of the node.
+#[derive(Default)]
+pub struct Means {
+    lines: Vec<Vec<Line>>,
+}
+
+/// A request that was sent, or begun to be; its answer lies with the node's line.
+#[derive(Debug)]
+pub struct Asked {
+    /// From the first byte that was sent to the last that came, over all nodes that were asked.
+    pub exchanged: Exchanged,
+    /// The node that was asked last.
+    pub node: u16,
+    bucket: usize,
+}
+
+impl Means {
+    /// The answer to the request that was asked last, if it was answered.
+    pub fn answer(&self, asked: &Asked) -> Option<Response<'_>> {
+        let line = self.lines.get(asked.bucket)?.get(usize::from(asked.node))?;
+        line.answers().is_complete().then(|| line.answers().read().next())?
+    }
+
+    /// The lines to all nodes of a bucket, by the nodes' numbers.
+    pub fn lines(&mut self, bucket: &Bucket) -> &mut Vec<Line> {
+        if bucket.number >= self.lines.len() {
+            self.lines.resize_with(bucket.number + 1, Vec::new);
+        }
+        &mut self.lines[bucket.number]
+    }
+
+    /// Opens a line to a node.
+    pub async fn open(
+        &mut self,
+        nodes: &Nodes,
+        bucket: &Bucket,
+        node: u16,
+        durable: bool,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        let lines = self.lines(bucket);
+        let at = usize::from(node);
+        if at >= lines.len() {
+            lines.resize_with(at + 1, Line::default);
+        }
+        let opened = lines[at].open(&nodes.known.host(node), &nodes.terms, &bucket.name, timeout).await;
+        if opened.is_err() {
+            bucket.doubt();
+        }
+        opened?;
+        if durable { lines[at].require_durable() } else { Ok(()) }
+    }
+
+    /// Asks one request that is about a vbucket.
+    pub async fn ask(
+        &mut self,
+        nodes: &Nodes,
+        bucket: &Bucket,
+        request: &[u8],
+        vbucket: u16,
+        durable: bool,
+        timeout: Duration,
+    ) -> (Asked, Result<(), Failure>) {
+        let begun = Instant::now();
+        let mut asked = Asked { exchanged: Exchanged::never(), node: 0, bucket: bucket.number };
+        let mut sent = false;
+        loop {
+            let Some(node) = bucket.vbuckets.node(vbucket) else { return (asked, Err(unserved())) };
+            asked.node = node;
+            if let Err(failure) = self.open(nodes, bucket, node, durable, timeout).await {
+                return (asked, Err(failure));
+            }
+            let line = &mut self.lines[bucket.number][usize::from(node)];
+            let (exchanged, outcome) = line.speak(request, 1, timeout).await;
+            asked.exchanged = if sent { asked.exchanged.then(&exchanged) } else { exchanged };
+            sent = true;
+            if let Err(trouble) = outcome {
+                bucket.doubt();
+                return (asked, Err(trouble.into()));
+            }
+            let Some(answer) = line.answers().read().next() else { return (asked, Ok(())) };
+            if answer.status != NOT_MINE || begun.elapsed() >= timeout {
+                return (asked, Ok(()));
+            }
+            // A node that has given it away says in its answer to whom, or leaves it to be asked for.
+            if !nodes.learn(bucket, answer.value, &nodes.known.host(node))
+                && let Err(failure) = nodes.discover(bucket).await
+            {
+                return (asked, Err(failure));
+            }
+            if bucket.vbuckets.node(vbucket) == Some(node) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A bulk request: a request for each document, all sent at once, to each node those of its vbuckets.
+//!
+//! A document that a node has given away meanwhile is sent again, alone, to whoever has it now.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use loadframe_engine::driver::{Failure, Reply};
+
+use super::asking::Means;
+use super::judge::{NOT_MINE, client, refusal};
+use super::nodes::{Bucket, Nodes, unserved};
+use super::operation::{changed, stored};
+use super::packet::{KEY_LIMIT, Opcode, Packet, Response};
+use super::subdoc::{self, FIELDS};
+use crate::json::Cursor;
+use crate::neutral::{Action, Bulk, Scalar};
+use crate::tally::Tally;
+
+/// One document's request, and what became of it.
+struct Document {
+    vbucket: u16,
+    request: Vec<u8>,
+    outcome: Option<Result<(), Failure>>,
+}
+
+/// Sends the documents of request `k`.
+pub async fn ask(
+    means: &mut Means,
+    nodes: &Nodes,
+    bulk: &Bulk,
+    bucket: &Bucket,
+    durability: Option<u8>,
+    k: u64,
+    timeout: Duration,
+) -> Reply {
+    let mut documents = requests(bulk, bucket, durability, k);
+    let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
+    for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
+        match bucket.vbuckets.node(document.vbucket) {
+            None => document.outcome = Some(Err(unserved())),
+            Some(node) => match groups.iter_mut().find(|(of, _)| *of == node) {
+                Some((_, numbers)) => numbers.push(number),
+                None => groups.push((node, vec![number])),
+            },
+        }
+    }
+    let mut open = Vec::new();
+    for (node, numbers) in groups {
+        match means.open(nodes, bucket, node, durability.is_some(), timeout).await {
+            Ok(()) => open.push((node, numbers)),
+            Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
+        }
+    }
+    let packed: Vec<Vec<u8>> = open
+        .iter()
+        .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].request.iter().copied()).collect())
+        .collect();
+    let (mut bytes_sent, mut bytes_received) = (0, 0);
+    let sent = Instant::now();
+    let mut exchanges = Vec::new();
+    for (node, line) in means.lines(bucket).iter_mut().enumerate() {
+        if let Some(group) = open.iter().position(|(of, _)| usize::from(*of) == node) {
+            let (request, count) = (&packed[group], open[group].1.len());
+            exchanges.push(async move { (group, line.speak(request, count, timeout).await) });
+        }
+    }
+    for (group, (exchanged, outcome)) in join_all(exchanges).await {
+        bytes_sent += exchanged.bytes_sent;
+        bytes_received += exchanged.bytes_received;
+        let (node, numbers) = &open[group];
+        if let Err(trouble) = outcome {
+            let failure = Failure::from(trouble);
+            numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
+            bucket.doubt();
+            continue;
+        }
+        let line = &means.lines(bucket)[usize::from(*node)];
+        for (at, answer) in numbers.iter().zip(line.answers().read()) {
+            documents[*at].outcome = (answer.status != NOT_MINE).then(|| judge(&answer));
+        }
+    }
+    for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
+        let durable = durability.is_some();
+        let (asked, outcome) = means.ask(nodes, bucket, &document.request, document.vbucket, durable, timeout).await;
+        bytes_sent += asked.exchanged.bytes_sent;
+        bytes_received += asked.exchanged.bytes_received;
+        document.outcome = Some(outcome.and_then(|()| match means.answer(&asked) {
+            Some(answer) => judge(&answer),
+            None => Err(client("no answer")),
+        }));
+    }
+    let done = Instant::now();
+    let node = open.first().map_or(0, |(node, _)| *node);
+    let mut tally = Tally::default();
+    for document in documents {
+        match document.outcome {
+            Some(Err(failure)) => tally.fail(failure),
+            _ => tally.succeed(1),
+        }
+    }
+    let (documents, outcome) = (tally.documents, tally.outcome());
+    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+}
+
+fn judge(answer: &Response<'_>) -> Result<(), Failure> {
+    if answer.status == 0 { Ok(()) } else { Err(refusal(answer)) }
+}
+
+/// The request of each document. A document without an id of its own has the number of its line in the corpus for one.
+fn requests(bulk: &Bulk, bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
+    let mut lines = Vec::new();
+    bulk.documents(k, &mut lines);
+    let first = k % bulk.requests().max(1) * bulk.size;
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let made = lines.enumerate().map(|(n, line)| {
+        request(bulk, bucket, durability, line, first + n as u64).unwrap_or_else(|why| Document {
+            vbucket: 0,
+            request: Vec::new(),
+            outcome: Some(Err(client(why))),
+        })
+    });
+    made.collect()
+}
+
+fn request(
+    bulk: &Bulk,
+    bucket: &Bucket,
+    durability: Option<u8>,
+    line: &[u8],
+    number: u64,
+) -> Result<Document, &'static str> {
+    let mut fields: Vec<(Vec<u8>, &[u8])> = Vec::new();
+    let read = Cursor::new(line).object(|name, cursor| {
+        fields.push((name.to_vec(), cursor.value()?));
+        Ok(true)
+    });
+    read.map_err(|_| "a document of the corpus is no JSON object")?;
+    let id = match &bulk.id {
+        None => number.to_string(),
+        Some(name) => {
+            let found = fields.iter().find(|(known, _)| known == name.as_bytes());
+            match found.and_then(|(_, json)| Scalar::parse(json)) {
+                Some(Scalar::Text(text)) => text.into_owned(),
+                Some(Scalar::Int(whole)) => whole.to_string(),
+                _ => return Err("a document of the corpus has no id"),
+            }
+        }
+    };
+    if id.is_empty() || id.len() > KEY_LIMIT {
+        return Err("an id is empty, or longer than 250 bytes");
+    }
+    let (key, vbucket) = (id.as_bytes(), bucket.vbuckets.of(id.as_bytes()));
+    let mut request = Vec::new();
+    let stored = stored();
+    let (opcode, extras): (_, &[u8]) = match bulk.action {
+        Action::Index => (Opcode::Set, &stored),
+        Action::Create => (Opcode::Add, &stored),
+        Action::Update | Action::Upsert => (Opcode::Mutate, changed(bulk.action)),
+        Action::Delete => (Opcode::Delete, &[]),
+    };
+    let packet = Packet::begin(&mut request, opcode, vbucket, durability, extras, key);
+    match bulk.action {
+        Action::Index | Action::Create => request.extend_from_slice(line),
+        Action::Delete => {}
+        Action::Update | Action::Upsert if fields.len() > FIELDS => {
+            return Err("a document has more fields than one request can change, which are 16");
+        }
+        Action::Update | Action::Upsert => fields.iter().for_each(|(name, json)| subdoc::put(&mut request, name, json)),
+    }
+    packet.end(&mut request);
+    Ok(Document { vbucket, request, outcome: None })
+}

@@ -1,0 +1,138 @@
+//! One connection to one node for one bucket: opened, let in, and spoken on.
+
+use std::time::Duration;
+
+use loadframe_engine::access::{Auth, Secret};
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::{PlanError, Target};
+
+use super::judge::refusal;
+use super::packet::{Answers, Opcode, Packet};
+use crate::http1::access::Authorization;
+use crate::http1::client::{Client, Exchanged, Trouble};
+use crate::http1::node::Host;
+use crate::http1::tls::Tls;
+use crate::http1::wire::Wire;
+use crate::http1::{access::Access, duration, no_timeout};
+
+/// What we ask the server to speak: no delay, reasons in words, buckets by name, frames before the extras, durable
+/// writes.
+const FEATURES: [u16; 5] = [0x03, 0x07, 0x08, 0x10, 0x11];
+
+/// What nodes are approached with.
+#[derive(Debug)]
+pub struct Terms {
+    /// None: in the clear.
+    pub tls: Option<Tls>,
+    user: Option<(String, Secret)>,
+    /// The same for the HTTP services.
+    pub authorization: Authorization,
+    /// How long an answer is waited for, unless an operation says otherwise.
+    pub timeout: Duration,
+}
+
+impl Terms {
+    /// Reads certificates; says which credentials the protocol has not.
+    pub fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.compress {
+            return Err(PlanError("this protocol's requests are not compressed".to_owned()));
+        }
+        let user = match &target.auth {
+            None => None,
+            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
+            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+        };
+        let access = Access::new(target)?;
+        Ok(Self {
+            tls: access.tls,
+            user,
+            authorization: access.authorization,
+            timeout: duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?,
+        })
+    }
+}
+
+/// See the module.
+pub struct Line {
+    wire: Option<Wire>,
+    client: Client<Answers>,
+    /// Whether the server said that it knows durable writes.
+    durable: bool,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { wire: None, client: Client::with(Answers::default()), durable: false }
+    }
+}
+
+impl Line {
+    /// Connects, if there is no connection that can be used, says who asks, and takes the bucket.
+    pub async fn open(&mut self, host: &Host, terms: &Terms, bucket: &str, timeout: Duration) -> Result<(), Failure> {
+        if self.wire.as_mut().is_some_and(Wire::is_idle) {
+            return Ok(());
+        }
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await?);
+        let opened = self.enter(terms, bucket, timeout).await;
+        if opened.is_err() {
+            self.wire = None;
+        }
+        opened
+    }
+
+    async fn enter(&mut self, terms: &Terms, bucket: &str, timeout: Duration) -> Result<(), Failure> {
+        let features: Vec<u8> = FEATURES.iter().flat_map(|feature| feature.to_be_bytes()).collect();
+        self.ask(Opcode::Hello, b"loadframe", &features, timeout).await?;
+        let granted = self.answers().read().next().is_some_and(|answer| {
+            answer.status == 0 && answer.value.chunks_exact(2).any(|feature| feature == [0x00, 0x11])
+        });
+        self.durable = granted;
+        if let Some((user, password)) = &terms.user {
+            let words = [b"\0", user.as_bytes(), b"\0", password.expose().as_bytes()].concat();
+            self.granted(Opcode::SaslAuth, b"PLAIN", &words, timeout).await?;
+        }
+        self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", timeout).await
+    }
+
+    async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], timeout: Duration) -> Result<(), Failure> {
+        self.ask(opcode, key, value, timeout).await?;
+        match self.answers().read().next() {
+            Some(answer) if answer.status != 0 => Err(refusal(&answer)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask(&mut self, opcode: Opcode, key: &[u8], value: &[u8], timeout: Duration) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        let packet = Packet::begin(&mut request, opcode, 0, None, &[], key);
+        request.extend_from_slice(value);
+        packet.end(&mut request);
+        let (_, outcome) = self.speak(&request, 1, timeout).await;
+        Ok(outcome?)
+    }
+
+    /// Sends so many requests and waits for all of their answers.
+    pub async fn speak(
+        &mut self,
+        requests: &[u8],
+        count: usize,
+        timeout: Duration,
+    ) -> (Exchanged, Result<(), Trouble>) {
+        self.client.answer_mut().begin(count);
+        self.client.speak(&mut self.wire, [requests, b""], timeout).await
+    }
+
+    /// The answers of the last exchange, if it ended well.
+    pub fn answers(&self) -> &Answers {
+        self.client.answer()
+    }
+
+    /// Says that the node will not understand a durable write.
+    pub fn require_durable(&self) -> Result<(), Failure> {
+        if self.durable {
+            return Ok(());
+        }
+        let message = "this server knows no durable writes".to_owned();
+        Err(Failure { class: ErrorClass::Client, message, items: 1 })
+    }
+}

@@ -1,0 +1,174 @@
+//! What all clients of a target know together: its buckets, and which node has which part of each.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::PlanError;
+
+use super::judge::client;
+use super::line::Terms;
+use super::rest;
+use super::vbuckets::{Configuration, Seat, Vbuckets};
+use crate::http1::node::Host;
+use crate::http1::topology::Topology;
+use crate::known::Known;
+
+/// How long a node is waited for that is asked for the others.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where a bucket's configuration is asked for: the short form, and the long one of servers that have no other.
+const PLACES: [&str; 2] = ["/pools/default/b/", "/pools/default/buckets/"];
+
+/// What a node says that lets nobody in, whatever is asked.
+pub const NOT_LET_IN: &str = "the server does not know that user and password, or does not let them in";
+
+/// A collection.
+#[derive(Debug)]
+pub struct Bucket {
+    /// Its place among the buckets that operations are about.
+    pub number: usize,
+    /// What it is called.
+    pub name: String,
+    /// Who has which part of it.
+    pub vbuckets: Vbuckets,
+    /// The configuration that this is of.
+    rev: AtomicI64,
+    /// That is to be asked for again.
+    stale: AtomicBool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The hosts that the user named, or whoever changes them: any of them tells of the others.
+    pub topology: Arc<Topology>,
+    /// How nodes let us in.
+    pub terms: Terms,
+    /// The nodes that have documents.
+    pub known: Known,
+    buckets: Mutex<Vec<Arc<Bucket>>>,
+    /// The nodes that answer statements: their numbers, and where they do.
+    query: Mutex<Vec<(u16, Arc<Host>)>>,
+}
+
+impl Bucket {
+    /// Its parts may lie elsewhere by now.
+    pub fn doubt(&self) {
+        self.stale.store(true, Ordering::Relaxed);
+    }
+
+    /// Says to one who asks, and to nobody else, that its parts are to be asked for again.
+    pub fn claim(&self) -> bool {
+        self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Nodes {
+    /// Nothing is asked yet.
+    pub fn new(topology: Arc<Topology>, terms: Terms) -> Self {
+        Self { topology, terms, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
+    }
+
+    /// The bucket of that name.
+    pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, PlanError> {
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+            return Err(PlanError(format!("{name:?} is no name of a bucket: letters, digits, ., _ and - are")));
+        }
+        let mut buckets = self.buckets.lock().expect("nobody panics with it in hand");
+        if let Some(known) = buckets.iter().find(|known| known.name == name) {
+            return Ok(known.clone());
+        }
+        let new = Bucket {
+            number: buckets.len(),
+            name: name.to_owned(),
+            vbuckets: Vbuckets::new(),
+            rev: AtomicI64::new(i64::MIN),
+            stale: AtomicBool::new(false),
+        };
+        buckets.push(Arc::new(new));
+        Ok(buckets[buckets.len() - 1].clone())
+    }
+
+    /// Every bucket that operations are about.
+    pub fn buckets(&self) -> Vec<Arc<Bucket>> {
+        self.buckets.lock().expect("nobody panics with it in hand").clone()
+    }
+
+    /// The hosts that there ever were, by the numbers that requests are recorded with.
+    pub fn hosts(&self) -> Vec<String> {
+        self.known.texts()
+    }
+
+    /// Where statement number `k` is answered.
+    pub fn query(&self, k: u64) -> Option<(u16, Arc<Host>)> {
+        let query = self.query.lock().expect("nobody panics with it in hand");
+        (!query.is_empty()).then(|| query[(k % query.len() as u64) as usize].clone())
+    }
+
+    /// Asks the first host that answers who has which part of a bucket. The error is the last one's.
+    pub async fn discover(&self, bucket: &Bucket) -> Result<(), Failure> {
+        let mut outcome = Err(unserved());
+        for node in self.topology.members().iter() {
+            outcome = self.ask(bucket, &node.host).await;
+            if outcome.is_ok() {
+                node.rise();
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn ask(&self, bucket: &Bucket, host: &Host) -> Result<(), Failure> {
+        let patience = PATIENCE.min(self.terms.timeout);
+        for place in PLACES {
+            let path = format!("{place}{}", bucket.name);
+            let answer = rest::get(host, &self.terms, &path, patience).await?;
+            match answer.status() {
+                200 if self.learn(bucket, answer.body(), host) => return Ok(()),
+                401 | 403 => return Err(client(NOT_LET_IN)),
+                200 | 404 => {}
+                status => {
+                    let message = format!("{path} was answered with {status}");
+                    return Err(Failure { class: ErrorClass::Server, message, items: 1 });
+                }
+            }
+        }
+        Err(client(&format!("there is no bucket {:?}", bucket.name)))
+    }
+
+    /// Takes note of a configuration that `host` has sent; says whether it is one. An older one than is
+    /// known changes nothing.
+    pub fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
+        let Some(found) = Configuration::parse(json) else { return false };
+        if bucket.rev.fetch_max(found.rev, Ordering::AcqRel) > found.rev {
+            return true;
+        }
+        let tls = self.terms.tls.is_some();
+        let seats = found.seats(&host.name, tls);
+        let number = |seat: &Seat| self.known.number_of(&seat.address, &seat.name).ok();
+        let numbers: Vec<Option<u16>> = seats.iter().map(number).collect();
+        bucket.vbuckets.set(found.owners().map(|place| place.and_then(|place| *numbers.get(place)?)));
+        let query = found.query(&host.name, tls);
+        *self.query.lock().expect("nobody panics with it in hand") =
+            query.iter().filter_map(|seat| self.asked(seat)).collect();
+        true
+    }
+
+    /// A node that answers statements, by the number that it has for its documents if it has any.
+    fn asked(&self, seat: &Seat) -> Option<(u16, Arc<Host>)> {
+        let known = self.known.texts().iter().position(|text| *text == seat.name);
+        let number = match known {
+            Some(number) => number as u16,
+            None => self.known.number(&seat.address).ok()?,
+        };
+        Some((number, Arc::new(Host::resolve(&seat.address).ok()?)))
+    }
+}
+
+/// Nobody has that part of the bucket.
+pub fn unserved() -> Failure {
+    let message = "no node has that part of the bucket".to_owned();
+    Failure { class: ErrorClass::Server, message, items: 1 }
+}

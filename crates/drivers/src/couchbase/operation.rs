@@ -1,0 +1,316 @@
+//! Operations, read once, and their requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
+use loadframe_engine::variables::Values;
+use serde_json::{Map, Value, json};
+
+use super::nodes::{Bucket, Nodes};
+use super::packet::{KEY_LIMIT, Opcode, Packet};
+use super::subdoc::{self, FIELDS, MAKE};
+use crate::assertion::Assertion;
+use crate::form::{self, Form};
+use crate::neutral::{Action, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
+
+/// What may stand beside the kind.
+const OPTIONS: [&str; 3] = ["timeout", "durability", "assert"];
+
+/// The levels of durable writes, by their numbers in the protocol.
+const DURABILITIES: [(&str, Option<u8>); 4] =
+    [("none", None), ("majority", Some(1)), ("majority_and_persist_active", Some(2)), ("persist_to_majority", Some(3))];
+
+/// Flags that say that a document is JSON: those that all clients agree on, and those of old ones.
+const JSON: u32 = 0x0200_0006;
+
+/// An operation, ready to be turned into requests.
+#[derive(Debug)]
+pub struct Operation {
+    /// What is asked.
+    pub kind: Kind,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// How durable writes are to be.
+    pub durability: Option<u8>,
+    /// What is asserted of the answer.
+    pub assertion: Option<Assertion>,
+}
+
+/// What an operation asks.
+#[derive(Debug)]
+pub enum Kind {
+    /// A verb, and the bucket that it is about.
+    Neutral(Neutral, Arc<Bucket>),
+    /// The body of a statement's request.
+    Query(Template),
+}
+
+impl Operation {
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"query": {...}}`.
+    pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
+        let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
+        let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
+        let timeout = form::timeout(form, nodes.terms.timeout)?;
+        let kind = if name == "query" {
+            Kind::Query(query(argument, context).map_err(|error| error.within(name))?)
+        } else {
+            let neutral = Neutral::map(name, argument, context);
+            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds.iter().copied())))??;
+            require_few_fields(&neutral)?;
+            let bucket = nodes.bucket(neutral.collection())?;
+            Kind::Neutral(neutral, bucket)
+        };
+        let durability = form.get("durability").filter(|own| !own.is_null()).map(durability).transpose()?.flatten();
+        let assertion = form.get("assert").filter(|assert| !assert.is_null());
+        let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
+        if assertion.is_some() && matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads()) {
+            return Err(PlanError(format!("{name:?} answers with nothing that such an assertion could be about")));
+        }
+        Ok(Self { kind, timeout, durability, assertion })
+    }
+}
+
+/// The level of that name.
+fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
+    let name = value.as_str().ok_or_else(|| PlanError(format!("\"durability\" wants a name, not {value}")))?;
+    let names = DURABILITIES.iter().map(|(known, _)| *known);
+    let found = DURABILITIES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, level)| *level).ok_or_else(|| PlanError(unknown("durability", name, names)))
+}
+
+fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
+    let fields = match neutral {
+        Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => write.document.len(),
+        Neutral::Read(read) => read.fields.len(),
+        _ => 0,
+    };
+    let too_many = || PlanError(format!("{fields} fields: the store reads or changes at most {FIELDS} in one request"));
+    if fields > FIELDS { Err(too_many()) } else { Ok(()) }
+}
+
+fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
+    let form = Form::new(argument, &["statement", "parameters"])?;
+    let mut body = Map::new();
+    body.insert("statement".to_owned(), form.text("statement")?.into());
+    match form.get("parameters") {
+        None => {}
+        Some(Value::Array(list)) => {
+            body.insert("args".to_owned(), list.clone().into());
+        }
+        Some(Value::Object(named)) => {
+            body.extend(
+                named.iter().map(|(name, value)| (format!("${}", name.trim_start_matches('$')), value.clone())),
+            );
+        }
+        Some(other) => return Err(PlanError(format!("\"parameters\" wants a list or a mapping, not {other}"))),
+    }
+    Template::json(&Value::Object(body), &context.variables)
+}
+
+/// Buffers that serve all requests of a client.
+#[derive(Debug, Default)]
+pub struct Room {
+    /// The request.
+    pub request: Vec<u8>,
+    key: Vec<u8>,
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Room {
+    fn key(&mut self, key: &Key, values: &Values) {
+        self.key.clear();
+        key.id.render(values, &mut self.key);
+        self.key.truncate(KEY_LIMIT);
+    }
+
+    /// Writes a verb's first request; returns its vbucket. Scans and bulk requests are written elsewhere.
+    pub fn verb(&mut self, neutral: &Neutral, bucket: &Bucket, durability: Option<u8>, values: &Values) -> Option<u16> {
+        self.request.clear();
+        Some(match neutral {
+            Neutral::Insert(write) => self.insert(write, bucket, durability, values),
+            Neutral::Update(write) => self.change(Action::Update, write, bucket, durability, values),
+            Neutral::Upsert(write) => self.change(Action::Upsert, write, bucket, durability, values),
+            Neutral::Read(read) => self.read(read, bucket, values),
+            Neutral::ReadModifyWrite(write) => self.get(&write.key, bucket, values),
+            Neutral::Delete(key) => {
+                self.key(key, values);
+                let vbucket = bucket.vbuckets.of(&self.key);
+                let packet = Packet::begin(&mut self.request, Opcode::Delete, vbucket, durability, &[], &self.key);
+                packet.end(&mut self.request);
+                vbucket
+            }
+            Neutral::Scan(_) | Neutral::Bulk(_) => return None,
+        })
+    }
+
+    fn insert(&mut self, write: &Write, bucket: &Bucket, durability: Option<u8>, values: &Values) -> u16 {
+        self.key(&write.key, values);
+        let vbucket = bucket.vbuckets.of(&self.key);
+        let packet = Packet::begin(&mut self.request, Opcode::Add, vbucket, durability, &stored(), &self.key);
+        write.json.render(values, &mut self.request);
+        packet.end(&mut self.request);
+        vbucket
+    }
+
+    fn get(&mut self, key: &Key, bucket: &Bucket, values: &Values) -> u16 {
+        self.key(key, values);
+        let vbucket = bucket.vbuckets.of(&self.key);
+        Packet::begin(&mut self.request, Opcode::Get, vbucket, None, &[], &self.key).end(&mut self.request);
+        vbucket
+    }
+
+    fn read(&mut self, read: &Read, bucket: &Bucket, values: &Values) -> u16 {
+        if read.fields.is_empty() {
+            return self.get(&read.key, bucket, values);
+        }
+        self.key(&read.key, values);
+        let vbucket = bucket.vbuckets.of(&self.key);
+        let packet = Packet::begin(&mut self.request, Opcode::LookUp, vbucket, None, &[], &self.key);
+        read.fields.iter().for_each(|field| subdoc::get(&mut self.request, field.as_bytes()));
+        packet.end(&mut self.request);
+        vbucket
+    }
+
+    /// Writes a change of some fields; returns its vbucket.
+    pub fn change(
+        &mut self,
+        action: Action,
+        write: &Write,
+        bucket: &Bucket,
+        durability: Option<u8>,
+        values: &Values,
+    ) -> u16 {
+        self.request.clear();
+        self.key(&write.key, values);
+        let Self { request, key, name, value } = self;
+        let vbucket = bucket.vbuckets.of(key);
+        let packet = Packet::begin(request, Opcode::Mutate, vbucket, durability, changed(action), key);
+        for (field, cell) in &write.document {
+            name.clear();
+            field.render(values, name);
+            cell.json(values, value);
+            subdoc::put(request, name, value);
+        }
+        packet.end(request);
+        vbucket
+    }
+
+    /// Writes the body of a scan's statement.
+    pub fn scan(&mut self, scan: &Scan, values: &Values) {
+        self.request.clear();
+        self.key(&scan.from, values);
+        let count = match scan.count.scalar(values, &mut self.value) {
+            Some(Scalar::Int(count)) => count,
+            _ => 0,
+        };
+        let from = String::from_utf8_lossy(&self.key);
+        let statement = format!(
+            "SELECT RAW d FROM `{}` AS d WHERE META(d).id >= $1 ORDER BY META(d).id LIMIT $2",
+            scan.from.collection
+        );
+        let body = json!({"statement": statement, "args": [from, count], "readonly": true});
+        self.request.extend_from_slice(body.to_string().as_bytes());
+    }
+}
+
+/// The extras of a document that is stored as a whole: its flags, and that it does not expire.
+pub fn stored() -> [u8; 8] {
+    let mut extras = [0; 8];
+    extras[..4].copy_from_slice(&JSON.to_be_bytes());
+    extras
+}
+
+/// The extras of a change of some fields.
+pub fn changed(action: Action) -> &'static [u8] {
+    if action == Action::Upsert { &[MAKE] } else { &[] }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loadframe_engine::corpus::Corpora;
+    use loadframe_engine::draw::Draw;
+    use loadframe_engine::plan::Target;
+    use loadframe_engine::variables::{Captured, Variables};
+
+    use super::super::line::Terms;
+    use super::super::packet::read_request;
+    use super::*;
+    use crate::http1::topology::Topology;
+
+    fn nodes() -> Nodes {
+        let target: Target = serde_json::from_value(json!({"driver": "couchbase", "hosts": ["127.0.0.1:1"]})).unwrap();
+        let topology = Topology::new(&target.hosts, target.spread, None).unwrap();
+        Nodes::new(Arc::new(topology), Terms::new(&target).unwrap())
+    }
+
+    fn context() -> Context {
+        let forms = json!({"n": {"constant": 7}});
+        let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
+        Context { variables, corpora: Corpora::default() }
+    }
+
+    fn error(form: Value) -> String {
+        Operation::map(&form, &context(), &nodes()).unwrap_err().0
+    }
+
+    /// The opcode, the key and the value of a verb's first request.
+    fn request(form: Value) -> (u8, String, String) {
+        let (context, draw) = (context(), Draw::new(1, 2, 3));
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        let operation = Operation::map(&form, &context, &nodes()).unwrap();
+        let Kind::Neutral(neutral, bucket) = &operation.kind else { panic!() };
+        let mut room = Room::default();
+        room.verb(neutral, bucket, operation.durability, &values).unwrap();
+        let (opcode, _, key, value) = read_request(&room.request).unwrap();
+        (opcode, String::from_utf8_lossy(key).into_owned(), String::from_utf8_lossy(value).into_owned())
+    }
+
+    #[test]
+    fn verbs_become_requests_for_one_document() {
+        let key = json!({"collection": "c", "id": "user${n}"});
+        let with = |document: Value| json!({"collection": "c", "id": "user${n}", "document": document});
+        let user = || "user7".to_owned();
+        let added = request(json!({"insert": with(json!({"n": "${n}"})), "durability": "majority"}));
+        assert_eq!(added, (0x02, user(), "{\"n\":7}".to_owned()));
+        assert_eq!(request(json!({"read": key})), (0x00, user(), String::new()));
+        assert_eq!(request(json!({"delete": key})), (0x04, user(), String::new()));
+        let changed = request(json!({"update": with(json!({"n": "${n}"}))}));
+        assert_eq!(changed, (0xd1, user(), "\u{fffd}\0\0\u{1}\0\0\0\u{1}n7".to_owned()));
+        assert_eq!(request(json!({"read_modify_write": with(json!({"n": 1}))})).0, 0x00);
+    }
+
+    #[test]
+    fn a_statements_parameters_are_by_place_or_by_name() {
+        let (context, draw) = (context(), Draw::new(1, 2, 3));
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        for (parameters, body) in [
+            (json!(["${n}"]), r#"{"statement":"SELECT $1","args":[7]}"#),
+            (json!({"who": "u${n}"}), r#"{"statement":"SELECT $1","$who":"u7"}"#),
+        ] {
+            let form = json!({"query": {"statement": "SELECT $1", "parameters": parameters}});
+            let Kind::Query(template) = Operation::map(&form, &context, &nodes()).unwrap().kind else { panic!() };
+            let mut rendered = Vec::new();
+            template.render(&values, &mut rendered);
+            assert_eq!(String::from_utf8(rendered).unwrap(), body);
+        }
+    }
+
+    #[test]
+    fn what_the_store_cannot_do_is_refused_before_the_load() {
+        let fields: Vec<String> = (0..17).map(|n| format!("f{n}")).collect();
+        let many = json!({"read": {"collection": "c", "id": "a", "fields": fields}});
+        assert!(error(many).contains("at most 16"));
+        let read = json!({"collection": "c", "id": "a"});
+        assert!(error(json!({"read": read, "durability": "mayority"})).contains("did you mean \"majority\"?"));
+        assert!(error(json!({"delete": read, "assert": {"hits": 1}})).contains("answers with nothing"));
+        assert!(error(json!({"read": {"collection": "a b", "id": "a"}})).contains("no name of a bucket"));
+        assert!(error(json!({"query": {"statement": "SELECT 1", "parameters": 1}})).contains("a list or a mapping"));
+    }
+}

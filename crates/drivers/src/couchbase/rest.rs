@@ -1,0 +1,84 @@
+//! Requests to the HTTP services of a node: its configuration, and statements.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::Failure;
+
+use super::line::Terms;
+use crate::http1::answer::Answer;
+use crate::http1::client::{Client, Exchanged, Trouble};
+use crate::http1::node::Host;
+use crate::http1::wire::Wire;
+
+/// Asks for what is at `path`, on a connection of its own.
+pub async fn get(host: &Host, terms: &Terms, path: &str, timeout: Duration) -> Result<Response, Failure> {
+    let mut service = Service::default();
+    service.open(host, terms, timeout).await?;
+    let head = head("GET", path, host, terms, 0);
+    let (_, outcome) = service.speak([&head, b""], timeout).await;
+    outcome?;
+    Ok(Response(service.client))
+}
+
+/// An answer that is kept.
+pub struct Response(Client);
+
+impl Response {
+    /// Such as 200.
+    pub fn status(&self) -> u16 {
+        self.0.answer().status()
+    }
+
+    /// What it carries.
+    pub fn body(&self) -> &[u8] {
+        self.0.answer().body()
+    }
+}
+
+/// One client's connection to a service.
+pub struct Service {
+    wire: Option<Wire>,
+    client: Client,
+    /// Where it leads.
+    at: String,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self { wire: None, client: Client::new(), at: String::new() }
+    }
+}
+
+impl Service {
+    /// Connects, if there is no connection to that host that can be used.
+    pub async fn open(&mut self, host: &Host, terms: &Terms, timeout: Duration) -> Result<(), Failure> {
+        if self.at == host.text && self.wire.as_mut().is_some_and(Wire::is_idle) {
+            return Ok(());
+        }
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await?);
+        self.at.clone_from(&host.text);
+        Ok(())
+    }
+
+    /// Sends a request and waits for its answer.
+    pub async fn speak(&mut self, parts: [&[u8]; 2], timeout: Duration) -> (Exchanged, Result<(), Trouble>) {
+        self.client.exchange(&mut self.wire, parts, false, timeout).await
+    }
+
+    /// The answer of the last exchange.
+    pub fn answer(&self) -> &Answer {
+        self.client.answer()
+    }
+}
+
+/// The head of a request with a JSON body of `length` bytes, or without one.
+pub fn head(method: &str, path: &str, host: &Host, terms: &Terms, length: usize) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
+    head.extend_from_slice(&host.field);
+    head.extend_from_slice(terms.authorization.field());
+    if length > 0 {
+        head.extend_from_slice(format!("content-type: application/json\r\ncontent-length: {length}\r\n").as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}

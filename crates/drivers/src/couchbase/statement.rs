@@ -1,0 +1,160 @@
+//! Statements of SQL++, which a node's query service answers by HTTP.
+
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::variables::Values;
+use serde::Deserialize;
+use serde_json::{Value, from_slice, to_string_pretty};
+
+use super::judge::client;
+use super::nodes::Nodes;
+use super::operation::Operation;
+use super::rest::{Service, head};
+use crate::http1::client::Exchanged;
+use crate::json::Cursor;
+
+const PATH: &str = "/query/service";
+
+/// One client's connections, by the number of the node that answers.
+#[derive(Default)]
+pub struct Statements {
+    services: Vec<Service>,
+}
+
+/// What went wrong, in the store's own words.
+#[derive(Deserialize)]
+struct Trouble {
+    #[serde(default)]
+    code: i64,
+    #[serde(default)]
+    msg: String,
+}
+
+impl Statements {
+    /// Sends request number `k` and judges its answer.
+    pub async fn ask(
+        &mut self,
+        nodes: &Nodes,
+        operation: &Operation,
+        body: &[u8],
+        k: u64,
+        values: &Values<'_>,
+        shown: &mut Option<Exchange>,
+    ) -> Reply {
+        let (exchanged, node, outcome) = self.send(nodes, operation, body, k).await;
+        let answer = self.services.get(usize::from(node)).map(|service| service.answer());
+        if let Some(show) = shown {
+            show.request = self::shown(body);
+            show.answer = match (&outcome, answer) {
+                (Ok(()), Some(answer)) => String::from_utf8_lossy(answer.body()).into_owned(),
+                _ => String::new(),
+            };
+        }
+        let judged = outcome.and_then(|()| match answer {
+            Some(answer) => judge(operation, answer.status(), answer.body(), values),
+            None => Err(client("no answer")),
+        });
+        let Exchanged { sent, done, bytes_sent, bytes_received } = exchanged;
+        let documents = judged.as_ref().map_or(0, |documents| *documents);
+        let outcome = judged.map(drop);
+        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+    }
+
+    async fn send(
+        &mut self,
+        nodes: &Nodes,
+        operation: &Operation,
+        body: &[u8],
+        k: u64,
+    ) -> (Exchanged, u16, Result<(), Failure>) {
+        let Some((node, host)) = nodes.query(k) else {
+            return (Exchanged::never(), 0, Err(client("no node of the cluster answers statements")));
+        };
+        let at = usize::from(node);
+        if at >= self.services.len() {
+            self.services.resize_with(at + 1, Service::default);
+        }
+        let service = &mut self.services[at];
+        if let Err(failure) = service.open(&host, &nodes.terms, operation.timeout).await {
+            return (Exchanged::never(), node, Err(failure));
+        }
+        let head = head("POST", PATH, &host, &nodes.terms, body.len());
+        let (exchanged, outcome) = service.speak([&head, body], operation.timeout).await;
+        (exchanged, node, outcome.map_err(Failure::from))
+    }
+}
+
+fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -> Result<u64, Failure> {
+    let failed = |class, message| Err(Failure { class, message, items: 1 });
+    let class = if status >= 500 { ErrorClass::Server } else { ErrorClass::Client };
+    let (Ok(results), Ok(errors)) = (Cursor::member(body, b"results"), Cursor::member(body, b"errors")) else {
+        return failed(class, format!("an answer of status {status} that is no JSON"));
+    };
+    let errors: Vec<Trouble> = errors.and_then(|mut errors| from_slice(errors.value().ok()?).ok()).unwrap_or_default();
+    if let Some(trouble) = errors.into_iter().next() {
+        return failed(self::class(status, trouble.code), trouble.msg);
+    }
+    if status >= 400 {
+        return failed(class, format!("an answer of status {status}"));
+    }
+    let (mut found, mut first) = (0, None);
+    if let Some(mut results) = results {
+        let walked = results.array(|_, cursor| {
+            let json = cursor.value()?;
+            first.get_or_insert(json);
+            found += 1;
+            Ok(true)
+        });
+        if walked.is_err() {
+            return failed(class, "an answer whose results are no list".to_owned());
+        }
+    }
+    if let Some(assertion) = &operation.assertion {
+        assertion.judge_hits(found, "")?;
+        if assertion.has_fields() {
+            assertion.judge_json(values, first, body)?;
+        }
+    }
+    Ok(found)
+}
+
+/// The class of an error by its code: 1080 is the service's timeout, 5xxx are of its own making, and the status of a
+/// bucket that is not there says that it were, too.
+fn class(status: u16, code: i64) -> ErrorClass {
+    match (status, code) {
+        (_, 1080) => ErrorClass::Timeout,
+        (429 | 503, _) => ErrorClass::Rejected,
+        (_, 12003) => ErrorClass::Client,
+        (_, 5000..6000) | (500.., _) => ErrorClass::Server,
+        _ => ErrorClass::Client,
+    }
+}
+
+/// A request for people.
+pub fn shown(body: &[u8]) -> String {
+    let pretty = from_slice::<Value>(body).ok().and_then(|body| to_string_pretty(&body).ok());
+    format!("POST {PATH}\n{}", pretty.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_counted_by_its_code() {
+        for (status, code, expected) in [
+            (200, 1080, ErrorClass::Timeout),
+            (503, 1181, ErrorClass::Rejected),
+            (500, 12003, ErrorClass::Client),
+            (500, 5000, ErrorClass::Server),
+            (500, 0, ErrorClass::Server),
+            (400, 3000, ErrorClass::Client),
+        ] {
+            assert_eq!(class(status, code), expected, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_shown_with_its_path() {
+        assert_eq!(shown(b"{\"statement\":\"SELECT 1\"}"), "POST /query/service\n{\n  \"statement\": \"SELECT 1\"\n}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Requests and answers about some fields of a document, which the store reads and changes without the rest.
+
+use super::packet::Response;
+
+/// Fields that one request may be about; the store's own bound.
+pub const FIELDS: usize = 16;
+
+/// Status of an answer in which some field was not there.
+pub const SOME_FAILED: u16 = 0xcc;
+
+const GET: u8 = 0xc5;
+const PUT: u8 = 0xc8;
+/// In the extras of a change: make the document if it is not there.
+pub const MAKE: u8 = 0x01;
+
+/// Appends that a field is read.
+pub fn get(out: &mut Vec<u8>, field: &[u8]) {
+    spec(out, GET, field, None);
+}
+
+/// Appends that a field gets a value.
+pub fn put(out: &mut Vec<u8>, field: &[u8], value: &[u8]) {
+    spec(out, PUT, field, Some(value));
+}
+
+fn spec(out: &mut Vec<u8>, opcode: u8, field: &[u8], value: Option<&[u8]>) {
+    let start = out.len();
+    out.extend_from_slice(&[opcode, 0, 0, 0]);
+    if value.is_some() {
+        out.extend_from_slice(&[0; 4]);
+    }
+    let from = out.len();
+    path(out, field);
+    let length = (out.len() - from) as u16;
+    out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
+    if let Some(value) = value {
+        out[start + 4..start + 8].copy_from_slice(&(value.len() as u32).to_be_bytes());
+        out.extend_from_slice(value);
+    }
+}
+
+/// A field's name as a path: what would be read as more than a name is quoted.
+fn path(out: &mut Vec<u8>, field: &[u8]) {
+    if !field.iter().any(|byte| b".[]`".contains(byte)) {
+        out.extend_from_slice(field);
+        return;
+    }
+    out.push(b'`');
+    for byte in field {
+        if *byte == b'`' {
+            out.push(b'`');
+        }
+        out.push(*byte);
+    }
+    out.push(b'`');
+}
+
+/// The fields of an answer, in the order in which they were asked for: its JSON, or `None` for one that is not there.
+pub fn found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
+    let mut rest = answer.value;
+    std::iter::from_fn(move || {
+        let (head, after) = rest.split_at_checked(6)?;
+        let length = u32::from_be_bytes([head[2], head[3], head[4], head[5]]) as usize;
+        let (value, after) = after.split_at_checked(length)?;
+        rest = after;
+        Some((head[..2] == [0, 0]).then_some(value))
+    })
+}
+
+/// The status of the field that a change failed at, if the answer tells.
+pub fn culprit(answer: &Response<'_>) -> Option<u16> {
+    match answer.value {
+        [_, high, low] => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_a_path_of_one_name() {
+        let mut out = Vec::new();
+        get(&mut out, b"age");
+        assert_eq!(out, b"\xc5\x00\x00\x03age");
+        out.clear();
+        put(&mut out, b"a.b`c", b"1");
+        assert_eq!(out, b"\xc8\x00\x00\x08\x00\x00\x00\x01`a.b``c`1");
+    }
+
+    #[test]
+    fn a_field_that_is_not_there_is_none_among_those_that_are() {
+        let value = b"\x00\x00\x00\x00\x00\x0242\x00\xc0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\"a\"";
+        let fields: Vec<_> = found(&Response { status: SOME_FAILED, value }).collect();
+        assert_eq!(fields, [Some(&b"42"[..]), None, Some(b"\"a\"")]);
+        assert_eq!(found(&Response { status: 0, value: b"\x00\x00\xff\xff\xff\xff1" }).count(), 0);
+    }
+
+    #[test]
+    fn a_failed_change_names_the_fields_status() {
+        assert_eq!(culprit(&Response { status: SOME_FAILED, value: b"\x01\x00\xc1" }), Some(0xc1));
+        assert_eq!(culprit(&Response { status: SOME_FAILED, value: b"" }), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! Which part of a bucket (a vbucket) a key is in, and which node has it, as the store's own configuration tells.
+
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use serde::Deserialize;
+
+/// The most vbuckets that a bucket has.
+const MOST: usize = 1024;
+/// The node that none is.
+const NOBODY: u16 = u16::MAX;
+
+/// CRC-32 as zlib has it, the polynomial 0xedb88320 by the low bit.
+const TABLE: [u32; 256] = table();
+
+const fn table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xedb8_8320 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
+}
+
+/// The number of the node that has each vbucket. All clients share it, and it changes one vbucket at a time.
+#[derive(Debug)]
+pub struct Vbuckets {
+    nodes: Box<[AtomicU16]>,
+    count: AtomicUsize,
+}
+
+impl Vbuckets {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Self { nodes: (0..MOST).map(|_| AtomicU16::new(NOBODY)).collect(), count: AtomicUsize::new(0) }
+    }
+
+    /// Whether anything is known.
+    pub fn are_known(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// The vbucket of a key.
+    pub fn of(&self, key: &[u8]) -> u16 {
+        let count = self.count.load(Ordering::Acquire).max(1);
+        (((crc32(key) >> 16) & 0x7fff) as usize % count) as u16
+    }
+
+    /// The node that has a vbucket, if any has.
+    pub fn node(&self, vbucket: u16) -> Option<u16> {
+        Some(self.nodes.get(usize::from(vbucket))?.load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
+    }
+
+    /// Takes note of who has each.
+    pub fn set(&self, owners: impl ExactSizeIterator<Item = Option<u16>>) {
+        let count = owners.len().min(MOST);
+        for (known, owner) in self.nodes.iter().zip(owners) {
+            known.store(owner.unwrap_or(NOBODY), Ordering::Relaxed);
+        }
+        self.count.store(count, Ordering::Release);
+    }
+}
+
+/// A bucket's configuration, as far as it is needed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// It grows with each change.
+    #[serde(default)]
+    pub rev: i64,
+    v_bucket_server_map: ServerMap,
+    #[serde(default)]
+    nodes_ext: Vec<NodeExt>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerMap {
+    /// `host:port` of the key-value service; `$HOST` is the host that was asked.
+    server_list: Vec<String>,
+    /// For each vbucket the places in that list of the node that has it and of those that have copies; -1 is nobody.
+    v_bucket_map: Vec<Vec<i64>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeExt {
+    hostname: Option<String>,
+    services: Services,
+}
+
+/// Ports. With `SSL` those that speak TLS.
+#[derive(Debug, Deserialize)]
+struct Services {
+    mgmt: Option<u16>,
+    #[serde(rename = "mgmtSSL")]
+    mgmt_tls: Option<u16>,
+    kv: Option<u16>,
+    #[serde(rename = "kvSSL")]
+    kv_tls: Option<u16>,
+    n1ql: Option<u16>,
+    #[serde(rename = "n1qlSSL")]
+    n1ql_tls: Option<u16>,
+}
+
+/// Where a service of a node is, as `host:port`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The service itself.
+    pub address: String,
+    /// The name that the user knows it by: that of its management.
+    pub name: String,
+}
+
+impl Configuration {
+    /// Reads JSON; `None` if it is no configuration of a bucket with vbuckets.
+    pub fn parse(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice::<Self>(json).ok().filter(|found| !found.v_bucket_server_map.v_bucket_map.is_empty())
+    }
+
+    /// The nodes that have vbuckets, in the order of their places. `host` is the one that was asked.
+    pub fn seats(&self, host: &str, tls: bool) -> Vec<Seat> {
+        let own = |text: &str| text.replace("$HOST", host);
+        let seat = |address: &String| {
+            let kv = own(address);
+            let ext = self.nodes_ext.iter().find(|ext| ext.kv(host, false).as_ref() == Some(&kv));
+            let name = ext.and_then(|ext| ext.management(host, tls)).unwrap_or_else(|| kv.clone());
+            let kv = if tls { ext.and_then(|ext| ext.kv(host, true)).unwrap_or(kv) } else { kv };
+            Seat { address: kv, name }
+        };
+        self.v_bucket_server_map.server_list.iter().map(seat).collect()
+    }
+
+    /// For each vbucket the place of the node that has it.
+    pub fn owners(&self) -> impl ExactSizeIterator<Item = Option<usize>> {
+        let owner = |places: &Vec<i64>| places.first().and_then(|place| usize::try_from(*place).ok());
+        self.v_bucket_server_map.v_bucket_map.iter().map(owner)
+    }
+
+    /// Where statements are answered.
+    pub fn query(&self, host: &str, tls: bool) -> Vec<Seat> {
+        let seat = |ext: &NodeExt| {
+            let address = ext.at(host, if tls { ext.services.n1ql_tls } else { ext.services.n1ql })?;
+            Some(Seat { name: ext.management(host, tls).unwrap_or_else(|| address.clone()), address })
+        };
+        self.nodes_ext.iter().filter_map(seat).collect()
+    }
+}
+
+impl NodeExt {
+    fn at(&self, host: &str, port: Option<u16>) -> Option<String> {
+        let name = self.hostname.as_deref().unwrap_or(host);
+        let bare = name.contains(':') && !name.starts_with('[');
+        port.map(|port| if bare { format!("[{name}]:{port}") } else { format!("{name}:{port}") })
+    }
+
+    fn kv(&self, host: &str, tls: bool) -> Option<String> {
+        self.at(host, if tls { self.services.kv_tls } else { self.services.kv })
+    }
+
+    fn management(&self, host: &str, tls: bool) -> Option<String> {
+        self.at(host, if tls { self.services.mgmt_tls } else { self.services.mgmt })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_zlib() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn a_key_is_in_one_of_as_many_vbuckets_as_there_are() {
+        let vbuckets = Vbuckets::new();
+        assert!(!vbuckets.are_known());
+        assert_eq!(vbuckets.node(vbuckets.of(b"hello")), None);
+        vbuckets.set((0..1024).map(|number| Some(number % 3)));
+        // (0xcbf43926 >> 16) & 0x7fff = 0x4bf4, of which 10 bits count.
+        assert_eq!(vbuckets.of(b"123456789"), 0x3f4);
+        assert_eq!(vbuckets.node(0x3f4), Some(0x3f4 % 3));
+        vbuckets.set([Some(7), None].into_iter());
+        assert_eq!(vbuckets.of(b"123456789"), 0);
+        assert_eq!((vbuckets.node(0), vbuckets.node(1)), (Some(7), None));
+    }
+
+    #[test]
+    fn a_configuration_says_who_has_what_and_where() {
+        let json = json!({
+            "nodesExt": [
+                {"services": {"mgmt": 8091, "mgmtSSL": 18091, "kv": 11210, "kvSSL": 11207, "n1ql": 8093}},
+                {"hostname": "b", "services": {"mgmt": 9091, "kv": 12000, "fts": 1}},
+            ],
+            "vBucketServerMap": {"serverList": ["$HOST:11210", "b:12000"], "vBucketMap": [[0, 1], [1, 0], [-1, -1]]},
+        });
+        let found = Configuration::parse(json.to_string().as_bytes()).unwrap();
+        let seat = |kv: &str, name: &str| Seat { address: kv.to_owned(), name: name.to_owned() };
+        assert_eq!(found.seats("a", false), [seat("a:11210", "a:8091"), seat("b:12000", "b:9091")]);
+        assert_eq!(found.seats("a", true), [seat("a:11207", "a:18091"), seat("b:12000", "b:12000")]);
+        assert_eq!(found.owners().collect::<Vec<_>>(), [Some(0), Some(1), None]);
+        assert_eq!(found.query("a", false), [seat("a:8093", "a:8091")]);
+        assert!(Configuration::parse(b"{}").is_none());
+        assert!(Configuration::parse(b"not found").is_none());
+    }
+}

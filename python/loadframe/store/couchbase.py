@@ -1,0 +1,269 @@
+"""Couchbase as it is administered by HTTP, at the port 8091. A collection is a bucket of that name.
+
+The load uses the engine's driver instead; nothing here is on a request's path.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.access import OPEN, Access
+from loadframe.store.base import Figure, Found, Health, Installation, NodePlan, NodeSpec, Store, Unreachable
+from loadframe.store.distribution import Distribution
+from loadframe.units import parse_size
+
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+#: Seconds that a new bucket may take until every node serves its part.
+_READY_WITHIN = 60.0
+_POLL = 0.2
+#: Seconds between two looks at the number of documents, which the server adds up once a second.
+_COUNTED_EVERY = 2.0
+#: Bytes of memory that a bucket gets on each node, and the least that the server gives.
+_RAM_QUOTA = 256 * 2**20
+_LEAST_QUOTA = 100 * 2**20
+_DEFINITION = ("replicas", "ram_quota", "durability", "index")
+#: The level of each definition's `durability`, in the server's words.
+_DURABILITIES = {
+    "none": "none",
+    "majority": "majority",
+    "majority_and_persist_active": "majorityAndPersistActive",
+    "persist_to_majority": "persistToMajority",
+}
+
+#: Figures of a bucket's part on a node, by what they are called there.
+_FIGURES = {
+    "ops": "operations_per_second",
+    "cmd_get": "gets_per_second",
+    "get_hits": "get_hits_per_second",
+    "ep_bg_fetched": "background_fetches_per_second",
+    "curr_items": "documents",
+    "curr_items_tot": "documents_with_copies",
+    "vb_active_num_non_resident": "documents_on_disk_only",
+    "couch_docs_actual_disk_size": "disk_bytes",
+    "mem_used": "memory_bytes",
+}
+
+
+class Couchbase(Store):
+    """A cluster that runs somewhere: its server is in no package registry, and loadframe starts none."""
+
+    kind = "couchbase"
+    family = "couchbase"
+    driver = "couchbase"
+    watched = (
+        Figure("ops/s", "operations_per_second"),
+        Figure("gets/s", "gets_per_second"),
+        Figure("fetched/s", "background_fetches_per_second"),
+        Figure("documents", "documents"),
+        Figure("memory", "memory_bytes", size=True),
+        Figure("disk", "disk_bytes", size=True),
+        Figure("cpu %", "cpu_percent"),
+    )
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Keep connections between requests, since statistics are asked for every second."""
+        self._scheme = access.scheme
+        verify = access.context or False
+        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        if access.auth is not None and access.auth.scheme != "basic":
+            raise BadInput("couchbase knows users with passwords, and no keys or tokens", remedy="give --user")
+        if access.compress:
+            raise BadInput("requests to couchbase are not compressed", remedy="leave --compress out")
+        return self if access == OPEN else type(self)(access)
+
+    def installation(self, home: Path | None) -> Found | None:
+        """Refuse: it is not started here."""
+        raise _not_ours()
+
+    def distribution(self, version: str) -> Distribution:
+        """Refuse: no registry has it."""
+        raise _not_ours()
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse: it is not started here."""
+        raise _not_ours()
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Refuse: it is not started here."""
+        raise _not_ours()
+
+    def request(
+        self, addresses: Sequence[str], method: str, path: str, form: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        """Ask the first address that answers; BadInput when it lets us not in, LoadframeError for another 400 or more.
+
+        404 is an answer.
+        """
+        failure = "no address"
+        for address in addresses:
+            try:
+                answer = self._client.request(method, f"{self._scheme}://{address}{path}", data=form)
+            except httpx.TransportError as error:
+                failure = str(error)
+                continue
+            if answer.status_code in (401, 403):
+                raise BadInput(
+                    f"the cluster does not let us do that: {answer.status_code}",
+                    where=address,
+                    remedy="say who asks by --user: one who may administer buckets",
+                )
+            if answer.status_code >= 400 and answer.status_code != 404:
+                raise LoadframeError(
+                    f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=address
+                )
+            return answer
+        raise Unreachable(
+            f"the cluster does not answer ({failure})",
+            where=", ".join(addresses),
+            remedy="check that it runs, and that the addresses are those of its administration, such as host:8091",
+        )
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, such as 7.6.2-3721-enterprise."""
+        return str(_json(self.request(addresses, "GET", "/pools"))["implementationVersion"])
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Ready is that every node that holds data is healthy; while a rebalance runs, one piece is on the move."""
+        pool = _json(self.request(addresses, "GET", "/pools/default"))
+        nodes = [node for node in pool.get("nodes", []) if node.get("clusterMembership") == "active"]
+        sick = sorted({node["status"] for node in nodes if node["status"] != "healthy"})
+        moving = pool.get("rebalanceStatus", "none") not in ("none", "notRunning")
+        return Health(
+            ready=bool(nodes) and not sick,
+            status=", ".join(sick) or "healthy",
+            nodes=len(nodes),
+            moving=int(moving),
+            missing=sum(node["status"] != "healthy" for node in nodes),
+        )
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create a bucket from `replicas`, `ram_quota` and `durability`; with `index`, one that scans can use."""
+        form = bucket_form(name, definition, nodes)
+        self.request(addresses, "POST", "/pools/default/buckets", form)
+        end = time.monotonic() + _READY_WITHIN
+        while not self._is_ready(addresses, name):
+            if time.monotonic() > end:
+                raise LoadframeError(f"the bucket {name} was not ready within {_READY_WITHIN:.0f} s")
+            time.sleep(_POLL)
+        if definition.get("index"):
+            self._index(addresses, name)
+
+    def _is_ready(self, addresses: Sequence[str], name: str) -> bool:
+        answer = self.request(addresses, "GET", f"/pools/default/buckets/{name}")
+        if answer.status_code == 404:
+            return False
+        bucket = _json(answer)
+        owners = [places[0] for places in bucket.get("vBucketServerMap", {}).get("vBucketMap", [])]
+        return bool(owners) and min(owners) >= 0 and all(node["status"] == "healthy" for node in bucket["nodes"])
+
+    def _index(self, addresses: Sequence[str], name: str) -> None:
+        """Create the primary index, which statements about all documents go by."""
+        known = _json(self.request(addresses, "GET", "/pools/default/nodeServices"))
+        port = "n1qlSSL" if self._scheme == "https" else "n1ql"
+        host = addresses[0].rpartition(":")[0]
+        where = [
+            f"{node.get('hostname', host)}:{node['services'][port]}"
+            for node in known.get("nodesExt", [])
+            if port in node["services"]
+        ]
+        if not where:
+            raise BadInput("no node of the cluster answers statements", remedy="leave index: true out")
+        statement = f"CREATE PRIMARY INDEX IF NOT EXISTS ON `{name}`"
+        self.request(where, "POST", "/query/service", {"statement": statement})
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Whether there is a bucket of that name."""
+        return self.request(addresses, "GET", f"/pools/default/buckets/{name}").status_code != 404
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Delete the bucket, if it is there."""
+        self.request(addresses, "DELETE", f"/pools/default/buckets/{name}")
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Return the number of documents when two looks in a row agree: the server adds them up a little later."""
+        before, now = -1, self._counted(addresses, name)
+        while now != before:
+            time.sleep(_COUNTED_EVERY)
+            before, now = now, self._counted(addresses, name)
+        return now
+
+    def _counted(self, addresses: Sequence[str], name: str) -> int:
+        answer = self.request(addresses, "GET", f"/pools/default/buckets/{name}")
+        stats = _json(answer).get("basicStats", {}) if answer.status_code != 404 else {}
+        if "itemCount" not in stats:
+            raise LoadframeError(f"the cluster does not say how many documents {name} has")
+        return int(stats["itemCount"])
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return each node's figures by its address."""
+        pool = _json(self.request(addresses, "GET", "/pools/default"))
+        return {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
+
+
+def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
+    """Return what the server is asked for; BadInput for a definition that it has no bucket for."""
+    for key in definition:
+        if key not in _DEFINITION:
+            raise BadInput(f"a bucket has no {key}", where=f"collection {name}", remedy=f"say {', '.join(_DEFINITION)}")
+    quota = parse_size(definition["ram_quota"]) if "ram_quota" in definition else _RAM_QUOTA
+    if quota < _LEAST_QUOTA:
+        raise BadInput("a bucket wants 100 MiB of memory on each node, or more", where=f"collection {name}: ram_quota")
+    replicas = definition.get("replicas", min(1, nodes - 1))
+    if replicas not in range(4) or replicas >= nodes:
+        raise BadInput(
+            f"{replicas} replicas on {nodes} nodes",
+            where=f"collection {name}",
+            remedy=f"give 0 to {min(3, nodes - 1)}: each copy has a node of its own",
+        )
+    durability = definition.get("durability", "none")
+    if durability not in _DURABILITIES:
+        raise BadInput(
+            f"there is no durability {durability!r}",
+            where=f"collection {name}",
+            remedy=f"say {', '.join(_DURABILITIES)}",
+        )
+    form = {"name": name, "bucketType": "couchbase", "ramQuotaMB": quota // 2**20, "replicaNumber": replicas}
+    return form | {"durabilityMinLevel": _DURABILITIES[durability]}
+
+
+def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
+    """Read a node's figures out of what the server says of it."""
+    figures = {
+        name: float(value)
+        for key, name in _FIGURES.items()
+        if isinstance(value := node.get("interestingStats", {}).get(key), int | float)
+    }
+    if isinstance(cpu := node.get("systemStats", {}).get("cpu_utilization_rate"), int | float):
+        figures["cpu_percent"] = float(cpu)
+    return figures
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if answer.status_code == 404 or not isinstance(found, dict):
+        raise LoadframeError(
+            f"what answers to {answer.request.url.path} is no Couchbase cluster",
+            where=answer.request.url.netloc.decode(),
+            remedy="give the address of its administration, such as host:8091",
+        )
+    return found
+
+
+def _not_ours() -> BadInput:
+    return BadInput(
+        "couchbase is not started by loadframe: its server is in no package registry",
+        remedy="start it yourself, and name it with --hosts host:8091 --user NAME",
+    )
+
+
+STORE = Couchbase()

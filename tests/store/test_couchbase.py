@@ -1,0 +1,74 @@
+"""Couchbase as it is administered: buckets from definitions, figures of nodes, and what it is not."""
+
+import pytest
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import BadInput
+from loadframe.store import find
+from loadframe.store.access import Access, Auth
+from loadframe.store.base import Unreachable
+from loadframe.store.couchbase import bucket_form, node_figures
+
+
+def test_a_bucket_keeps_one_copy_where_there_is_a_node_for_it():
+    assert bucket_form("people", {}, nodes=1)["replicaNumber"] == 0
+    assert bucket_form("people", {}, nodes=3) == {
+        "name": "people",
+        "bucketType": "couchbase",
+        "ramQuotaMB": 256,
+        "replicaNumber": 1,
+        "durabilityMinLevel": "none",
+    }
+
+
+def test_a_definition_says_memory_copies_and_durability():
+    definition = {"ram_quota": "1g", "replicas": 2, "durability": "persist_to_majority", "index": True}
+    form = bucket_form("people", definition, nodes=3)
+    assert (form["ramQuotaMB"], form["replicaNumber"], form["durabilityMinLevel"]) == (1024, 2, "persistToMajority")
+
+
+@pytest.mark.parametrize(
+    ("definition", "words"),
+    [
+        ({"replica": 1}, "a bucket has no replica"),
+        ({"ram_quota": "50m"}, "100 MiB"),
+        ({"replicas": 2}, "2 replicas on 2 nodes"),
+        ({"replicas": -1}, "-1 replicas"),
+        ({"durability": "mayority"}, "there is no durability 'mayority'"),
+    ],
+)
+def test_a_bucket_that_the_server_would_not_make_is_refused_before_it_is_asked(definition, words):
+    with pytest.raises(BadInput, match=words):
+        bucket_form("people", definition, nodes=2)
+
+
+def test_a_nodes_figures_are_those_that_it_has():
+    node = {
+        "hostname": "a:8091",
+        "systemStats": {"cpu_utilization_rate": 12.5},
+        "interestingStats": {"ops": 3, "curr_items": 1000, "mem_used": 2**20, "couch_views_ops": 0},
+    }
+    assert node_figures(node) == {
+        "operations_per_second": 3.0,
+        "documents": 1000.0,
+        "memory_bytes": 2.0**20,
+        "cpu_percent": 12.5,
+    }
+    assert node_figures({"hostname": "b:8091"}) == {}
+
+
+@pytest.mark.parametrize("access", [Access(auth=Auth("api_key", "a:b")), Access(compress=True)])
+def test_what_the_protocol_has_not_is_refused(access):
+    with pytest.raises(BadInput):
+        find("couchbase").with_access(access)
+
+
+def test_it_is_not_started_here():
+    with pytest.raises(BadInput, match="couchbase is not started by loadframe"):
+        Cluster.require(ClusterSpec("couchbase"))
+
+
+def test_nobody_at_the_address_is_told_with_where():
+    with pytest.raises(Unreachable, match="does not answer") as caught:
+        find("couchbase").version(["127.0.0.1:9"])
+    assert caught.value.where == "127.0.0.1:9"
