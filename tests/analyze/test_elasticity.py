@@ -49,6 +49,13 @@ def test_the_objective_the_errors_and_the_gaps_are_counted_in_seconds():
     assert found["violation"] == Value(25.0)
 
 
+def test_no_second_between_two_steps_is_lost():
+    late = course(l=pieces((129, 1.0), (130, 9.0), (600, 1.0)))
+    first = measure(late, Change(120.0, 129.4, 2, 2, open=False, p99=0.02), 60.0)
+    second = measure(late, Change(129.4, 140.0, 2, 2, open=False, p99=0.02), 60.0)
+    assert (first["violation"], second["violation"]) == (Value(0.0), Value(1.0))
+
+
 def test_exposure_is_as_long_as_copies_were_missing():
     looks = [(float(second), 3.0 if 130 <= second < 142 else 0.0) for second in range(600)]
     assert measure(course(missing=looks), GROW, 60.0)["exposure"].value == near(12.0)

@@ -62,8 +62,8 @@ class Course:
         return self.start + len(self.successes)
 
     def within(self, begin: float, end: float) -> slice:
-        """Return the seconds that begin and end in a stretch of time."""
-        first = max(math.ceil(begin - self.start - 1e-9), 0)
+        """Return the seconds of a stretch of time: that in which one ends is the next one's first."""
+        first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.successes)), first))
 
 
