@@ -217,7 +217,7 @@ impl Couchbase {
         (read, outcome): (Asked, Result<(), Failure>),
         values: &Values<'_>,
     ) -> Reply {
-        let first = read.exchanged.part(0, outcome.as_ref().map(|()| ()));
+        let first = read.exchanged.part(0, outcome.as_ref().map(drop));
         if outcome.is_err() {
             return Reply { parts: vec![first], ..read.exchanged.reply(read.node, 0, outcome) };
         }
@@ -230,7 +230,7 @@ impl Couchbase {
             Some(answer) if answer.status != 0 => Err(judge::refusal(&answer)),
             _ => Ok(()),
         });
-        let parts = vec![first, written.exchanged.part(1, outcome.as_ref().map(|()| ()))];
+        let parts = vec![first, written.exchanged.part(1, outcome.as_ref().map(drop))];
         let exchanged = read.exchanged.then(&written.exchanged);
         Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
     }
