@@ -1,0 +1,20 @@
+"""The experiment files of published studies can be run as they stand, and the small ones in minutes."""
+
+from pathlib import Path
+
+import pytest
+
+from loadframe.experiment.design import design
+from loadframe.experiment.design_estimate import estimate
+from loadframe.experiment.file import load_experiment
+
+FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_study_is_a_sound_experiment(path):
+    experiment = load_experiment(path)
+    planned = design(experiment)
+    assert planned.runs
+    if path.stem.startswith("small-"):
+        assert estimate(planned, experiment) < 45 * 60
