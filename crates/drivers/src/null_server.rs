@@ -2,6 +2,7 @@
 //!
 //! It speaks as much of each protocol as the drivers do, over loopback, from one thread.
 
+mod couchbase;
 mod cql;
 mod http;
 mod mongodb;
@@ -41,6 +42,7 @@ impl NullServer {
             "http" | "search" => |_| Box::new(http::Http::default()),
             "mongodb" => |_| Box::new(mongodb::Mongo::default()),
             "redis" => |_| Box::new(redis::Redis),
+            "couchbase" => |address| Box::new(couchbase::Couchbase::new(address)),
             "cql" => |address| Box::new(cql::Cql::new(address)),
             other => {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, format!("no null server speaks to {other}")));

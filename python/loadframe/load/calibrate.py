@@ -47,6 +47,7 @@ class Probe:
 
 #: By driver; a driver that no null server speaks to is not calibrated.
 PROBES: dict[str, Probe] = {
+    "couchbase": Probe(_READ, _KEYED_BULK),
     "cql": Probe(_READ, _KEYED_BULK),
     "http": Probe(_HTTP),
     "mongodb": Probe(_READ, _KEYED_BULK),
