@@ -27,8 +27,6 @@ GENERATOR = (
 
 #: What watching the control groups of the generator's own process gives.
 OWN_GROUP = (
-    Field("network.received", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
-    Field("network.sent", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
     Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which a CPU quota over the generator was used up"),
     Field("cgroup.throttled_time", "rate", "s/s", "time that its threads stood still for it, summed over CPUs"),
 )
@@ -43,6 +41,8 @@ NODES = (
     Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which the CPU quota was used up"),
     Field("cgroup.throttled_time", "rate", "s/s", "time that threads stood still for the quota, summed over CPUs"),
     Field("cgroup.memory", "level", "B", "memory charged to the control group, page cache included"),
+    Field("network.received", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
+    Field("network.sent", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
 )
 
 #: What watching this machine gives.
