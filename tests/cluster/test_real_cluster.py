@@ -46,7 +46,7 @@ def collection(cluster: Cluster) -> Iterator[str]:
     cluster.drop_collection("taxis")
 
 
-def test_its_start_says_what_it_does(lines):
+def test_its_start_says_what_it_does(cluster, lines):
     assert "starting 2 nodes of opensearch 3.8.0" in lines
 
 

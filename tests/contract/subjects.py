@@ -37,6 +37,17 @@ _SEARCH = {
     },
 }
 
+#: The tests that read what was written.
+_OF_DOCUMENTS = (
+    "test_what_is_written_is_read_back",
+    "test_a_read_and_then_a_write_are_one_operation_of_two_parts",
+    "test_what_is_not_there_or_there_already_is_told",
+    "test_a_scan_begins_where_it_is_told",
+    "test_a_bulk_request_counts_its_bad_item",
+    "test_bulk_requests_put_change_and_remove_documents",
+    "test_a_node_comes_and_goes_under_load_and_nothing_is_lost",
+)
+
 _SUBJECTS = {
     "opensearch": Subject(settings={"heap": "300m"}, collection=_SEARCH),
     "elasticsearch": Subject(settings={"heap": "300m"}, collection=_SEARCH),
@@ -55,6 +66,7 @@ _SUBJECTS = {
     "redis": Subject(
         excused={"test_a_scan_begins_where_it_is_told": "a cluster keeps no order of ids over its nodes"},
     ),
+    "sim": Subject(excused=dict.fromkeys(_OF_DOCUMENTS, "it only counts documents, and keeps none")),
     "http": Subject(absent="a service with a REST interface has no documents, and is not started by loadframe"),
 }
 
