@@ -28,6 +28,8 @@ class Tool:
     #: The file that says what to run, and the variable that names the folder of its own files.
     file: str
     home: str
+    #: Whether documents are of a type, as they were for Elasticsearch 6.
+    typed: bool = False
 
     def find(self) -> Path:
         """Return the program; BadInput if it is not here."""
@@ -55,12 +57,12 @@ class Tool:
                 "document-count": documents,
                 "uncompressed-bytes": corpus.stat().st_size,
                 "target-index": COLLECTION,
-            }
+            } | ({"target-type": "_doc"} if self.typed else {})
             before = [{"operation": {"operation-type": kind}} for kind in ("delete-index", "create-index")]
             workload = {
                 "version": 2,
                 "description": "the same load as Loadframe's",
-                "indices": [{"name": COLLECTION, "body": "index.json"}],
+                "indices": [{"name": COLLECTION, "body": "index.json"} | ({"types": ["_doc"]} if self.typed else {})],
                 "corpora": [{"name": "corpus", "documents": [source]}],
                 "schedule": [*before, *tasks],
             }
@@ -84,4 +86,4 @@ class Tool:
 OPENSEARCH_BENCHMARK = Tool(
     "OpenSearch Benchmark", "opensearch-benchmark", "run", "workload-path", "results", "workload.json", "BENCHMARK_HOME"
 )
-RALLY = Tool("Rally", "esrally", "race", "track-path", "report", "track.json", "RALLY_HOME")
+RALLY = Tool("Rally", "esrally", "race", "track-path", "report", "track.json", "RALLY_HOME", typed=True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import psutil
 
+from loadframe.errors import LoadframeError
+
 _PR_SET_CHILD_SUBREAPER = 36
 
 #: How often descendants are looked at, s.
@@ -34,17 +36,22 @@ class Ran:
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
     """Run a program to its end. Processes that it leaves behind are waited for: their time counts, too."""
-    wrapped = [sys.executable, "-m", "benchmarks.spent", *command]
+    # The command goes in by standard input: a peer that ends its like by their command lines would end the wrapper, too.
+    wrapped = [sys.executable, "-m", "benchmarks.spent"]
     # The last line of standard output is the wrapper's own.
-    done = subprocess.run(wrapped, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        wrapped, input=json.dumps(command), capture_output=True, text=True, check=False, env=environment
+    )
     said, _, spent = done.stdout.rstrip("\n").rpartition("\n")
+    if not spent.startswith('{"cpu"'):
+        raise LoadframeError(f"{command[0]} could not be watched: {(done.stdout + done.stderr).strip()[-2000:]}")
     return Ran(done.returncode, said, done.stderr, json.loads(spent)["cpu"])
 
 
 def _wrap(command: Sequence[str]) -> int:
     # Orphans become children of this process, and not of the first one, so that none gets out of sight.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = psutil.Popen(command)
+    child = psutil.Popen(command, stdin=subprocess.DEVNULL)
     spent: dict[psutil.Process, float] = {}
     while descendants := psutil.Process().children(recursive=True):
         for process in descendants:
@@ -62,4 +69,4 @@ def _wrap(command: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_wrap(sys.argv[1:]))
+    sys.exit(_wrap(json.load(sys.stdin)))
