@@ -36,7 +36,7 @@ class Ran:
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
     """Run a program to its end. Processes that it leaves behind are waited for: their time counts, too."""
-    # The command goes in by standard input: a peer that ends its like by their command lines would end the wrapper, too.
+    # The command goes in by standard input: a peer ends its like by their command lines, and this would be one.
     wrapped = [sys.executable, "-m", "benchmarks.spent"]
     # The last line of standard output is the wrapper's own.
     done = subprocess.run(
