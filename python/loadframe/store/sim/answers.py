@@ -59,6 +59,7 @@ class Written:
     """What a request for data adds to its collection."""
 
     collection: str
+    created: float  #: when that collection was
     documents: int
     bytes: int
 
@@ -82,7 +83,7 @@ def data(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | No
         return {**answer, "found": True, "_source": {"simulated": True}}, None
     added = {"_create": 1, "_update": 0}.get(str(kind), 1 if request.method == "POST" else 0)
     added = -1 if request.method == "DELETE" else added
-    return {**answer, "result": "created"}, Written(collection, added, len(request.body))
+    return {**answer, "result": "created"}, _written(collection, added, request, shared)
 
 
 def _search(body: Mapping[str, Any], collection: str, shared: Shared) -> dict[str, Any]:
@@ -106,7 +107,11 @@ def _bulk(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | N
     item = {action: {"_id": "1", "status": 201, "_shards": {"total": 1, "successful": 1, "failed": 0}}}
     added = {"delete": -documents, "update": 0}.get(action, documents)
     answer = {"took": 0, "errors": False, "items": [item] * documents}
-    return answer, Written(named, added, len(request.body)) if named in shared.definitions else None
+    return answer, _written(named, added, request, shared) if named in shared.definitions else None
+
+
+def _written(collection: str, documents: int, request: Request, shared: Shared) -> Written:
+    return Written(collection, shared.definitions[collection]["created"], documents, len(request.body))
 
 
 def administration(request: Request, shared: Shared, node: str, now: float) -> Any:
@@ -177,7 +182,7 @@ def _create(name: str, settings: Mapping[str, Any], shared: Shared, now: float) 
         return int(flat.get(key, flat.get(f"index.{key}", default)))
 
     shards, replicas = number("number_of_shards", 1), number("number_of_replicas", 0)
-    shared.definitions[name] = {"shards": shards, "replicas": replicas}
+    shared.definitions[name] = {"shards": shards, "replicas": replicas, "created": now}
     shared.documents[name] = shared.bytes[name] = 0
     shared.placement.create(name, shards, replicas, now)
 

@@ -47,7 +47,9 @@ class Node:
         with self.shared.locked(now := time.monotonic()):
             self.shared.bury(now)
             for written in self._written:
-                if written.collection in self.shared.documents:
+                # What was written to a collection that is gone does not count for one of its name.
+                definition = self.shared.definitions.get(written.collection)
+                if definition and definition["created"] == written.created:
                     self.shared.documents[written.collection] += written.documents
                     self.shared.bytes[written.collection] += written.bytes
             self._written.clear()
@@ -55,14 +57,13 @@ class Node:
     def serve(self, request: Request) -> tuple[float, int, object]:
         """Return when (by the monotonic clock) to answer a request for data, and with what."""
         now = time.monotonic()
-        placement, slots = self.shared.placement, self.shared.slots
-        if self.name not in placement.members:
-            return now, 503, {"error": {"type": "not_a_member", "reason": f"{self.name} has not joined yet"}}
-        server = self._server()
         with self.shared.queues() as stations:
-            end = stations.admit(
-                slots[server], now, len(placement.members), self._random, moving=server in placement.moving()
-            )
+            placement = self.shared.placement
+            if self.name not in placement.members:
+                return now, 503, {"error": {"type": "not_a_member", "reason": f"{self.name} has not joined yet"}}
+            server = self._server()
+            slot, moving = self.shared.slots[server], server in placement.moving()
+            end = stations.admit(slot, now, len(placement.members), self._random, moving=moving)
         if end is None:
             return now, 429, _REJECTED
         answer, written = data(request, self.shared)

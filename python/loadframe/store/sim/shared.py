@@ -90,9 +90,10 @@ class Shared:
 
     @contextlib.contextmanager
     def queues(self) -> Iterator[Stations]:
-        """Hold the lock for the stations alone; the rest is as it was when `locked` was last used."""
+        """Hold the lock for the stations alone; the rest is as it was last written, and only to be read."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
+            self._read()
             yield self.stations
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
