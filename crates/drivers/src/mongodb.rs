@@ -145,20 +145,8 @@ impl Driver for Mongo {
         bson::json(&command.ok()?).map(|command| command.to_string())
     }
 
-    async fn show(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-    ) -> (Reply, Exchange) {
-        connection.shown = Some(Exchange::default());
-        let reply = self.execute(connection, operation, context, draw).await;
-        let mut exchange = connection.shown.take().unwrap_or_default();
-        if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
-            exchange.answer.clone_from(&failure.message);
-        }
-        (reply, exchange)
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
     }
 }
 

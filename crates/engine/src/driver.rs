@@ -98,14 +98,32 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// The same request and its answer as readable text, for `loadframe check`.
+    /// Where a client takes down what it asks and is answered while somebody wants to see it, if it does that itself.
+    fn exchange(_connection: &mut Self::Connection) -> Option<&mut Option<Exchange>> {
+        None
+    }
+
+    /// The same request and its answer as readable text, for `loadframe check`: what the client took down, and where
+    /// it got no answer the reason.
     fn show(
         &self,
         connection: &mut Self::Connection,
         operation: &Self::Operation,
         context: &Context,
         draw: &Draw,
-    ) -> impl Future<Output = (Reply, Exchange)>;
+    ) -> impl Future<Output = (Reply, Exchange)> {
+        async move {
+            if let Some(taken_down) = Self::exchange(connection) {
+                *taken_down = Some(Exchange::default());
+            }
+            let reply = self.execute(connection, operation, context, draw).await;
+            let mut exchange = Self::exchange(connection).and_then(Option::take).unwrap_or_default();
+            if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
+                exchange.answer.clone_from(&failure.message);
+            }
+            (reply, exchange)
+        }
+    }
 }
 
 /// What became of a request.
