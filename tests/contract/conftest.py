@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from held import Held
+from held import Held, home_of
 from subjects import KINDS, subject_of
 
 from commands import open_folder
@@ -70,7 +70,8 @@ def things(store: Held) -> Iterator[Held]:
 def _missing(kind: str) -> str | None:
     """Return why this machine has no software of a kind that no registry has either."""
     try:
-        find(kind).installation(None)
+        home = home_of(kind)
+        find(kind).installation(Path(home) if home else None)
     except BadInput as error:
         return str(error)
     return None

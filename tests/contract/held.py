@@ -1,11 +1,17 @@
 """A store that is held to the contract: its cluster, and how it is asked."""
 
+import os
 from typing import Any
 
 from subjects import subject_of
 
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.load import check_operations
+
+
+def home_of(kind: str) -> str | None:
+    """Return the installation to hold to the contract in the place of the usual one: CONTRACT_HOME_REDIS names one."""
+    return os.environ.get(f"CONTRACT_HOME_{kind.upper()}")
 
 
 class Held:
@@ -16,7 +22,9 @@ class Held:
         self.subject = subject_of(kind)
         settings = dict(self.subject.settings)
         self.cluster = Cluster.start(
-            ClusterSpec(store=kind, nodes=self.subject.nodes, settings=settings, name=f"contract-{kind}")
+            ClusterSpec(
+                store=kind, nodes=self.subject.nodes, settings=settings, name=f"contract-{kind}", home=home_of(kind)
+            )
         )
 
     def restart(self) -> None:
