@@ -100,6 +100,41 @@ fn a_request_allocates_nothing() {
 }
 
 #[test]
+fn clients_that_wait_for_a_shared_connection_allocate_nothing() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        for _ in 0..400 {
+            peer.request().unwrap();
+            peer.send(answer("200 OK", HITS));
+        }
+    });
+    let target = json!({"driver": "search", "hosts": [server.host], "connections": 1});
+    let mut client = Client::<Search>::of(&serde_json::from_value(target).unwrap(), 0);
+    let form = json!({"search": {"collection": "c", "body": {"a": "${k}"}}});
+    let operation = client.driver.map(&form, &client.context).unwrap();
+    let mut second = client.driver.connection(1);
+    let Client { driver, connection: first, context, runtime } = &mut client;
+    let count = runtime.block_on(async {
+        let mut before = 0;
+        for k in 1000..1200 {
+            if k == 1100 {
+                before = ALLOCATIONS.with(Cell::get);
+            }
+            let draw = Draw::new(1, 2, k);
+            let (one, other) = tokio::join!(
+                driver.execute(first, &operation, context, &draw),
+                driver.execute(&mut second, &operation, context, &draw)
+            );
+            assert!(one.outcome.is_ok() && other.outcome.is_ok());
+            assert!(other.sent >= one.done, "the second waited for the connection");
+        }
+        ALLOCATIONS.with(Cell::get) - before
+    });
+    server.finish();
+    assert_eq!(count, 0);
+}
+
+#[test]
 fn a_request_whose_answer_is_taken_from_allocates_nothing() {
     let form = json!({"http": {
         "method": "POST", "path": "/${k}", "headers": {"a": "${k}"}, "body": {"k": "${k}"},

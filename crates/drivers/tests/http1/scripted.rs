@@ -150,7 +150,10 @@ impl Client {
 impl<D: Driver> Client<D> {
     /// Client number `number` of a target, with variables.
     pub fn with(target: &Target, number: u64, variables: &Value) -> Self {
-        let driver = D::new(target).unwrap();
+        let mut driver = D::new(target).unwrap();
+        if let Some(connections) = target.connections {
+            driver.cap(connections, 1).unwrap();
+        }
         let corpora =
             BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 100_000}))]);
         let context = Context {
