@@ -5,10 +5,11 @@ costs is left out: each runs with little and with much to do, and the difference
 seconds, which vary, so that is done in rounds, and the median round counts; a run before the first is thrown away,
 since it is the one that finds nothing in the caches.
 
-wrk sends the same search, looks at no answer, and takes one system call to write and one to read: what it needs beside
-the same node is what any client needs.
+wrk sends the same requests, looks at no answer, and writes and reads in as few system calls as there can be: what it
+needs beside the same node is what any client needs.
 """
 
+import json
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -28,8 +29,8 @@ ROUNDS = 3
 #: Documents, and search requests, of the run with little to do and of that with much.
 DOCUMENTS = (50_000, 1_000_000)
 SEARCHES = (1_600, 12_800)
-#: How long wrk runs, s.
-WRK = 5
+#: How long wrk runs, s: a few hundred bulk requests.
+WRK = 10
 LOAD = {"operation": {"operation-type": "bulk", "bulk-size": BULK_SIZE}, "clients": CLIENTS}
 REFRESH = {"operation": {"operation-type": "refresh"}}
 SEARCH = {"query": {"range": {"total_amount": {"gte": 5, "lt": 15}}}, "size": 10}
@@ -65,18 +66,19 @@ def compare(peer: Tool, spec: ClusterSpec) -> None:
             operation = {"search": {"collection": COLLECTION, "body": SEARCH, "request_cache": False}}
             return [theirs, engine(operation, {"requests": searches})]
 
+        def least(path: str, body: str) -> float:
+            return statistics.median(1 / wrk.post(address, path, body, CLIENTS, WRK) for _ in range(ROUNDS))
+
         load(DOCUMENTS[0])
         print(f"  {CLIENTS} clients, bulk requests of {format_count(BULK_SIZE)} documents, {ROUNDS} rounds")
-        _print(peer, "document", _rounds(load, DOCUMENTS), AIM_DOCUMENT)
-        rounds = _rounds(search, SEARCHES)
-        _print(peer, "search request", rounds, AIM_SEARCH)
+        documents = _rounds(load, DOCUMENTS)
+        trips = corpora[DOCUMENTS[0]].read_text().splitlines()[:BULK_SIZE]
+        body = "".join(f'{{"index":{{}}}}\n{trip}\n' for trip in trips)
+        path = f"/{COLLECTION}/{'_doc/' if peer.typed else ''}_bulk"
+        _print(peer, "document", documents, AIM_DOCUMENT, least(path, body) / BULK_SIZE)
+        searches = _rounds(search, SEARCHES)
         path = f"/{COLLECTION}/_search?request_cache=false"
-        least = statistics.median(1 / wrk.post(address, path, SEARCH, CLIENTS, WRK) for _ in range(ROUNDS))
-        ours = statistics.median(own for _, own in rounds)
-        print(
-            f"  CPU per search request: wrk {format_duration(least)}; search driver's is {ours / least:.2f} of it, and"
-            f" wrk's own ratio to {peer.name} 1/{statistics.median(their for their, _ in rounds) / least:.0f}"
-        )
+        _print(peer, "search request", searches, AIM_SEARCH, least(path, json.dumps(SEARCH)))
 
 
 def _corpus(folder: Path, documents: int) -> Path:
@@ -94,10 +96,14 @@ def _rounds(run: Callable[[int], list[float]], counts: tuple[int, int]) -> list[
     return rounds
 
 
-def _print(peer: Tool, what: str, rounds: list[list[float]], aim: float) -> None:
+def _print(peer: Tool, what: str, rounds: list[list[float]], aim: float, least: float) -> None:
     theirs, ours = (statistics.median(each) for each in zip(*rounds, strict=True))
     ratios = sorted(peer_s / own for peer_s, own in rounds)
     print(
         f"  CPU per {what}: {peer.name} {format_duration(theirs)}, search driver {format_duration(ours)};"
         f" ratio 1/{theirs / ours:.0f} (1/{ratios[-1]:.0f} to 1/{ratios[0]:.0f}), aim 1/{1 / aim:.0f}"
+    )
+    print(
+        f"    wrk {format_duration(least)}: the search driver takes {ours / least:.2f} of that, and wrk itself"
+        f" 1/{theirs / least:.0f} of {peer.name}"
     )

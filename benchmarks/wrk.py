@@ -1,15 +1,12 @@
 """wrk, the yardstick: an HTTP generator in C that does nothing but send and count."""
 
-import json
 import re
 import resource
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import parse_duration
@@ -40,15 +37,16 @@ def measure(address: str, connections: int, duration: int, core: int, think_time
     return _read(answer.stdout + answer.stderr, _spent() - before)
 
 
-def post(address: str, path: str, body: Mapping[str, Any], connections: int, duration: int) -> float:
+def post(address: str, path: str, body: str, connections: int, duration: int) -> float:
     """Send a request with a body for `duration` s from one thread; return requests per second of CPU time."""
     program = shutil.which("wrk")
     if program is None:
         raise BadInput("wrk is not installed", remedy="apt-get install wrk")
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "post.lua"
+        script, content = Path(folder) / "post.lua", Path(folder) / "body"
+        content.write_text(body)
         script.write_text(
-            f"wrk.method = 'POST'\nwrk.path = '{path}'\nwrk.body = [[{json.dumps(body)}]]\n"
+            f"wrk.method = 'POST'\nwrk.path = '{path}'\nwrk.body = io.open('{content}'):read('*a')\n"
             "wrk.headers['content-type'] = 'application/json'\n"
         )
         load = ["-t1", f"-c{connections}", f"-d{duration}s", "--latency", "-s", str(script), f"http://{address}/"]

@@ -1,0 +1,63 @@
+"""Time and memory of the report of an experiment of 10,000 runs, beside their limits.
+
+The runs are those of the tests' simulated store, written by the recorder: 100 treatments, some blocks of which are
+made and the others copied from them.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from loadframe.errors import LoadframeError
+from loadframe.units import format_count, format_duration, format_size
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from simulated import write_experiment
+
+NODES, CLIENTS, BLOCKS = range(1, 11), (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 100
+#: Blocks that are written; the others are copies.
+WRITTEN = 4
+LIMIT_SECONDS, LIMIT_BYTES = 60.0, 2e9
+
+
+def main() -> None:
+    """Write the runs, report on them in a process of its own, and print what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = write_experiment(Path(folder) / "e", nodes=NODES, clients=CLIENTS, repetitions=WRITTEN)
+        for block in range(WRITTEN + 1, BLOCKS + 1):
+            _copy(experiment, (block - 1) % WRITTEN + 1, block)
+        runs = len(list((experiment / "runs").iterdir()))
+        seconds, memory = _report(experiment)
+    print(f"  {format_count(runs)} runs: {format_duration(seconds)}, {format_size(memory)}")
+    print(f"  ratios to the limits of {format_duration(LIMIT_SECONDS)} and {format_size(LIMIT_BYTES)}:"
+          f" {seconds / LIMIT_SECONDS:.2f} and {memory / LIMIT_BYTES:.2f}")  # fmt: skip
+
+
+def _copy(experiment: Path, block: int, to: int) -> None:
+    description = json.loads((experiment / "experiment.json").read_text())
+    for entry in [entry for entry in description["design"] if entry["block"] == block]:
+        name = entry["run"].replace(f"b{block}-", f"b{to}-", 1)
+        description["design"].append({**entry, "run": name, "block": to})
+        run = experiment / "runs" / name
+        shutil.copytree(experiment / "runs" / entry["run"], run, copy_function=os.link)
+        manifest = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").unlink()
+        (run / "manifest.json").write_text(json.dumps({**manifest, "run": name, "block": to, "repetition": to}))
+    (experiment / "experiment.json").write_text(json.dumps(description))
+
+
+def _report(experiment: Path) -> tuple[float, int]:
+    """Return the time and the greatest memory of the command."""
+    started = time.monotonic()
+    with (experiment / "said").open("w") as said:
+        program = str(Path(sys.executable).with_name("loadframe"))
+        printed = [(os.POSIX_SPAWN_DUP2, said.fileno(), 1)]
+        child = os.posix_spawn(program, [program, "report", str(experiment)], os.environ, file_actions=printed)
+        _, status, usage = os.wait4(child, 0)
+    if status:
+        raise LoadframeError(f"the report failed: {(experiment / 'said').read_text()[-2000:]}")
+    return time.monotonic() - started, usage.ru_maxrss * 1024
