@@ -1,12 +1,13 @@
 """How late an open load is sent, at 1,000, 10,000 and 50,000 requests/s on one core: from scheduled to turned to.
 
-Whatever else wants the core for a moment makes requests late, so each is measured in rounds. The line has the medians
-of the rounds and the range of their 99th percentiles, and for how long the worker waited for its core.
+Whatever else wants the core for a moment makes requests late, so each is measured in rounds, in turn with a thread that
+does nothing but sleep until the same instants: what the system is late by itself. A line has the medians of the rounds
+and the range of their 99th percentiles, and for how long the worker waited for its core.
 """
 
 import statistics
 
-from benchmarks import engine_run
+from benchmarks import engine_run, sleeper
 from benchmarks.machine import cores, null_server
 
 from loadframe.units import format_count, format_duration
@@ -29,14 +30,19 @@ def main() -> None:
         for driver, (target, operation) in targets.items():
             for rate in RATES:
                 plan = engine_run.phase(target, operation, {"open": {"rate": rate}}, {"duration": SECONDS})
-                rounds = [engine_run.measure(plan, client_core) for _ in range(ROUNDS)]
+                rounds, floors = [], []
+                for _ in range(ROUNDS):
+                    floors.append(sleeper.lateness(client_core, rate, SECONDS)[1])
+                    rounds.append(engine_run.measure(plan, client_core))
                 late = sorted(each.lateness_p99 for each in rounds)
-                p99 = statistics.median(late)
+                p99, floor = statistics.median(late), statistics.median(floors)
                 aim = f", ratio to the aim {p99 / AIM:.2f}" if rate == AIM_RATE else ""
                 print(
                     f"  {driver:7}{format_count(rate):>7}/s"
                     f"  late p50 {format_duration(statistics.median(each.lateness_p50 for each in rounds))},"
                     f" p99 {format_duration(p99)} ({format_duration(late[0])} to {format_duration(late[-1])}){aim};"
+                    f" a sleeping thread {format_duration(floor)} ({format_duration(min(floors))} to"
+                    f" {format_duration(max(floors))}), ratio {p99 / floor:.2f};"
                     f" CPU {statistics.median(each.worker_cpu for each in rounds) / (SECONDS + 1):.0%} of a core,"
                     f" waited for it {statistics.median(each.waited_share for each in rounds):.1%},"
                     f" achieved {statistics.median(each.rate for each in rounds) / rate:.1%}"
