@@ -63,8 +63,9 @@ def test_what_the_protocol_has_not_is_refused(access):
         find("couchbase").with_access(access)
 
 
-def test_it_is_not_started_here():
-    with pytest.raises(BadInput, match="couchbase is not started by loadframe"):
+def test_without_an_installation_it_is_not_started(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BadInput, match=r"couchbase is in no package registry\n  .*--home.*--hosts"):
         Cluster.require(ClusterSpec("couchbase"))
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import diary, events, launch, mending, named, state
+from loadframe.cluster import diary, events, launch, mending, named, password, state
 from loadframe.cluster.change import Change
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.founding import found
@@ -123,6 +123,7 @@ class Cluster:
                 "limited_by": how,
                 "limits_missing": reason,
             }
+            cluster._let_in()
             change = cluster._change(report)
             if saved:
                 mend(change, software)
@@ -130,7 +131,7 @@ class Cluster:
                 found(change, software)
             if software.origin == "installed" and spec.image is not None:
                 # What a container finds on its own PATH may be another version than what this machine has there.
-                roster.facts["version"] = store.version(cluster.addresses)
+                roster.facts["version"] = cluster.store.version(cluster.addresses)
                 roster.write()
             cluster.throttle(True)
             if spec.nodes > before.nodes:
@@ -167,7 +168,15 @@ class Cluster:
         if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
         roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed)
-        return cls(stores.find(saved.spec.store), roster, named.folder_of(name))
+        cluster = cls(stores.find(saved.spec.store), roster, named.folder_of(name))
+        cluster._let_in()
+        return cluster
+
+    def _let_in(self) -> None:
+        """Ask it as its administrator, where the store wants one."""
+        assert self._folder and self.spec
+        self.access = password.access(self.store, self._folder if self.spec.name else None)
+        self.store = self.store.with_access(self.access)
 
     def __enter__(self) -> Self:
         return self

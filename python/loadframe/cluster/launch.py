@@ -17,7 +17,7 @@ from loadframe.cluster import artefacts, java
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.patience import gone, not_up
 from loadframe.cluster.roster import Roster
-from loadframe.cluster.seats import seats
+from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Command, Host
@@ -143,7 +143,11 @@ def start(
     nodes = "1 node" if len(planned) == 1 else f"{len(planned)} nodes"
     folders.require_room(folder, len(planned) * _ROOM_PER_NODE, f"starting {nodes}")
     present = [node for node in roster.nodes if node.alive]
-    places = seats(software.store, spec, host, [each.number for each in planned], present)
+    before = [node for each in planned for node in roster.nodes if node.name == each.place.name]
+    if before and software.store.keeps_address:
+        places = seats_again(host, software.store.kind, before, spec.port)
+    else:
+        places = seats(software.store, spec, host, [each.number for each in planned], present)
     founders = tuple(each.place.name for each in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)

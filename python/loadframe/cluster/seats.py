@@ -6,6 +6,7 @@ from itertools import count, islice
 
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
+from loadframe.errors import BadInput
 from loadframe.host.base import Host
 from loadframe.store import Store
 
@@ -51,6 +52,33 @@ def seats(
         Seat(address, port, peer_port, tuple(islice(extra, store.extra_ports)))
         for address, port, peer_port in zip(addresses, ports, peer_ports, strict=True)
     ]
+
+
+def seats_again(host: Host, kind: str, nodes: Sequence[Node], first: int | None) -> list[Seat]:
+    """Return the seats that nodes had before, of a kind of store whose nodes keep them; BadInput where one is taken.
+
+    `first` is the port that is asked for. Further ports are in the nodes' folders.
+    """
+    kept = f"nodes of {kind} keep their addresses"
+    if first is not None and first != _port(nodes[0].address):
+        raise BadInput(
+            f"{kept}, and {nodes[0].name} has been at {nodes[0].address}", remedy="leave --port out, or give that port"
+        )
+    if any(host.own_addresses == (_host(node.address) == host.address) for node in nodes):
+        raise BadInput(
+            f"{kept}, and {nodes[0].name} has been at {nodes[0].address}",
+            remedy="start the cluster with the --host that it was made with",
+        )
+    for node in nodes:
+        try:
+            host.free_ports(1, _port(node.address), [_host(node.address)])
+        except BadInput as error:
+            raise BadInput(
+                f"{kept}, and that of {node.name} is in use",
+                where=node.address,
+                remedy=f"stop what listens there (`ss -ltnp sport = :{_port(node.address)}` names it)",
+            ) from error
+    return [Seat(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
 
 
 def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """Couchbase as it is administered by HTTP, at the port 8091. A collection is a bucket of that name.
 
+How nodes come and go is in `couchbase_nodes`, how one is started from an installation in `couchbase_home`.
+
 The load uses the engine's driver instead; nothing here is on a request's path.
 """
 
@@ -8,15 +10,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
-
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.store import couchbase_home, couchbase_nodes, couchbase_settings, installed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Figure, Found, Health, Installation, NodePlan, NodeSpec, Store, Unreachable
+from loadframe.store.base import (
+    Figure,
+    Found,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    Store,
+    Watch,
+)
+from loadframe.store.couchbase_rest import Administration, document
 from loadframe.store.distribution import Distribution
 from loadframe.units import parse_size
 
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 #: Seconds that a new bucket may take until every node serves its part.
 _READY_WITHIN = 60.0
 _POLL = 0.2
@@ -49,11 +60,14 @@ _FIGURES = {
 
 
 class Couchbase(Store):
-    """A cluster that runs somewhere: its server is in no package registry, and loadframe starts none."""
+    """A cluster that runs somewhere, or one from the user's installation: no package registry has the server."""
 
     kind = "couchbase"
     family = "couchbase"
     driver = "couchbase"
+    administrator = "Administrator"
+    keeps_address = True
+    extra_ports = couchbase_home.EXTRA_PORTS
     watched = (
         Figure("ops/s", "operations_per_second"),
         Figure("gets/s", "gets_per_second"),
@@ -65,10 +79,8 @@ class Couchbase(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Keep connections between requests, since statistics are asked for every second."""
-        self._scheme = access.scheme
-        verify = access.context or False
-        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
+        """Remember who asks, and how."""
+        self._rest = Administration(access)
 
     def with_access(self, access: Access) -> Self:
         """Return the store as it is asked by TLS, as a user with a password, or both."""
@@ -78,75 +90,69 @@ class Couchbase(Store):
             raise BadInput("requests to couchbase are not compressed", remedy="leave --compress out")
         return self if access == OPEN else type(self)(access)
 
-    def installation(self, home: Path | None) -> Found | None:
-        """Refuse: it is not started here."""
-        raise _not_ours()
+    def installation(self, home: Path | None) -> Found:
+        """Return the user's own, or else the PATH's."""
+        if home is None and installed.program(None, "couchbase-server") is None:
+            raise _nowhere()
+        return couchbase_home.find(home)
 
     def distribution(self, version: str) -> Distribution:
         """Refuse: no registry has it."""
-        raise _not_ours()
+        raise _nowhere()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse: it is not started here."""
-        raise _not_ours()
+        """Settings are loadframe's own: quotas of memory, and when nodes are failed over."""
+        couchbase_settings.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Refuse: it is not started here."""
-        raise _not_ours()
-
-    def request(
-        self, addresses: Sequence[str], method: str, path: str, form: Mapping[str, Any] | None = None
-    ) -> httpx.Response:
-        """Ask the first address that answers; BadInput when it lets us not in, LoadframeError for another 400 or more.
-
-        404 is an answer.
-        """
-        failure = "no address"
-        for address in addresses:
-            try:
-                answer = self._client.request(method, f"{self._scheme}://{address}{path}", data=form)
-            except httpx.TransportError as error:
-                failure = str(error)
-                continue
-            if answer.status_code in (401, 403):
-                raise BadInput(
-                    f"the cluster does not let us do that: {answer.status_code}",
-                    where=address,
-                    remedy="say who asks by --user: one who may administer buckets",
-                )
-            if answer.status_code >= 400 and answer.status_code != 404:
-                raise LoadframeError(
-                    f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=address
-                )
-            return answer
-        raise Unreachable(
-            f"the cluster does not answer ({failure})",
-            where=", ".join(addresses),
-            remedy="check that it runs, and that the addresses are those of its administration, such as host:8091",
-        )
+        """Return the node's own copy of what the installation starts by."""
+        return couchbase_home.plan(node, installation)
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, such as 7.6.2-3721-enterprise."""
-        return str(_json(self.request(addresses, "GET", "/pools"))["implementationVersion"])
+        return str(self._rest.read(addresses, "/pools")["implementationVersion"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that every node that holds data is healthy; while a rebalance runs, one piece is on the move."""
-        pool = _json(self.request(addresses, "GET", "/pools/default"))
-        nodes = [node for node in pool.get("nodes", []) if node.get("clusterMembership") == "active"]
-        sick = sorted({node["status"] for node in nodes if node["status"] != "healthy"})
-        moving = pool.get("rebalanceStatus", "none") not in ("none", "notRunning")
-        return Health(
-            ready=bool(nodes) and not sick,
-            status=", ".join(sick) or "healthy",
-            nodes=len(nodes),
-            moving=int(moving),
-            missing=sum(node["status"] != "healthy" for node in nodes),
-        )
+        """Ready is that every node that serves is healthy; while a rebalance runs, one piece is on the move."""
+        return couchbase_nodes.Pool.read(self._rest, addresses).health()
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Set the first node up, with an administrator, and add the others."""
+        couchbase_nodes.form(self._rest, members, settings, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Wait for the nodes, which are where they were, and take back what was failed over."""
+        couchbase_nodes.reunite(self._rest, members, watch)
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Add the node; it serves nothing before the data is balanced."""
+        couchbase_nodes.join(self._rest, addresses, member, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Rebalance."""
+        couchbase_nodes.balance(self._rest, addresses, watch)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Rebalance without the node."""
+        couchbase_nodes.leave(self._rest, addresses, member, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Drop a node that was only added, or that is gone and whose documents have replicas."""
+        couchbase_nodes.forget(self._rest, addresses, member)
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Stop the rebalance by which the node would leave."""
+        couchbase_nodes.stay(self._rest, addresses)
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Change quotas, and when nodes are failed over."""
+        couchbase_settings.check(settings)
+        couchbase_settings.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a bucket from `replicas`, `ram_quota` and `durability`; with `index`, one that scans can use."""
         form = bucket_form(name, definition, nodes)
-        self.request(addresses, "POST", "/pools/default/buckets", form)
+        self._rest.ask(addresses, "POST", "/pools/default/buckets", form)
         end = time.monotonic() + _READY_WITHIN
         while not self._is_ready(addresses, name):
             if time.monotonic() > end:
@@ -156,17 +162,17 @@ class Couchbase(Store):
             self._index(addresses, name)
 
     def _is_ready(self, addresses: Sequence[str], name: str) -> bool:
-        answer = self.request(addresses, "GET", f"/pools/default/buckets/{name}")
+        answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
         if answer.status_code == 404:
             return False
-        bucket = _json(answer)
+        bucket = document(answer, dict)
         owners = [places[0] for places in bucket.get("vBucketServerMap", {}).get("vBucketMap", [])]
         return bool(owners) and min(owners) >= 0 and all(node["status"] == "healthy" for node in bucket["nodes"])
 
     def _index(self, addresses: Sequence[str], name: str) -> None:
         """Create the primary index, which statements about all documents go by."""
-        known = _json(self.request(addresses, "GET", "/pools/default/nodeServices"))
-        port = "n1qlSSL" if self._scheme == "https" else "n1ql"
+        known = self._rest.read(addresses, "/pools/default/nodeServices")
+        port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
         host = addresses[0].rpartition(":")[0]
         where = [
             f"{node.get('hostname', host)}:{node['services'][port]}"
@@ -176,15 +182,15 @@ class Couchbase(Store):
         if not where:
             raise BadInput("no node of the cluster answers statements", remedy="leave index: true out")
         statement = f"CREATE PRIMARY INDEX IF NOT EXISTS ON `{name}`"
-        self.request(where, "POST", "/query/service", {"statement": statement})
+        self._rest.ask(where, "POST", "/query/service", {"statement": statement})
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Whether there is a bucket of that name."""
-        return self.request(addresses, "GET", f"/pools/default/buckets/{name}").status_code != 404
+        return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status_code != 404
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete the bucket, if it is there."""
-        self.request(addresses, "DELETE", f"/pools/default/buckets/{name}")
+        self._rest.ask(addresses, "DELETE", f"/pools/default/buckets/{name}")
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Return the number of documents when two looks in a row agree: the server adds them up a little later."""
@@ -195,15 +201,15 @@ class Couchbase(Store):
         return now
 
     def _counted(self, addresses: Sequence[str], name: str) -> int:
-        answer = self.request(addresses, "GET", f"/pools/default/buckets/{name}")
-        stats = _json(answer).get("basicStats", {}) if answer.status_code != 404 else {}
+        answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
+        stats = document(answer, dict).get("basicStats", {}) if answer.status_code != 404 else {}
         if "itemCount" not in stats:
             raise LoadframeError(f"the cluster does not say how many documents {name} has")
         return int(stats["itemCount"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return each node's figures by its address."""
-        pool = _json(self.request(addresses, "GET", "/pools/default"))
+        pool = self._rest.read(addresses, "/pools/default")
         return {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
 
 
@@ -245,24 +251,11 @@ def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
     return figures
 
 
-def _json(answer: httpx.Response) -> dict[str, Any]:
-    try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    if answer.status_code == 404 or not isinstance(found, dict):
-        raise LoadframeError(
-            f"what answers to {answer.request.url.path} is no Couchbase cluster",
-            where=answer.request.url.netloc.decode(),
-            remedy="give the address of its administration, such as host:8091",
-        )
-    return found
-
-
-def _not_ours() -> BadInput:
+def _nowhere() -> BadInput:
     return BadInput(
-        "couchbase is not started by loadframe: its server is in no package registry",
-        remedy="start it yourself, and name it with --hosts host:8091 --user NAME",
+        "couchbase is in no package registry",
+        remedy="give the folder of an installation with --home, or name a cluster that runs with --hosts host:8091 "
+        "--user NAME",
     )
 
 

@@ -1,0 +1,38 @@
+"""The password of a cluster that loadframe starts, of a kind of store that lets nobody in without one.
+
+It is made here and known to nobody else. Of a cluster with a name it is kept beside its record, for its owner's eyes.
+"""
+
+import os
+from pathlib import Path
+from secrets import token_urlsafe
+
+from loadframe import folders
+from loadframe.store import OPEN, Access, Store
+from loadframe.store.access import Auth
+
+_FILE = "password"
+
+
+def access(store: Store, folder: Path | None) -> Access:
+    """Return how the cluster in that folder lets us in, or a new one without a name; OPEN where anybody may."""
+    if not store.administrator:
+        return OPEN
+    return Access(auth=Auth("basic", _password(folder), user=store.administrator))
+
+
+def _ours_alone(path: str, flags: int) -> int:
+    """Make a file that was never open to others."""
+    return os.open(path, flags, 0o600)
+
+
+def _password(folder: Path | None) -> str:
+    new = token_urlsafe(24)
+    if folder is None:
+        return new
+    file = folder / _FILE
+    if not file.exists():
+        folders.make(folder)
+        with folders.writing("the cluster's password", file), open(file, "x", opener=_ours_alone) as handle:
+            handle.write(new)
+    return file.read_text()

@@ -1,0 +1,287 @@
+"""A Couchbase cluster: how its first node is set up, how nodes come and go, and how a rebalance is followed.
+
+A node that was added holds nothing and serves nobody before a rebalance, which also moves the data of one that leaves.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Self
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.access import split_address
+from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
+from loadframe.store.couchbase_rest import Administration
+from loadframe.store.couchbase_settings import apply
+
+#: What each node serves: documents, statements and their indexes.
+SERVICES = "index,kv,n1ql"
+_POLL = 0.2
+#: Seconds after which a rebalance that was asked for and is not seen to run has ended already.
+_BEGUN_WITHIN = 5.0
+#: Seconds that a rebalance takes to stop, and that its end takes to be known everywhere.
+_STOPPED_WITHIN = 30.0
+_KNOWN_WITHIN = 10.0
+#: How a node belongs to a cluster.
+_ACTIVE = "active"
+_ADDED = "inactiveAdded"
+_FAILED_OVER = "inactiveFailed"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as the cluster sees it."""
+
+    id: str  #: by which rebalances name it
+    address: str
+    membership: str
+    status: str  #: `healthy`, `warmup` or `unhealthy`
+    data: bool  #: it has, or will have, a share of the documents
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All nodes as one of them sees them."""
+
+    nodes: tuple[Node, ...]
+    rebalancing: bool
+    balanced: bool  #: the cluster would gain nothing from a rebalance
+
+    @classmethod
+    def read(cls, rest: Administration, addresses: Sequence[str]) -> Self:
+        """Ask the first address that answers."""
+        told = rest.read(addresses, "/pools/default")
+        nodes = tuple(
+            Node(
+                str(node.get("otpNode", "")),
+                str(node["hostname"]),
+                str(node.get("clusterMembership", "")),
+                str(node["status"]),
+                "kv" in node.get("services", ["kv"]),
+            )
+            for node in told.get("nodes", [])
+        )
+        rebalancing = told.get("rebalanceStatus", "none") not in ("none", "notRunning")
+        return cls(nodes, rebalancing, bool(told.get("balanced", True)))
+
+    def at(self, address: str) -> Node | None:
+        """Return the node at that address, if it is known."""
+        return next((node for node in self.nodes if node.address == address), None)
+
+    def of(self, membership: str) -> list[Node]:
+        """Return the nodes that belong to it in that way."""
+        return [node for node in self.nodes if node.membership == membership]
+
+    def health(self) -> Health:
+        """Ready is that every node that serves is healthy, and none is failed over. A rebalance is one piece."""
+        active, failed = self.of(_ACTIVE), self.of(_FAILED_OVER)
+        sick = [node.status for node in active if node.status != "healthy"]
+        states = sorted({*sick, *(["failed over"] if failed else [])})
+        added = len(self.of(_ADDED))
+        return Health(
+            ready=bool(active) and not states,
+            status=", ".join(states) or "healthy",
+            nodes=len(active) + added,
+            moving=int(self.rebalancing or added > 0),
+            missing=len(sick) + len(failed),
+        )
+
+
+def form(rest: Administration, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+    """Set the first node up, add the others, and give each its share."""
+    wait(rest, members, watch)
+    first = [members[0].address]
+    host, _ = split_address(first[0])
+
+    def tell(path: str, **values: Any) -> None:
+        rest.ask(first, "POST", path, values, known=False)
+
+    enterprise = bool(rest.read(first, "/pools", known=False).get("isEnterprise"))
+    if not ip_address(host).is_loopback:
+        # On loopback a node calls itself by that address when it meets the first other one.
+        tell("/node/controller/rename", hostname=host)
+    apply(tell, members[0].folder, settings)
+    tell("/node/controller/setupServices", services=SERVICES)
+    tell("/settings/indexes", storageMode="plasma" if enterprise else "forestdb")
+    tell("/settings/web", username=rest.user, password=rest.password, port="SAME")
+    for member in members[1:]:
+        _add(rest, first, member)
+    if members[1:]:
+        _rebalance(rest, first, watch)
+
+
+def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
+    """Return when the administration of each node answers."""
+    waiting = list(members)
+    while waiting:
+        with contextlib.suppress(Unreachable):
+            rest.ask([waiting[0].address], "GET", "/pools", known=False)
+            del waiting[0]
+            continue
+        watch(Balancing(len(waiting), "nodes", "starting"))
+        time.sleep(_POLL)
+
+
+def join(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+    """Add a node that has started, unless it is known already."""
+    wait(rest, [member], watch)
+    if Pool.read(rest, addresses).at(member.address) is None:
+        _add(rest, addresses, member)
+    watch(Balancing(100, "percent", "added"))
+
+
+def _add(rest: Administration, addresses: Sequence[str], member: Member) -> None:
+    host, _ = split_address(member.address)
+    ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
+    # Where nodes have certificates, a cluster takes them in by TLS only.
+    url = f"https://{host}:{ports['httpsMgmt']}" if ports.get("httpsMgmt") else f"http://{member.address}"
+    # It wants somebody's name for the node, too, which has no administrator yet.
+    node = {"hostname": url, "user": rest.user, "password": rest.password, "services": SERVICES}
+    rest.ask(addresses, "POST", "/controller/addNode", node)
+
+
+def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> None:
+    """Rebalance, where that is worth anything; wait for one that runs already."""
+    pool = Pool.read(rest, addresses)
+    if pool.rebalancing:
+        _follow(rest, addresses, watch, began=True)
+        pool = Pool.read(rest, addresses)
+    if pool.of(_ADDED) or not pool.balanced:
+        _rebalance(rest, addresses, watch)
+    watch(Balancing(0, "percent", "balanced"))
+
+
+def leave(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+    """Move a node's data to the others, and have it be no member any more."""
+    pool = Pool.read(rest, addresses)
+    node = pool.at(member.address)
+    if node is None:
+        return
+    others = sum(each.data and each is not node for each in pool.of(_ACTIVE))
+    if not others:
+        raise BadInput(f"{member.name} is the last node that holds data", remedy="keep it, or stop the cluster")
+    for bucket in rest.rows(addresses, "/pools/default/buckets"):
+        copies = 1 + int(bucket.get("replicaNumber", 0))
+        if copies > others:
+            left = "1 node" if others == 1 else f"{others} nodes"
+            raise BadInput(
+                f"the bucket {bucket['name']} wants {copies} copies of its documents, and {left} would be left",
+                where=member.name,
+                remedy="keep the node, or lower the bucket's replicas first",
+            )
+    if pool.rebalancing:
+        _follow(rest, addresses, watch, began=True)
+    _rebalance(rest, addresses, watch, leaving=[node])
+
+
+def stay(rest: Administration, addresses: Sequence[str]) -> None:
+    """Stop the rebalance that runs; what it has moved stays where it is by now."""
+    rest.ask(addresses, "POST", "/controller/stopRebalance")
+    end = time.monotonic() + _STOPPED_WITHIN
+    while Pool.read(rest, addresses).rebalancing:
+        if time.monotonic() > end:
+            raise LoadframeError(f"the rebalance was not stopped within {_STOPPED_WITHIN:.0f} s", where=addresses[0])
+        time.sleep(_POLL)
+
+
+def forget(rest: Administration, addresses: Sequence[str], member: Member) -> None:
+    """Drop a node that is gone, if it is known. LoadframeError where that would lose documents."""
+    node = Pool.read(rest, addresses).at(member.address)
+    if node is None:
+        return
+    if node.membership == _ACTIVE:
+        for bucket in rest.rows(addresses, "/pools/default/buckets"):
+            if not bucket.get("replicaNumber"):
+                raise LoadframeError(
+                    f"without {member.name} the bucket {bucket['name']}, which has no replicas, would lose documents",
+                    remedy="start the node again with `loadframe cluster up`",
+                )
+        rest.ask(addresses, "POST", "/controller/failOver", {"otpNode": node.id})
+    rest.ask(addresses, "POST", "/controller/ejectNode", {"otpNode": node.id})
+
+
+def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
+    """Wait for nodes that were started again, and take those back in that the others have failed over meanwhile."""
+    wait(rest, members, watch)
+    addresses = [member.address for member in members]
+    # One that was failed over while it was away may not know that yet.
+    failed = {node.address: node for each in addresses for node in Pool.read(rest, [each]).of(_FAILED_OVER)}
+    failed = {address: node for address, node in failed.items() if address in addresses}
+    if not failed:
+        return
+    others = [address for address in addresses if address not in failed]
+    for node in failed.values():
+        rest.ask(others, "POST", "/controller/setRecoveryType", {"otpNode": node.id, "recoveryType": "full"})
+    _rebalance(rest, others, watch)
+
+
+def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, leaving: Sequence[Node] = ()) -> None:
+    nodes = Pool.read(rest, addresses).nodes
+    before = _task(rest, addresses).get("lastReportURI")
+    form = {
+        "knownNodes": ",".join(node.id for node in nodes),
+        "ejectedNodes": ",".join(node.id for node in leaving),
+    }
+    rest.ask(addresses, "POST", "/controller/rebalance", form)
+    gone = {node.id for node in leaving}
+
+    def done() -> bool:
+        pool = Pool.read(rest, addresses)
+        return not pool.rebalancing and all(node.membership == _ACTIVE and node.id not in gone for node in pool.nodes)
+
+    _follow(rest, addresses, watch, before=before, done=done)
+
+
+def _follow(
+    rest: Administration,
+    addresses: Sequence[str],
+    watch: Watch,
+    *,
+    began: bool = False,
+    before: str | None = None,
+    done: Callable[[], bool] = lambda: True,
+) -> None:
+    """Tell how far a rebalance has come, until it is done; LoadframeError with the store's words when it fails.
+
+    What is told of the last one must not be taken for this one's: each leaves a report of its own.
+    """
+    asked, ended = time.monotonic(), None
+    while True:
+        task = _task(rest, addresses)
+        if task.get("status") == "running":
+            began, ended = True, None
+            watch(_progress(task))
+            time.sleep(_POLL)
+            continue
+        began = began or task.get("lastReportURI") != before or time.monotonic() - asked > _BEGUN_WITHIN
+        if began and not task.get("statusIsStale"):
+            if failure := task.get("errorMessage"):
+                raise LoadframeError(
+                    f"the rebalance failed: {failure}",
+                    where=addresses[0],
+                    remedy="see the logs of the nodes; `loadframe cluster up` tries again",
+                )
+            if done():
+                return
+            ended = ended or time.monotonic()
+            if time.monotonic() - ended > _KNOWN_WITHIN:
+                raise LoadframeError(
+                    "the rebalance has ended, and some nodes are not where it should have brought them",
+                    where=addresses[0],
+                    remedy="see `loadframe cluster status`, and the logs of the nodes",
+                )
+        watch(Balancing(100, "percent", "beginning") if not began else Balancing(0, "percent", "ending"))
+        time.sleep(_POLL)
+
+
+def _task(rest: Administration, addresses: Sequence[str]) -> dict[str, Any]:
+    tasks = rest.rows(addresses, "/pools/default/tasks")
+    return next((task for task in tasks if task.get("type") == "rebalance"), {})
+
+
+def _progress(task: Mapping[str, Any]) -> Balancing:
+    nodes = task.get("perNode", {}).items()
+    each = ", ".join(f"{name} {float(node.get('progress', 0)):.0f} %" for name, node in nodes)
+    return Balancing(100 - float(task.get("progress", 0)), "percent", f"done: {each}" if each else "running")

@@ -1,0 +1,87 @@
+"""The administration of Couchbase, asked by HTTP at the first of several addresses that answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store.access import Access
+from loadframe.store.base import Unreachable
+
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+class Administration:
+    """Connections to the administration of one cluster or of several, as one user."""
+
+    def __init__(self, access: Access) -> None:
+        """Keep connections between requests, since statistics are asked for every second."""
+        self.scheme = access.scheme
+        self.user = access.auth.user or "" if access.auth else ""
+        self.password = access.auth.secret if access.auth else ""
+        self._headers = access.headers
+        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=access.context or False)
+
+    def ask(
+        self,
+        addresses: Sequence[str],
+        method: str,
+        path: str,
+        form: Mapping[str, Any] | None = None,
+        *,
+        known: bool = True,
+    ) -> httpx.Response:
+        """Ask the first address that answers; BadInput when it lets us not in, LoadframeError for another 400 or more.
+
+        404 is an answer. A node that has no administrator yet is asked by nobody in particular: not `known`.
+        """
+        failure = "no address"
+        headers = self._headers if known else {}
+        for address in addresses:
+            try:
+                answer = self._client.request(method, f"{self.scheme}://{address}{path}", data=form, headers=headers)
+            except httpx.TransportError as error:
+                failure = str(error)
+                continue
+            if answer.status_code in (401, 403):
+                raise BadInput(
+                    f"the cluster does not let us do that: {answer.status_code}",
+                    where=address,
+                    remedy="say who asks by --user: one who may administer buckets",
+                )
+            if answer.status_code >= 400 and answer.status_code != 404:
+                raise LoadframeError(
+                    f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=address
+                )
+            return answer
+        raise Unreachable(
+            f"the cluster does not answer ({failure})",
+            where=", ".join(addresses),
+            remedy="check that it runs, and that the addresses are those of its administration, such as host:8091",
+        )
+
+    def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
+        """Return the object that is told at a path."""
+        found: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
+        return found
+
+    def rows(self, addresses: Sequence[str], path: str) -> list[dict[str, Any]]:
+        """Return the objects of the list that is told at a path."""
+        found: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
+        return found
+
+
+def document(answer: httpx.Response, kind: type) -> Any:
+    """Return what was answered; LoadframeError for what no Couchbase cluster would say there."""
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if answer.status_code == 404 or not isinstance(found, kind):
+        raise LoadframeError(
+            f"what answers to {answer.request.url.path} is no Couchbase cluster",
+            where=answer.request.url.netloc.decode(),
+            remedy="give the address of its administration, such as host:8091",
+        )
+    return found
