@@ -1,5 +1,6 @@
 """What each sampler sees of real processes, control groups and this machine."""
 
+import itertools
 import os
 import socket
 import subprocess
@@ -67,6 +68,22 @@ def test_memory_and_threads_are_levels(spawn):
     seen = figures(ProcessSampler(lambda: {"n1": child.pid}).sample(0.0))
     assert 50e6 < seen["process.resident"] < 150e6
     assert seen["process.threads"] == 4
+
+
+def test_a_node_of_many_processes_is_seen_as_one(spawn):
+    # Each ends with the one above it, whose end of the pipe closes.
+    busy = "import sys, time\nprint(flush=True)\nwhile time.process_time() < 2: pass\nsys.stdin.read()"
+    above = "import subprocess, sys, time\nbelow = subprocess.Popen([sys.executable, '-c', {!r}], stdin=-1)\n{}"
+    child = spawn(above.format(above.format(busy, "sys.stdin.read()"), "time.sleep(60)"))
+    child.stdout.readline()
+    alone, family = (ProcessSampler(lambda: {"n1": child.pid}, families=each) for each in (False, True))
+    assert figures(family.sample(0.0))["process.threads"] == 3
+    assert figures(alone.sample(0.0))["process.threads"] == 1
+    end, looks = time.monotonic() + 60, itertools.count(1)
+    while not figures(family.sample(float(next(looks)))).get("process.cpu"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert figures(alone.sample(1.0))["process.cpu"] < 0.05
 
 
 def test_what_a_process_writes_to_storage_is_a_rate_in_bytes(spawn, tmp_path):

@@ -69,7 +69,10 @@ def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]"
 
     live = Live(
         [
-            ProcessSampler(lambda: {node.name: node.pid for node in cluster.nodes if node.pid}),
+            ProcessSampler(
+                lambda: {node.name: node.pid for node in cluster.nodes if node.pid},
+                families=cluster.store.many_processes,
+            ),
             CgroupSampler(lambda: {node.name: node.control_groups for node in cluster.nodes if node.control_groups}),
             HostSampler(),
             StoreSampler(cluster.statistics),

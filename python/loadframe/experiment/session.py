@@ -193,7 +193,10 @@ class Session:
         return [
             *([HealthSampler(self.cluster.health)] if health else []),
             # Asked at each look: nodes come and go.
-            ProcessSampler(lambda: {node.name: node.pid for node in self.cluster.nodes if node.pid}),
+            ProcessSampler(
+                lambda: {node.name: node.pid for node in self.cluster.nodes if node.pid},
+                families=self.cluster.store.many_processes,
+            ),
             CgroupSampler(
                 lambda: {node.name: node.control_groups for node in self.cluster.nodes if node.control_groups}
             ),

@@ -67,6 +67,7 @@ class Couchbase(Store):
     driver = "couchbase"
     administrator = "Administrator"
     keeps_address = True
+    many_processes = True
     extra_ports = couchbase_home.EXTRA_PORTS
     watched = (
         Figure("ops/s", "operations_per_second"),

@@ -252,7 +252,9 @@ class _Eye:
         limits = cluster.describe()["limits"]
         limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
         self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
-        self._sampler = ProcessSampler(lambda: {node.name: node.pid for node in cluster.nodes if node.pid})
+        self._sampler = ProcessSampler(
+            lambda: {node.name: node.pid for node in cluster.nodes if node.pid}, families=cluster.store.many_processes
+        )
         self._due = 0.0
 
     def look(self, now: float) -> None:
