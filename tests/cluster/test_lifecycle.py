@@ -253,6 +253,38 @@ def test_data_of_a_newer_version_is_not_given_to_an_older_one(cluster, toy):
     assert all(node.folder.exists() for node in saved().nodes)
 
 
+def test_a_first_start_that_fails_leaves_neither_node_nor_folder(toy, state):
+    toy.dying.add("node-1")
+    toy.during["form"] = lambda: _wait(lambda: len(servers(state)) < 2)
+    with pytest.raises(LoadframeError, match=r"node-1 ended with status 1 while forming the cluster; the end of its"):
+        Cluster.start(ClusterSpec(store="toy", nodes=2, name="trial"))
+    assert not servers(state)
+    assert not named.folder_of("trial").exists()
+
+
+def test_a_start_again_that_fails_leaves_the_data(cluster, toy, state):
+    cluster.stop()
+    data = [node.folder / "data" for node in saved().nodes]
+    toy.dying.add("node-1")
+    with pytest.raises(LoadframeError, match=r"node-1 ended with status 1 while .*; the end of its log"):
+        Cluster.start(saved().spec)
+    assert not servers(state)
+    assert all(each.exists() for each in data)
+    toy.dying.clear()
+    with Cluster.start(saved().spec) as again:
+        assert again.deviations() == []
+
+
+def test_a_folder_that_is_no_clusters_is_left_alone(toy, state):
+    mine = named.folder_of("trial") / "thesis.tex"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("dear to somebody")
+    with pytest.raises(BadInput, match="this folder is no cluster's, and not empty") as caught:
+        Cluster.start(ClusterSpec(store="toy", name="trial"))
+    assert caught.value.where == str(mine.parent)
+    assert mine.read_text() == "dear to somebody"
+
+
 def test_nodes_with_addresses_of_their_own_share_their_ports(toy):
     toy.own_address, toy.extra_ports = True, 2
     with Cluster.start(ClusterSpec(store="toy", nodes=2)) as cluster:
