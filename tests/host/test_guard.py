@@ -133,6 +133,21 @@ def test_stop_kills_a_node_that_does_not_listen_and_all_it_started(start, folder
     assert within(5, lambda: not grandchild.alive())
 
 
+def test_what_a_node_has_started_stands_still_and_ends_with_it(start, folder):
+    below = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); sys.stdin.read()"
+    command = f"[sys.executable, '-S', '-c', {below!r}]"
+    above = f"import subprocess, sys, time; below = subprocess.Popen({command}, stdin=-1); time.sleep(300)"
+    process = start(above)
+    assert within(20, lambda: (folder / "node.log").read_text().endswith("\n"))
+    child = psutil.Process(int((folder / "node.log").read_text()))
+    process.pause()
+    assert within(20, lambda: child.status() == psutil.STATUS_STOPPED)
+    process.resume()
+    assert within(20, lambda: child.status() == psutil.STATUS_SLEEPING)
+    process.kill()
+    assert within(20, lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
 def test_a_node_that_ends_by_itself_tells_its_status_and_leaves_its_log(start, folder):
     process = start("print('no room'); raise SystemExit(3)", scratch=(folder / "scratch",))
     assert within(5, lambda: not process.alive())

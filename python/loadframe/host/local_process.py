@@ -1,5 +1,6 @@
 """A node's process on this machine: signalled and stopped through its guard, and told apart from later ones."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from loadframe.errors import LoadframeError
 from loadframe.host.limits import Group, Limits
@@ -125,18 +128,11 @@ class LocalProcess:
         return fields is not None and fields[0] == "T" and self.alive()
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the process, and none that got its number later; nothing is done to one that is gone."""
-        try:
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return
-        try:
-            if self.alive():
-                signal.pidfd_send_signal(handle, number)
-        except ProcessLookupError:
-            pass
-        finally:
-            os.close(handle)
+        """Signal the process, and then all below it, which some stores have do the work."""
+        if self.alive():
+            below = _below(self.pid)
+            for identity in (self._identity, *below):
+                _send(identity, number)
 
     def keep(self) -> None:
         """Tell the guard to go on when the lifeline ends, and let go."""
@@ -187,6 +183,31 @@ class LocalProcess:
             self._watcher.stdin.close()
         elif self._guard.alive():
             os.kill(self._guard.pid, signal.SIGTERM)
+
+
+def _below(pid: int) -> list[Identity]:
+    """Return the processes that descend from one."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for each in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(ProcessLookupError):
+                found.append(Identity.of(each.pid))
+    return found
+
+
+def _send(identity: Identity, number: signal.Signals) -> None:
+    """Signal a process, and none that got its number later; nothing is done to one that is gone."""
+    try:
+        handle = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if identity.alive():
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -61,7 +61,8 @@ def find(home: Path | None) -> Found:
             where=str(place),
             remedy="start it yourself and give its --hosts",
         )
-    if _prefix(program.read_text(), place) != str(place) or not (place / _CONFIGURATION / "static_config").is_file():
+    made_for = Path(_prefix(program.read_text(), place)).resolve()
+    if made_for != place or not (place / _CONFIGURATION / "static_config").is_file():
         raise BadInput(
             "this installation was made for another folder, where its files are not",
             where=str(place),

@@ -6,6 +6,8 @@ A node that was added holds nothing and serves nobody before a rebalance, which 
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Self
@@ -107,7 +109,7 @@ def form(rest: Administration, members: Sequence[Member], settings: Mapping[str,
     tell("/settings/indexes", storageMode="plasma" if enterprise else "forestdb")
     tell("/settings/web", username=rest.user, password=rest.password, port="SAME")
     for member in members[1:]:
-        _add(rest, first, member)
+        _add(rest, first, member, watch)
     if members[1:]:
         _rebalance(rest, first, watch)
 
@@ -128,18 +130,27 @@ def join(rest: Administration, addresses: Sequence[str], member: Member, watch: 
     """Add a node that has started, unless it is known already."""
     wait(rest, [member], watch)
     if Pool.read(rest, addresses).at(member.address) is None:
-        _add(rest, addresses, member)
+        _add(rest, addresses, member, watch)
     watch(Balancing(100, "percent", "added"))
 
 
-def _add(rest: Administration, addresses: Sequence[str], member: Member) -> None:
+def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
     host, _ = split_address(member.address)
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
     # Where nodes have certificates, a cluster takes them in by TLS only.
     url = f"https://{host}:{ports['httpsMgmt']}" if ports.get("httpsMgmt") else f"http://{member.address}"
     # It wants somebody's name for the node, too, which has no administrator yet.
     node = {"hostname": url, "user": rest.user, "password": rest.password, "services": SERVICES}
-    rest.ask(addresses, "POST", "/controller/addNode", node)
+    executor = ThreadPoolExecutor(1)
+    try:
+        # It is answered when the node has restarted as a member.
+        adding = executor.submit(rest.ask, addresses, "POST", "/controller/addNode", node)
+        while not adding.done():
+            watch(Balancing(100, "percent", "adding the node"))
+            futures.wait([adding], _POLL)
+        adding.result()
+    finally:
+        executor.shutdown(wait=False)
 
 
 def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> None:

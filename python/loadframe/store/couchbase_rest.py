@@ -9,7 +9,8 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import Access
 from loadframe.store.base import Unreachable
 
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+#: Seconds. Adding a node takes ten or more, when machines are busy many more.
+_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
 
 
 class Administration:
@@ -42,6 +43,9 @@ class Administration:
             try:
                 answer = self._client.request(method, f"{self.scheme}://{address}{path}", data=form, headers=headers)
             except httpx.TransportError as error:
+                if method != "GET" and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    # Another node must not be asked the same again: this one may be doing it.
+                    raise LoadframeError(f"{method} {path} was not answered ({error})", where=address) from error
                 failure = str(error)
                 continue
             if answer.status_code in (401, 403):
