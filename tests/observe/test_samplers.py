@@ -273,8 +273,8 @@ def sys_with_speeds(tmp_path):
 
 def test_the_busiest_interface_is_a_share_of_its_speed(sys_with_speeds):
     sampler = HostSampler(sys=sys_with_speeds("800"))
-    list(sampler.sample(0.0))
     before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+    list(sampler.sample(0.0))
     _send_over_loopback(10_000_000)
     seen = figures(sampler.sample(1.0), "host")
     carried = psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
