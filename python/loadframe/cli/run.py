@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
 
+#: Columns that no line of a design takes.
+_WIDEST = 10_000
+
 _EXAMPLES = """\b
 Examples:
   loadframe run nodes.yaml --dry-run
@@ -105,14 +108,16 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
         return
     out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False)
-    table.add_column("run", no_wrap=True)  # names are for typing: none may be cut
+    table.add_column("run")
     table.add_column("block", justify="right")
     factors = dict.fromkeys(name for each in planned.runs for name in each.treatment)
     for factor in factors:
-        table.add_column(factor, justify="right", overflow="fold")
+        table.add_column(factor, justify="right")
     table.add_column("cluster")
     for group in planned.groups():
         for index, each in enumerate(group):
             levels = (escape(str(each.treatment.get(factor, ""))) for factor in factors)
             table.add_row(each.id, str(each.block), *levels, "" if index else "new")
-    out.print(table)
+    # Names are for typing and levels for checking: none may be cut, however many there are.
+    table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
+    out.print(table, crop=False)
