@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from loadframe import _engine
 
@@ -25,3 +26,8 @@ def null_server(core: int) -> Iterator[str]:
     os.sched_setaffinity(0, before)
     with closing(server):
         yield server.address
+
+
+def used(folder: Path) -> int:
+    """Return the bytes that a folder takes on the disk, with all that is in it."""
+    return sum(path.lstat().st_blocks * 512 for path in (folder, *folder.rglob("*")))

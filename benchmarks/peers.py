@@ -13,6 +13,7 @@ from loadframe.errors import BadInput, LoadframeError
 
 #: What each is fetched by: the program that it is, and the registry's own client.
 _FETCH = {
+    "latte": [["cargo", "install", "latte-cli", "--locked", "--root", "{folder}"]],
     "oha": [["cargo", "install", "oha", "--locked", "--root", "{folder}"]],
     "opensearch-benchmark": [
         ["uv", "venv", "--quiet", "{folder}"],

@@ -66,6 +66,15 @@ def test_the_servers_listen_on_loopback_only(cluster):
         }
 
 
+def test_nodes_share_the_software_and_hold_their_own_files_only(cluster):
+    for node in cluster.nodes:
+        beside_data = [path for path in node.folder.iterdir() if path.name not in ("data", "tmp")]
+        files = [file for path in beside_data for file in (path, *path.rglob("*")) if file.is_file()]
+        assert sum(file.stat().st_size for file in files) < 2**20, f"the software has 56 MB: {files}"
+    homes = {word for node in cluster.nodes for word in psutil.Process(node.pid).cmdline() if ".path.home=" in word}
+    assert len(homes) == 1
+
+
 def test_a_collection_has_a_shard_for_each_node_and_counts_what_was_just_written(cluster, collection):
     shards = cluster.store.request(cluster.addresses, "GET", f"/{collection}/_settings?flat_settings=true")
     assert shards[collection]["settings"]["index.number_of_shards"] == "2"

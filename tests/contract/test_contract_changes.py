@@ -14,6 +14,8 @@ pytestmark = pytest.mark.store
 
 #: Ids from which each run adds documents, further apart than any run gets.
 GROWING, DYING = DOCUMENTS, 1000 * DOCUMENTS
+#: Share of the requests that may time out while nodes come and go.
+LATE = 0.05
 
 
 def test_a_thousand_documents_are_counted(store, tmp_path):
@@ -39,8 +41,11 @@ def test_a_node_comes_and_goes_under_load_and_nothing_is_lost(store, tmp_path):
     ]  # fmt: skip
     instants = [event["time"] for event in told]
     assert instants == sorted(instants)
-    # A machine that is busier than its store's patience makes requests late; nothing else may fail them.
-    assert {kind for classes in errors(run).values() for kind in classes} <= {"timeout"}, errors(run)
+    # A machine that is busier than its store's patience makes some requests late; nothing else may fail them.
+    failed = errors(run)
+    assert {kind for classes in failed.values() for kind in classes} <= {"timeout"}, failed
+    late = sum(count for classes in failed.values() for count in classes.values())
+    assert late <= LATE * totals(run, "requests"), failed
     least, most = written(run)
     assert DOCUMENTS + least <= store.cluster.count("things") <= DOCUMENTS + most
     assert {node.name for node in store.cluster.nodes} == before

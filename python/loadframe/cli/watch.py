@@ -64,19 +64,11 @@ def watch(
 
 def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]":
     """Yield an instant, s since the epoch, and what was seen; the first has no rates yet and is left out."""
-    from loadframe.observe import CgroupSampler, HostSampler, ProcessSampler, StoreSampler
+    from loadframe.experiment.watching import samplers
     from loadframe.observe.live import Live
 
     live = Live(
-        [
-            ProcessSampler(
-                lambda: {node.name: node.pid for node in cluster.nodes if node.pid},
-                families=cluster.store.many_processes,
-            ),
-            CgroupSampler(lambda: {node.name: node.control_groups for node in cluster.nodes if node.control_groups}),
-            HostSampler(),
-            StoreSampler(cluster.statistics),
-        ],
+        samplers(cluster),
         totals=[figure.metric for figure in cluster.store.watched if figure.total],
     )
     live.look(time.monotonic())

@@ -1,7 +1,6 @@
 """What this machine can do for clusters and measurements, and what it lacks. Changes nothing."""
 
 import os
-import resource
 import shutil
 import tempfile
 import threading
@@ -19,13 +18,12 @@ from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost
 from loadframe.host.runtimes import RUNTIMES
+from loadframe.store.search_machine import FILES, Machine
 from loadframe.units import format_size
 
 #: Bytes: a node with its default heap and what a JVM takes besides, and its software and first data.
 _NODE_MEMORY = 2**30
 _NODE_DISK = 2**30
-#: Open files that a search node may need (the vendor's own check outside of loopback asks for as many).
-_FILES = 65535
 
 
 @dataclass(frozen=True)
@@ -132,10 +130,11 @@ def _software() -> Iterator[Check]:
 
 
 def _files() -> Check:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY or most >= _FILES:
-        return Check("open files", "ok", "unlimited" if most == resource.RLIM_INFINITY else f"{most}")
-    return Check("open files", "limited", f"{most}, where a loaded node may want {_FILES}", f"`ulimit -n {_FILES}`")
+    machine = Machine.here()
+    if machine.opens_enough:
+        return Check("open files", "ok", "unlimited" if machine.files < 0 else f"{machine.files}")
+    finding = f"{machine.files}, where a loaded node may want {FILES}; opensearch and elasticsearch do not start"
+    return Check("open files", "limited", f"{finding} on --host {NetnsHost.name}", f"`ulimit -Hn {FILES}`")
 
 
 def _programs() -> Iterator[Check]:

@@ -31,6 +31,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "heap": facts.get("heap"),
         "jvm_options": facts.get("jvm_options"),
         "settings": dict(spec.settings) if spec else {},
+        "adapted": dict(facts.get("adapted", {})),
     }
 
 

@@ -12,19 +12,11 @@ from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment import watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Generator, Outcome, Progress, run_phase, validate_plan
-from loadframe.observe import (
-    CgroupSampler,
-    HealthSampler,
-    HostSampler,
-    Observer,
-    OwnGroupSampler,
-    ProcessSampler,
-    Sampler,
-    StoreSampler,
-)
+from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler
 from loadframe.record import Manifest, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
@@ -190,20 +182,8 @@ class Session:
         return path
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
-        return [
-            *([HealthSampler(self.cluster.health)] if health else []),
-            # Asked at each look: nodes come and go.
-            ProcessSampler(
-                lambda: {node.name: node.pid for node in self.cluster.nodes if node.pid},
-                families=self.cluster.store.many_processes,
-            ),
-            CgroupSampler(
-                lambda: {node.name: node.control_groups for node in self.cluster.nodes if node.control_groups}
-            ),
-            HostSampler(),
-            OwnGroupSampler(),
-            StoreSampler(self.cluster.statistics),
-        ]
+        changing = [HealthSampler(self.cluster.health)] if health else []
+        return [*changing, OwnGroupSampler(), *watching.samplers(self.cluster)]
 
     def _manifest(
         self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels

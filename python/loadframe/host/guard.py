@@ -33,6 +33,8 @@ _PR_SET_PDEATHSIG = 1
 _CLONE_NEWNET = 0x40000000
 #: Whoever makes or removes bridges holds a lock on the network that they are in.
 _NETWORK = "/proc/self/ns/net"
+#: Open files that some servers want before they start.
+_FILES = 65_535
 #: What a node calls its end of its link.
 NODE_END = "eth0"
 
@@ -103,8 +105,7 @@ def _start(order: dict[str, Any]) -> int | None:
                 _move_out(order["network"], guard)
             log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             nothing = os.open(os.devnull, os.O_RDONLY)
-            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            _allow_files()
             if order["user"] is not None:
                 os.setgroups([])
                 os.setgid(order["user"])
@@ -133,6 +134,17 @@ def _start(order: dict[str, Any]) -> int | None:
         return None
     _say({"pid": pid})
     return pid
+
+
+def _allow_files() -> None:
+    """Let the node open as many files as anybody lets us, and as many as servers ask for where we may decide it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most < _FILES:
+        # Not allowed without CAP_SYS_RESOURCE.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES))
+            return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _move_out(network: dict[str, str], guard: int) -> None:

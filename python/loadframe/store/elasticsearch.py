@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import installed, search_jvm, search_nodes
+from loadframe.store import installed, search_jvm, search_machine, search_nodes
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
 from loadframe.store.search import SearchStore
@@ -99,6 +99,7 @@ class Elasticsearch(SearchStore):
         """Bind one address, elect by a majority, and leave the disk's fill level out."""
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
+        node, adapted = search_machine.adapted(self.kind, node, search_machine.Machine.here())
         heap, options = search_jvm.options(node)
         version = _number(installation.version or _DISTRIBUTION.version)
         own = [f"-Djava.io.tmpdir={node.folder / 'tmp'}", f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}"]
@@ -134,7 +135,7 @@ class Elasticsearch(SearchStore):
             folders=("config", "data", "logs", "tmp"),
             argv=argv,
             environment=environment,
-            facts={"heap": heap, "jvm_options": options},
+            facts={"heap": heap, "jvm_options": options, "adapted": adapted},
         )
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import distribution, installed, search_jvm
+from loadframe.store import distribution, installed, search_jvm, search_machine
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
@@ -70,6 +70,7 @@ class OpenSearch(SearchStore):
         """Bind one address, elect among the founders, and leave the disk's fill level out of the allocation."""
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
+        node, adapted = search_machine.adapted(self.kind, node, search_machine.Machine.here())
         heap, options = search_jvm.options(node)
         old = int(installation.version.split(".")[0]) < 3 if installation.version else not _has_agent(installation.home)
         if old:
@@ -97,7 +98,7 @@ class OpenSearch(SearchStore):
             folders=("data", "logs", "tmp"),
             argv=argv,
             environment={"OPENSEARCH_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"},
-            facts={"heap": heap, "jvm_options": options},
+            facts={"heap": heap, "jvm_options": options, "adapted": adapted},
         )
 
 

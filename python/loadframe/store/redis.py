@@ -276,15 +276,14 @@ class Redis(Store):
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return each node's figures by its address; of a cluster, those of the nodes that answer."""
-        seen = self._ring(addresses)
+        first, told = self._first(addresses)
+        seen = ring.Ring.read(self.client(first)) if told.get("cluster_enabled") else None
         slots = {node.address: float(len(node.slots)) for node in seen.nodes} if seen else {}
         found = {}
-        for address in slots or [self._first(addresses)[0]]:
+        for address in slots or [first]:
             try:
-                info = self.client(address).info()
+                info = told if address == first else self.client(address).info()
             except Unreachable:
-                if not slots:
-                    raise
                 continue
             figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
             figures["keys"] = float(info.get("db0", {}).get("keys", 0))

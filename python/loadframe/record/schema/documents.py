@@ -22,7 +22,13 @@ MANIFEST = (
     Field("repetition", "int or null", "", "which repetition of the treatment this is"),
     Field("seed", "int", "", "with it the same requests are made again"),
     Field("workload.**", "any", "", "the workload as it was run, parameters filled in"),
-    Field("store.**", "any", "", "the cluster as it was asked for: kind, version, nodes, limits, settings"),
+    Field(
+        "store.**",
+        "any",
+        "",
+        "the cluster as it was asked for: kind, version, nodes, limits, settings; `adapted` are settings that this"
+        " machine made necessary, with the reasons",
+    ),
     Field("generator.ranks", "int", "processes", "load-generator processes"),
     Field("generator.threads", "int", "threads", "worker threads of each"),
     Field(

@@ -1,0 +1,44 @@
+"""latte: a CQL generator in Rust on the same client library as the cql driver, which runs scripts."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from benchmarks import peers, spent
+
+from loadframe.errors import LoadframeError
+
+
+def find() -> Path:
+    """Return the program; BadInput if it is not here."""
+    return peers.find("latte")
+
+
+def cpu(
+    program: Path, address: str, statement: str, values: str, requests: int, *, in_flight: int, rate: int | None
+) -> float:
+    """Send a statement so many times from one thread, and return the CPU time of all that in s, starting included.
+
+    `values` is an expression of its language that makes the list of values of request `i`. Without a rate it is as fast
+    as so many in flight allow. LoadframeError with its own words if it fails, or if a request does.
+    """
+    script = (
+        f'const STATEMENT = "asked";\n'
+        f"pub async fn prepare(ctx) {{ ctx.prepare(STATEMENT, `{statement}`).await?; }}\n"
+        f"pub async fn run(ctx, i) {{ ctx.execute_prepared(STATEMENT, {values}).await? }}\n"
+    )
+    pacing = ["-r", str(rate)] if rate else []
+    with tempfile.TemporaryDirectory(prefix="loadframe-peer-") as name:
+        workload, report = Path(name) / "asked.rn", Path(name) / "report.json"
+        workload.write_text(script)
+        command = [
+            str(program), "run", str(workload), address, *pacing, "-d", str(requests), "-t", "1", "-c", "1",
+            "-p", str(in_flight), "--consistency", "LOCAL_ONE", "--retries", "0", "-q", "-o", str(report),
+        ]  # fmt: skip
+        ran = spent.run(command)
+        if ran.status or not report.exists():
+            raise LoadframeError(f"latte failed: {(ran.stdout + ran.stderr)[-2000:]}")
+        told = json.loads(report.read_text())["result"]
+    if told["request_count"] != requests or told["error_count"]:
+        raise LoadframeError(f"latte sent {told['request_count']} of {requests}, and {told['error_count']} failed")
+    return ran.cpu

@@ -1,0 +1,102 @@
+"""The cql driver beside latte: CPU time per request, of a read by primary key and of an insert, on the same real node.
+
+Both send the same prepared statement with values from the same range at the same rate, or with as many in flight as the
+other, from one thread by one connection. What starting up costs is left out: each runs with little and with much to do,
+and the difference counts. The two take turns, and the median round counts, so what else runs on the machine meets both.
+"""
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from benchmarks import engine_run, latte
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.units import format_count, format_duration
+
+#: Of latte's CPU time per request, what the driver may need at most.
+AIM = 1.0
+
+ROUNDS = 3
+ROWS = 10_000
+VALUE = "x" * 100
+#: What both have in flight where there is no rate, and latte at most where there is.
+IN_FLIGHT = 128
+#: The rate, if any, and requests of the run with little to do and of that with much.
+PACES = ((2_000, (2_000, 14_000)), (None, (5_000, 50_000)))
+
+TABLE = {"columns": {"id": "bigint", "value": "text"}, "key": "id"}
+VARIABLES = {"n": {"uniform": [0, ROWS - 1]}}
+#: name -> the statement, its values, and the same in latte's language.
+STATEMENTS: dict[str, tuple[str, list[Any], str]] = {
+    "insert": (
+        "INSERT INTO loadframe.things (id, value) VALUES (?, ?)",
+        ["${n}", VALUE],
+        f'[latte::hash_range(i, {ROWS}), "{VALUE}"]',
+    ),
+    "read": (
+        "SELECT id, value FROM loadframe.things WHERE id = ?",
+        ["${n}"],
+        f"[latte::hash_range(i, {ROWS})]",
+    ),
+}
+
+
+def main() -> None:
+    """Take all rounds and print medians and ratios."""
+    program = latte.find()
+    with Cluster.start(ClusterSpec(store="cassandra", settings={"heap": "1g"})) as cluster:
+        cluster.create_collection("things", TABLE)
+        _fill(cluster)
+        for name, asked in STATEMENTS.items():
+            for rate, counts in PACES:
+                _compare(program, cluster, name, asked, rate, counts)
+
+
+def _fill(cluster: Cluster) -> None:
+    statement, values, _ = STATEMENTS["insert"]
+    plan = _plan(cluster, statement, values, {"closed": {"clients": 32}}, ROWS)
+    engine_run.measure({**plan, "variables": {"n": {"sequential": {"from": 0}}}})
+
+
+def _compare(
+    program: Path,
+    cluster: Cluster,
+    name: str,
+    asked: tuple[str, list[Any], str],
+    rate: int | None,
+    counts: tuple[int, int],
+) -> None:
+    statement, values, theirs = asked
+    pacing = {"open": {"rate": rate}} if rate else {"closed": {"clients": IN_FLIGHT}}
+
+    def ours(requests: int) -> float:
+        return engine_run.measure(_plan(cluster, statement, values, pacing, requests)).cpu
+
+    def latte_s(requests: int) -> float:
+        return latte.cpu(program, cluster.addresses[0], statement, theirs, requests, in_flight=IN_FLIGHT, rate=rate)
+
+    few, many = counts
+    rounds = []
+    for _ in range(ROUNDS):
+        spent = [[client(requests) for requests in counts] for client in (latte_s, ours)]
+        rounds.append([(much - little) / (many - few) for little, much in spent])
+    ratios = sorted(own / their for their, own in rounds)
+    their, own = (statistics.median(each) for each in zip(*rounds, strict=True))
+    ratio = statistics.median(ratios)
+    how = f"at {format_count(rate)} requests/s" if rate else f"{IN_FLIGHT} in flight, as fast as the node answers"
+    print(f"  {name}, {how}, {ROUNDS} rounds: CPU per request")
+    print(f"  latte {format_duration(their)}, cql driver {format_duration(own)}")
+    verdict = "reached" if ratio <= AIM else "missed"
+    print(f"  ratio {ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), aim {AIM:g} {verdict}")
+
+
+def _plan(cluster: Cluster, statement: str, values: list[Any], pacing: dict[str, Any], requests: int) -> dict[str, Any]:
+    return engine_run.phase(
+        {"driver": cluster.store.driver, "hosts": cluster.addresses, **cluster.target()},
+        {"cql": {"statement": statement, "values": values, "consistency": "local_one"}},
+        pacing,
+        {"requests": requests},
+        warmup=0.0,
+        variables=VARIABLES,
+    )
