@@ -6,6 +6,8 @@ from rich.table import Table
 
 from loadframe.cli.app import Json, app, out, print_json
 from loadframe.cluster import artefacts
+from loadframe.errors import BadInput
+from loadframe.store import Store
 from loadframe.store import stores as known
 from loadframe.units import format_size
 
@@ -38,8 +40,17 @@ def stores(as_json: Json = False) -> None:
                 "yes" if version["cached"] else "not yet",
             )
         if not store["versions"]:
-            table.add_row(store["kind"], store["family"], "", "no", "by --hosts")
+            table.add_row(store["kind"], store["family"], *_otherwise(known()[store["kind"]]))
     out.print(table)
+
+
+def _otherwise(store: Store) -> tuple[str, str, str]:
+    """Return the version, and how a store can be had that comes from no registry."""
+    try:
+        found = store.installation(None)
+    except BadInput:
+        return "", "no", "no: --home or --hosts"
+    return (found.version, "no", "yes") if found else ("", "no", "by --hosts")
 
 
 def _described(kind: str) -> dict[str, Any]:
