@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workload": COMMON | {"yamlfile", "download"},
     # A run folder's histograms are read by the engine.
     "record": COMMON | {"_engine"},
-    "cluster": COMMON | {"progress", "store", "host"},
+    "cluster": COMMON | {"progress", "download", "store", "host"},
     "observe": COMMON | {"store", "record"},
     "load": COMMON | {"workload", "record", "_engine"},
     "analyze": COMMON | {"record"},

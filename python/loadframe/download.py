@@ -21,39 +21,50 @@ _TIMEOUT = 30.0
 _ATTEMPTS = 3
 #: Seconds before the second attempt; the third waits twice as long.
 _PAUSE = 1.0
+#: Hexadecimal digits of a SHA-512.
+_SHA512 = 128
 #: What a server says that cannot do it now, and perhaps can soon.
 _MAY_PASS = (429, 500, 502, 503, 504)
+#: What a server says that has no such file; stores of objects say 403 to those who may not list them.
+_MISSING = (403, 404, 410)
 
 
-def place(url: str, folder: Path, sha256: str | None = None) -> Path:
+class Missing(BadInput):
+    """The server has no such file."""
+
+
+def place(url: str, folder: Path, checksum: str | None = None) -> Path:
     """Return where a file is kept once it has been fetched: under its own name, behind a mark of where it is from."""
-    mark = hashlib.sha256(f"{url}\n{sha256 or ''}".encode()).hexdigest()[:16]
+    mark = hashlib.sha256(f"{url}\n{checksum or ''}".encode()).hexdigest()[:16]
     name = unquote(urlsplit(url).path).rsplit("/", 1)[-1]
     return folder / f"{mark}-{name[-150:] or 'file'}"
 
 
-def fetch(url: str, folder: Path, report: Callable[[str], None], *, sha256: str | None = None) -> Path:
+def fetch(
+    url: str, folder: Path, report: Callable[[str], None], *, otherwise: str, checksum: str | None = None
+) -> Path:
     """Return the file of a web address, fetched into the folder unless it is there.
 
-    `sha256` is its checksum if it is known. `report` takes lines on how far it is where there is no terminal.
-    BadInput if the address gives no file or cannot be reached; what has arrived is kept, and the next call goes on
-    there. LoadframeError if the file is another one than the checksum says.
+    `checksum` is its SHA-256 or, as its length tells, its SHA-512, if that is known. `report` takes lines on how far it
+    is where there is no terminal. Missing if the server has no such file, BadInput if it cannot be reached, which ends
+    with what the user can do `otherwise`; what has arrived is kept, and the next call goes on there. LoadframeError if
+    the file is another one than the checksum says.
     """
-    target = place(url, folder, sha256)
+    target = place(url, folder, checksum)
     if target.exists():
         return target
     folders.make(folder)
     with folders.locked(target.with_name(f"{target.name}.lock"), lambda: report(f"another loadframe fetches {url}")):
         if not target.exists():
             partial = target.with_name(f"{target.name}.part")
-            _fetch(url, partial, report)
-            _verify(url, partial, sha256)
+            _fetch(url, partial, report, otherwise)
+            _verify(url, partial, checksum)
             partial.replace(target)
             _stamp(partial).unlink(missing_ok=True)
     return target
 
 
-def _fetch(url: str, partial: Path, report: Callable[[str], None]) -> None:
+def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: str) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             _continue(url, partial, report)
@@ -62,7 +73,7 @@ def _fetch(url: str, partial: Path, report: Callable[[str], None]) -> None:
         except httpx.HTTPError as error:
             refused = isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in _MAY_PASS
             if refused or attempt == _ATTEMPTS:
-                raise _unreached(url, error, partial) from error
+                raise _unreached(url, error, partial, otherwise) from error
             report(f"{url}: {_words(error)}; trying again")
             time.sleep(attempt * _PAUSE)
         else:
@@ -113,27 +124,27 @@ def _version(answer: httpx.Response) -> str:
     return tag if tag.startswith('"') else str(answer.headers.get("last-modified", ""))
 
 
-def _verify(url: str, partial: Path, sha256: str | None) -> None:
-    if sha256 is None:
+def _verify(url: str, partial: Path, checksum: str | None) -> None:
+    if checksum is None:
         return
     with partial.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256.lower():
+        found = hashlib.file_digest(file, "sha512" if len(checksum) == _SHA512 else "sha256").hexdigest()
+    if found != checksum.lower():
         partial.unlink()
         raise LoadframeError(
-            f"the file has another checksum than the workload says: {found}",
+            f"the file has another checksum than {checksum}, which it should have: {found}",
             where=url,
             remedy="the file at this address has changed, or a proxy changes it on the way",
         )
 
 
-def _unreached(url: str, error: httpx.HTTPError, partial: Path) -> BadInput:
+def _unreached(url: str, error: httpx.HTTPError, partial: Path, otherwise: str) -> BadInput:
+    missing = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _MISSING
     kept = " What has arrived is kept." if partial.exists() and partial.stat().st_size else ""
-    return BadInput(
+    return (Missing if missing else BadInput)(
         f"the file cannot be fetched: {_words(error)}",
         where=url,
-        remedy="check the address and the network, behind a proxy set HTTPS_PROXY; or fetch the file elsewhere and "
-        f"name it with file:.{kept}",
+        remedy=f"check the address and the network, behind a proxy set HTTPS_PROXY; or {otherwise}.{kept}",
     )
 
 

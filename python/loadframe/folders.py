@@ -50,6 +50,16 @@ def make(folder: Path) -> Path:
     return folder
 
 
+def open_to_all(folder: Path) -> None:
+    """Let everybody read what is in a folder and below, and run what its owner may run.
+
+    Whatever root's umask is, root's servers run as another user.
+    """
+    for path in (folder, *folder.rglob("*")):
+        mode = path.stat().st_mode
+        path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+
+
 def require_reachable(folder: Path, user: int | None) -> None:
     """BadInput if another user, that servers are to run as, cannot enter the folder."""
     if user is None or reachable(folder, user):

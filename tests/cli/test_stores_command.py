@@ -12,8 +12,10 @@ def stores(*words: str) -> str:
 
 
 def test_the_default_store_is_listed_with_its_family_and_version():
-    (opensearch,) = [store for store in json.loads(stores("--json")) if store["kind"] == "opensearch"]
+    listed = {store["kind"]: store for store in json.loads(stores("--json"))}
+    opensearch = listed["opensearch"]
     assert opensearch["family"] == "elasticsearch"
+    assert (opensearch["offered"], listed["mongodb"]["offered"]) == ("", "6.0.4 and later")
     assert opensearch["versions"][0]["version"] == "3.8.0"
     assert 50e6 < opensearch["versions"][0]["size"] < 70e6
 
@@ -28,4 +30,6 @@ def test_a_store_that_was_not_fetched_yet_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
     (opensearch,) = [store for store in json.loads(stores("--json")) if store["kind"] == "opensearch"]
     assert opensearch["versions"][0]["cached"] is False
-    assert "not yet" in stores()
+    shown = stores()
+    assert "not yet" in shown
+    assert "from its vendor" in shown

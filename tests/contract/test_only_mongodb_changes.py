@@ -3,9 +3,10 @@
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from held import Held
@@ -15,9 +16,10 @@ from loadframe.cluster import Cluster, ClusterSpec, launch
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
 from loadframe.load import run_phase
-from loadframe.store import Member, NodeSpec, find
+from loadframe.store import Balancing, Member, NodeSpec, find
 from loadframe.store import mongodb_set as sets
 from loadframe.store import mongodb_shards as shards
+from loadframe.store.mongodb_client import Client
 
 pytestmark = pytest.mark.store
 ONLY = "mongodb"
@@ -111,27 +113,84 @@ def test_a_single_server_does_not_grow(store):
             single.grow()
 
 
-def test_the_sets_that_a_sharded_cluster_is_made_of_form(store, tmp_path):
-    """The routers, which bring them together, are in no package registry."""
+MAJORITY = {"writeConcern": {"w": "majority"}}
+
+
+class Passing:
+    """Passes on what a router passes on, to the primary of the configuration or to the home of a database."""
+
+    address = "a router's"
+
+    def __init__(self, config: Client, shards: Mapping[str, Client]) -> None:
+        self.config, self.shards = config, shards
+
+    def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
+        name = next(iter(command))
+        passed = {f"_configsvr{name[0].upper()}{name[1:]}": command[name], **command}
+        del passed[name]
+        if name in ("addShard", "removeShard"):
+            return self.config.ask({**passed, **MAJORITY})
+        if name.startswith("balancer"):
+            return self.config.ask(passed)
+        if name == "listShards":
+            return {"shards": self.config.ask({"find": "shards"}, "config")["cursor"]["firstBatch"]}
+        if name == "movePrimary":
+            found = self.config.ask({"find": "databases", "filter": {"_id": command[name]}}, "config")
+            (entry,) = found["cursor"]["firstBatch"]
+            move = {"_shardsvrMovePrimary": command[name], "to": command["to"], "databaseVersion": entry["version"]}
+            return self.shards[entry["primary"]].ask({**move, **MAJORITY})
+        return self.config.ask(command, database)
+
+
+def test_a_sharded_cluster_forms_and_gives_a_shard_up_as_far_as_that_goes_without_a_router(store, tmp_path):
+    """Routers are in no package registry."""
     host, kind = LocalHost(), find("mongodb")
     installation = launch.prepare(kind, ClusterSpec(store="mongodb"), host, print).installation
+    places = {"config-0": "config", "node-0": "shard", "node-1": "shard"}
     members, processes = [], []
     try:
-        for (name, role), port in zip((("config-0", "config"), ("node-0", "shard")), host.free_ports(2), strict=True):
-            node = NodeSpec("sharded", name, host.address, port, 0, tmp_path / name, (), (name,), role=role)
+        for (name, role), port in zip(places.items(), host.free_ports(3), strict=True):
+            more = {"role": role, "memory": 2**29}
+            node = NodeSpec("sharded", name, host.address, port, 0, tmp_path / name, (), (name,), **more)
             planned = kind.plan(node, installation)
             (node.folder / "data").mkdir(parents=True)
             (node.folder / "config").mkdir()
             (node.folder / "config" / "mongod.conf").write_text(planned.files["config/mongod.conf"])
             processes.append(subprocess.Popen(planned.argv, stdout=subprocess.DEVNULL))
             members.append(Member(name, f"{host.address}:{port}", folder=node.folder, role=role))
-        config, shard = members
+        config, first, second = members
         sets.initiate("sharded-config", [config], kind.client, lambda _: None, configsvr=True)
-        sets.initiate("sharded-node-0", [shard], kind.client, lambda _: None)
+        sets.initiate("sharded-node-0", [first], kind.client, lambda _: None)
         assert kind.client(config.address).hello()["configsvr"] == 2
-        assert kind.client(shard.address).hello()["setName"] == "sharded-node-0"
         shards.tell([Member("router-0", "a:1", folder=tmp_path / "node-0")], "sharded-config", [config])
         assert (tmp_path / "node-0" / "config" / "seeds").read_text() == f"sharded-config/{config.address}"
+
+        behind = {"node-0": kind.client(first.address), "node-1": kind.client(second.address)}
+        router = Passing(kind.client(config.address), behind)
+        router.ask({"addShard": f"sharded-node-0/{first.address}", "name": "node-0"})
+        shards.join(router, second, kind.client, lambda _: None)
+        assert shards.members(router) == [first.address, second.address]
+        assert shards.health(router, kind.client).balanced
+        # A ranged key has all data begin in one place, and that is where the database is at home.
+        for database, home in (("loadframe", "node-0"), ("other", "node-1")):
+            router.ask({"_configsvrCreateDatabase": database, "primaryShardId": home, **MAJORITY})
+        found = router.ask({"find": "databases", "filter": {"_id": "loadframe"}}, "config")["cursor"]["firstBatch"][0]
+        create = {"_shardsvrCreateCollection": "things", "shardKey": {"_id": 1}, "databaseVersion": found["version"]}
+        behind["node-0"].ask({**create, **MAJORITY}, "loadframe")
+        told: list[Balancing] = []
+        shards.balance(router, told.append)
+        assert (told[-1].left, told[-1].state) == (0, "balanced")
+        assert told[-1].warning.startswith("node-1 holds no data")
+
+        router.ask({"balancerStop": 1})
+        shards.leave(router, second, told.append)
+        assert shards.members(router) == [first.address]
+        assert (
+            router.ask({"find": "databases", "filter": {"primary": "node-1"}}, "config")["cursor"]["firstBatch"] == []
+        )
+        assert router.ask({"balancerStatus": 1})["mode"] == "off"
+        with pytest.raises(BadInput, match="the last shard"):
+            shards.leave(router, first, told.append)
     finally:
         for process in processes:
             process.kill()

@@ -1,6 +1,7 @@
 """A MongoDB node's files and command line, what makes a cluster, the figures of a server, and what is refused."""
 
 import json
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,6 +118,19 @@ def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
     assert planned.argv[:2] == ("/bin/sh", "-c")
     assert "/clusters/x/node-0/config/seeds" in planned.argv[2] and "bin/mongos --config" in planned.argv[2]
     assert "storage" not in configuration(planned)
+    assert configuration(planned)["setParameter"] == {"mongosShutdownTimeoutMillisForSignaledShutdown": 1000}
+
+
+def test_a_router_finds_what_it_waits_for_in_a_folder_with_a_space(installation, tmp_path):
+    folder = tmp_path / "my clusters"
+    (folder / "config").mkdir(parents=True)
+    (folder / "config" / "seeds").write_text("set/a:1")
+    router = installation.home / "bin" / "mongos"
+    router.write_text('#!/bin/sh\necho "$@"\n')
+    router.chmod(0o755)
+    planned = plan(installation, name="router-0", role="router", settings=SHARDED, folder=folder)
+    done = subprocess.run(planned.argv, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == f"--config {folder}/config/mongod.conf --configdb set/a:1\n"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +143,8 @@ def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
         ({"members": True}, "wants a whole number above 0"),
         ({"routers": 1}, "is about sharded clusters"),
         ({"cache": "much"}, "much"),
+        ({"chunk_size": "16m"}, "is about sharded clusters"),
+        ({"members": 1, "chunk_size": "512k"}, "wants 1m to 1g"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, what):
@@ -139,7 +155,7 @@ def test_settings_that_make_no_sense_are_refused(settings, what):
 def test_a_home_without_a_server_and_a_version_that_nobody_has_are_refused(tmp_path):
     with pytest.raises(BadInput, match="there is no mongod here"):
         STORE.installation(tmp_path)
-    with pytest.raises(BadInput, match=r"mongodb 3.2 cannot be had .*\n  take 6.0.5, or give the folder"):
+    with pytest.raises(BadInput, match=r"mongodb 3.2 cannot be had .*\n  take 6.0.5, one of 6.0.4 and later .*--home"):
         STORE.distribution("3.2")
 
 

@@ -71,9 +71,10 @@ def fetched(monkeypatch, cache):
     """Stand in for the network: what was asked for, and a file in the cache for it."""
     asked = []
 
-    def fetch(url, folder, report, *, sha256=None):
-        asked.append((url, sha256))
-        path = download.place(url, folder, sha256)
+    def fetch(url, folder, report, *, otherwise, checksum=None):
+        assert "file:" in otherwise
+        asked.append((url, checksum))
+        path = download.place(url, folder, checksum)
         path.parent.mkdir(exist_ok=True)
         path.write_text('{"a": 1}\n' * 1000)
         return path

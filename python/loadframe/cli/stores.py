@@ -22,8 +22,8 @@ Examples:
 def stores(as_json: Json = False) -> None:
     """List the stores: their versions, and which of them are on this machine already.
 
-    An embedded store comes from the package registries when it is first started. Any store of a known family can also
-    be measured where it runs, by `--hosts`.
+    An embedded store comes from the package registries when it is first started, other versions of some from their
+    vendor. Any store of a known family can also be measured where it runs, by `--hosts`.
     """
     listed = [_described(kind) for kind in known()]
     if as_json:
@@ -39,6 +39,8 @@ def stores(as_json: Json = False) -> None:
                 f"yes, {format_size(version['size'])}",
                 "yes" if version["cached"] else "not yet",
             )
+        if store["offered"]:
+            table.add_row(store["kind"], store["family"], store["offered"], "no", "from its vendor")
         if not store["versions"]:
             table.add_row(store["kind"], store["family"], *_otherwise(known()[store["kind"]]))
     out.print(table)
@@ -67,4 +69,5 @@ def _described(kind: str) -> dict[str, Any]:
                 "folder": str(artefacts.home(distribution)),
             }
         )
-    return {"kind": store.kind, "family": store.family, "driver": store.driver, "versions": versions}
+    known_as = {"kind": store.kind, "family": store.family, "driver": store.driver}
+    return {**known_as, "versions": versions, "offered": store.offered}

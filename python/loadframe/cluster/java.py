@@ -138,8 +138,6 @@ def _copied(java: Java) -> Path:
             size = sum(path.lstat().st_size for path in java.home.rglob("*"))
             folders.require_room(target.parent, size, f"a copy of Java {java.version} that root's servers can reach")
             shutil.copytree(java.home, draft, symlinks=True)
-            for path in (draft, *draft.rglob("*")):
-                mode = path.stat().st_mode
-                path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+            folders.open_to_all(draft)
             draft.rename(target)
     return target

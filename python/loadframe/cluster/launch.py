@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from loadframe import folders
-from loadframe.cluster import artefacts, java
+from loadframe.cluster import artefacts, java, vendor
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.patience import gone, not_up
 from loadframe.cluster.roster import Roster
@@ -43,7 +43,7 @@ class Software:
     installation: Installation
     java_version: str | None  #: of stores that need Java
     user: int | None
-    origin: str = "embedded"  #: or `installed`, when it was there already
+    origin: str = "embedded"  #: or `vendor`, which has had it for download, or `installed`, when it was there already
 
 
 def version(store: Store, spec: ClusterSpec) -> str:
@@ -54,11 +54,16 @@ def version(store: Store, spec: ClusterSpec) -> str:
 
 
 def _installed(store: Store, spec: ClusterSpec) -> Found | None:
-    """Return the installation to be started, if it is one; BadInput if it is of another version than asked for."""
+    """Return the installation to be started, if it is one; BadInput if it is of another version than asked for.
+
+    One that the system has is not meant when another version was asked for that can be fetched.
+    """
     found = store.installation(Path(spec.home).expanduser().absolute() if spec.home else None)
     if found and spec.version:
         number = found.version.rpartition(" ")[2]
         if not f"{number}.".startswith(f"{spec.version.rpartition(' ')[2]}."):
+            if not spec.home and (spec.version in store.versions or store.offer(spec.version)):
+                return None
             raise BadInput(
                 f"this is {store.kind} {found.version}, and not {spec.version}",
                 where=str(found.home),
@@ -73,20 +78,24 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     _require_memory(spec)
     store.check_settings(spec.settings)
     user = host.server_user() if store.refuses_root else None
-    if found := _installed(store, spec):
+    found, origin = _installed(store, spec), "installed"
+    wanted = version(store, spec)
+    if found is None and wanted not in store.versions and (offer := store.offer(wanted)):
+        found, origin = store.installation(vendor.install(offer, report)), "vendor"
+    if found:
         folders.require_reachable(found.home if found.home.is_dir() else found.home.parent, user)
         if found.java is None:
-            return Software(store, found.version, Installation(found.home), None, user, "installed")
+            return Software(store, found.version, Installation(found.home), None, user, origin)
         runtime = java.find(found.java, user, found.java_most, report, bundled=found.jdk)
         place = Installation(found.home, runtime.home, found.version)
-        return Software(store, found.version, place, runtime.version, user, "installed")
-    distribution = store.distribution(version(store, spec))
+        return Software(store, found.version, place, runtime.version, user, origin)
+    distribution = store.distribution(wanted)
     least, most = distribution.java, distribution.java_most
-    wanted = None if least is None else java.find(least, user, most, report)
+    needed = None if least is None else java.find(least, user, most, report)
     home = artefacts.install(distribution, report)
     folders.require_reachable(home, user)
-    installation = Installation(home, wanted.home if wanted else None)
-    return Software(store, distribution.version, installation, wanted.version if wanted else None, user)
+    installation = Installation(home, needed.home if needed else None)
+    return Software(store, distribution.version, installation, needed.version if needed else None, user)
 
 
 def require_reads(software: Software, before: str, folder: Path) -> None:

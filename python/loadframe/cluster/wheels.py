@@ -50,9 +50,6 @@ def install(wheel: Wheel, report: Callable[[str], None]) -> Path:
                 f"{name} cannot be had: {words[-1].removeprefix('ERROR: ') if words else done.stderr.strip()[-300:]}",
                 remedy="see that the Python package index, or the mirror that pip is set up for, can be reached",
             )
-        for path in (draft, *draft.rglob("*")):
-            mode = path.stat().st_mode
-            # Whatever root's umask is, root's servers run as another user.
-            path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+        folders.open_to_all(draft)
         draft.rename(target)
     return target

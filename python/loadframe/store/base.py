@@ -12,6 +12,7 @@ from typing import Any
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
+from loadframe.store.vendors import Offer
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class Store(ABC):
     driver: str  #: the engine's driver that speaks its protocol
     refuses_root: bool = False  #: the server will not run as root
     versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first
+    offered: str = ""  #: which the vendor has for download beside them, in words; see offer
     own_address: bool = (
         False  #: all nodes use the same ports, each at an address of its own (127.0.0.1, 127.0.0.2, ...)
     )
@@ -166,6 +168,13 @@ class Store(ABC):
     @abstractmethod
     def distribution(self, version: str) -> Distribution:
         """Return what to fetch for a version; BadInput when that version cannot be had from the registries."""
+
+    def offer(self, version: str) -> Offer | None:
+        """Return what the vendor has for download of a version that the registries have not; None where it has nothing.
+
+        BadInput for a version that is not named in full.
+        """
+        return None
 
     def software(self, version: str) -> dict[str, str]:
         """Return what runs at that version, as `version` tells it, for drivers whose protocol differs by version."""

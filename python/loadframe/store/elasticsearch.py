@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import installed, search_jvm, search_machine, search_nodes
+from loadframe.store import installed, search_jvm, search_machine, search_nodes, vendors
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
 from loadframe.store.search import SearchStore
+from loadframe.store.vendors import Offer
 
 _DISTRIBUTION = Distribution(
     store="elasticsearch",
@@ -56,6 +57,9 @@ _OURS = {
 
 #: The least Java that runs each major version, and the greatest that is known to where none came along.
 _JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
+#: The major versions that the vendor has archives of, by machine, and where.
+_OFFERED = (7, 8, 9)
+_VENDOR = "https://artifacts.elastic.co/downloads/elasticsearch"
 
 
 class Elasticsearch(SearchStore):
@@ -64,6 +68,7 @@ class Elasticsearch(SearchStore):
     kind = "elasticsearch"
     refuses_root = True
     versions = ("6.8.23",)
+    offered = f"{_OFFERED[0]} to {_OFFERED[-1]}"
     #: All: before 7.9 a node refuses to be asked for one that it does not have.
     _sections = ""
 
@@ -72,9 +77,18 @@ class Elasticsearch(SearchStore):
         if version not in self.versions:
             raise BadInput(
                 f"elasticsearch {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
+                remedy=f"take {', '.join(self.versions)}, one of {self.offered} that its vendor has for download, or "
+                "give an installation of that version with --home",
             )
         return _DISTRIBUTION
+
+    def offer(self, version: str) -> Offer | None:
+        """Return the vendor's archive, which has a Java runtime in it."""
+        if _major(version) not in _OFFERED:
+            return None
+        vendors.number(self.kind, version)
+        name = f"elasticsearch-{version}-linux-{vendors.machine(self.kind)}.tar.gz"
+        return Offer(self.kind, version, _VENDOR, name, "sha512")
 
     def installation(self, home: Path | None) -> Found | None:
         """Return the user's own, as the vendor's archive is laid out; BadInput for one that is too old or too new."""
@@ -178,6 +192,11 @@ class Elasticsearch(SearchStore):
         if "mappings" in body and _number(self.software(self.version(addresses))["version"]) < (7,):
             body["mappings"] = {"_doc": body["mappings"]}
         super().create_collection(addresses, name, body, nodes)
+
+
+def _major(version: str) -> int | None:
+    first = version.partition(".")[0]
+    return int(first) if first.isdigit() else None
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store import installed
+from loadframe.store import installed, vendors
 from loadframe.store import mongodb_config as config
 from loadframe.store import mongodb_figures as figures
 from loadframe.store import mongodb_set as sets
@@ -30,6 +30,7 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.mongodb_client import Client, MongoError
+from loadframe.store.vendors import Offer
 
 #: The database that all collections are in; the driver knows it, too.
 DATABASE = "loadframe"
@@ -40,6 +41,9 @@ _WHEEL = Wheel(
     ("f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",),
     42_156_333,
 )
+#: The least version that the vendor has an archive of for a system with OpenSSL 3, and where.
+_OFFERED = (6, 0, 4)
+_VENDOR = "https://fastdl.mongodb.org/linux"
 #: NamespaceNotFound.
 _NO_COLLECTION = 26
 
@@ -51,6 +55,7 @@ class MongoDB(Store):
     family = "mongodb"
     driver = "mongodb"
     versions = ("6.0.5",)
+    offered = f"{'.'.join(map(str, _OFFERED))} and later"
     watched = figures.WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:
@@ -79,9 +84,19 @@ class MongoDB(Store):
         if version not in self.versions:
             raise BadInput(
                 f"mongodb {version} cannot be had from the package registries",
-                remedy=f"take {', '.join(self.versions)}, or give the folder of that version with --home",
+                remedy=f"take {', '.join(self.versions)}, one of {self.offered} that its vendor has for download, or "
+                "give the folder of that version with --home",
             )
         return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
+
+    def offer(self, version: str) -> Offer | None:
+        """Return the vendor's archive for Ubuntu 22.04, which has the router, too, and runs on systems like that."""
+        if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
+            return None
+        if vendors.number(self.kind, version) < _OFFERED:
+            return None
+        name = f"mongodb-linux-{vendors.machine(self.kind)}-ubuntu2204-{version}.tgz"
+        return Offer(self.kind, version, _VENDOR, name, "sha256")
 
     def installation(self, home: Path | None) -> Found | None:
         """Return the servers of the installation, or else of the PATH; None where the wheel will do."""
@@ -215,6 +230,12 @@ class MongoDB(Store):
             if (known := self._clients.pop(each.address, None)) is not None:
                 known.close()
 
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Stop draining a shard, where the store can."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.stay(server, member)
+
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create it with its `options` and `indexes`; in a sharded cluster, spread by its `shard_key`."""
         leader = self._leader(addresses)
@@ -224,6 +245,8 @@ class MongoDB(Store):
             leader.ask({"createIndexes": name, "indexes": indexes}, DATABASE)
         if _is_router(leader.hello()):
             key = definition.get("shard_key") or {"_id": "hashed"}
+            # Before version 6 nothing is sharded without, and later it changes nothing.
+            leader.ask({"enableSharding": DATABASE})
             leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:

@@ -23,6 +23,7 @@ OWN: dict[str, type] = {
     "config_members": int,
     "routers": int,
     "balancer": bool,
+    "chunk_size": str,
 }
 #: What processes are for. A member of a plain replica set, and a single server, have none of these.
 SHARD, CONFIG, ROUTER = "shard", "config", "router"
@@ -34,6 +35,8 @@ _CACHE = 2**30
 _LEAST_CACHE = 2**28
 #: Of a node's memory limit, what the cache may take, as it is without limit; the rest is for connections and sorting.
 _CACHE_SHARE = 0.5
+#: Milliseconds that a server which is to end gives its clients.
+_FAREWELL = 1000
 #: Where a router finds the members of the set that holds the cluster's configuration, once that is there.
 SEEDS = "config/seeds"
 _CONFIG = "config/mongod.conf"
@@ -50,7 +53,9 @@ def check(settings: Mapping[str, Any]) -> None:
             raise BadInput(f"the setting {key} wants {words}", where=str(value))
     if "cache" in settings:
         parse_size(settings["cache"])
-    for key in ("config_members", "routers", "balancer"):
+    if "chunk_size" in settings and not 2**20 <= parse_size(settings["chunk_size"]) <= 2**30:
+        raise BadInput("the setting chunk_size wants 1m to 1g", where=str(settings["chunk_size"]))
+    for key in ("config_members", "routers", "balancer", "chunk_size"):
         if key in settings and not sharded(settings):
             raise BadInput(
                 f"the setting {key} is about sharded clusters", remedy="say members, too: how many each shard has"
@@ -93,7 +98,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         raise BadInput(
             "a sharded cluster needs mongos, and there is none here",
             where=str(installation.home),
-            remedy="get MongoDB from its vendor, and give its folder with --home",
+            remedy="say --version with one that the vendor has for download, or give MongoDB's folder with --home",
         )
     return _router(node, mongos) if mongos and node.role == ROUTER else _server(node, mongod)
 
@@ -118,7 +123,7 @@ def _server(node: NodeSpec, mongod: Path) -> NodePlan:
     flat: dict[str, Any] = {
         "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache(node) / 2**30, 3),
         # How long a primary that is to end waits for the others, which end with it.
-        "setParameter.shutdownTimeoutMillisForSignaledShutdown": 1000,
+        "setParameter.shutdownTimeoutMillisForSignaledShutdown": _FAREWELL,
         **{key: value for key, value in node.settings.items() if key not in OWN},
         **_common(node),
         "storage.dbPath": str(node.folder / "data"),
@@ -140,9 +145,12 @@ def _router(node: NodeSpec, mongos: Path) -> NodePlan:
     """It has to be told of members that are put together only when all processes run: it waits for that."""
     seeds, config = node.folder / SEEDS, node.folder / _CONFIG
     command = f"{shlex.quote(str(mongos))} --config {shlex.quote(str(config))} --configdb"
-    waiting = f'while [ ! -s {shlex.quote(str(seeds))} ]; do sleep 0.1; done; exec {command} "$(cat {seeds})"'
+    place = shlex.quote(str(seeds))
+    waiting = f'while [ ! -s {place} ]; do sleep 0.1; done; exec {command} "$(cat {place})"'
+    # It would wait 15 s for clients to go elsewhere.
+    flat = {**_common(node), "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _FAREWELL}
     return NodePlan(
-        files={_CONFIG: json.dumps(_nested(_common(node)), indent=1), SEEDS: ""},
+        files={_CONFIG: json.dumps(_nested(flat), indent=1), SEEDS: ""},
         folders=(),
         argv=("/bin/sh", "-c", waiting),
         environment={"LANG": "C.UTF-8"},

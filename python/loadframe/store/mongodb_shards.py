@@ -1,7 +1,8 @@
 """A sharded cluster: shards and the cluster's configuration, each a replica set, behind routers."""
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadframe.errors import BadInput, LoadframeError
@@ -10,10 +11,11 @@ from loadframe.store.base import Balancing, Health, Member, Watch
 from loadframe.store.mongodb_client import Client, MongoError
 from loadframe.store.mongodb_config import CONFIG, ROUTER, SEEDS, SHARD, shard_of
 from loadframe.store.mongodb_set import Clients
+from loadframe.units import parse_size
 
 _POLL = 0.5
-#: ShardNotFound.
-_NO_SHARD = 70
+#: ShardNotFound, CommandNotFound.
+_NO_SHARD, _NO_COMMAND = 70, 59
 
 
 def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Clients, watch: Watch) -> None:
@@ -33,6 +35,10 @@ def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Client
     router = clients(routers[0].address)
     for shard, of_it in shards.items():
         router.ask({"addShard": _seeds(f"{name}-{shard}", of_it), "name": shard})
+    if "chunk_size" in settings:
+        mebibytes = parse_size(settings["chunk_size"]) // 2**20
+        change = {"q": {"_id": "chunksize"}, "u": {"$set": {"value": mebibytes}}, "upsert": True}
+        router.ask({"update": "settings", "updates": [change]}, "config")
     if not settings.get("balancer", True):
         router.ask({"balancerStop": 1})
 
@@ -50,7 +56,9 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
     for member in members:
         if member.role in (SHARD, CONFIG):
             groups.setdefault(CONFIG if member.role == CONFIG else shard_of(member.name), []).append(member)
-    for of_it in groups.values():
+    # The configuration first, which shards ask for.
+    for group in sorted(groups, key=lambda group: group != CONFIG):
+        of_it = groups[group]
         servers = [clients(member.address) for member in of_it]
         sets.wait(servers, watch)
         config = servers[0].ask({"replSetGetConfig": 1})["config"]
@@ -80,36 +88,39 @@ def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None
 
 def balance(router: Client, watch: Watch) -> None:
     """Wait until the balancer finds nothing to do for any collection; at once if it is off."""
-    if router.ask({"balancerStatus": 1})["mode"] == "off":
+    if _is_off(router):
         watch(Balancing(0, "collections", "balancer off", warning="the balancer is off: data stays where it is"))
         return
     while left := _unbalanced(router):
         watch(Balancing(left, "collections", "balancing"))
         time.sleep(_POLL)
-    watch(Balancing(0, "collections", "balanced"))
+    watch(Balancing(0, "collections", "balanced", warning=_idle(router)))
 
 
 def leave(router: Client, member: Member, watch: Watch) -> None:
-    """Have a shard's chunks and databases moved to the others."""
+    """Have a shard's chunks and databases moved to the others, also while the balancer is off."""
     shard = shard_of(member.name)
-    if len(_names(router)) < 2:
+    if not _staying(router, shard):
         raise BadInput("the last shard of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
-    while True:
-        try:
-            answer = router.ask({"removeShard": shard})
-        except MongoError as error:
-            if error.code == _NO_SHARD:
-                return
+    with _balancing(router):
+        while (answer := _removal(router, shard)) is not None:
+            # The first answer only says that it has begun.
+            if answer["state"] == "ongoing":
+                left, stuck = (int(answer["remaining"].get(name) or 0) for name in ("chunks", "jumboChunks"))
+                # Which is for a shard that has no chunk any more.
+                for database in () if left else answer.get("dbsToMove") or ():
+                    router.ask({"movePrimary": database, "to": _staying(router, shard)[0]})
+                watch(Balancing(left, "chunks", f"draining, {stuck} too large to move" if stuck else "draining"))
+            time.sleep(_POLL)
+
+
+def stay(router: Client, member: Member) -> None:
+    """Stop draining a shard. Before version 8.3 there is no command for that: it goes on, and the shard is a member."""
+    try:
+        router.ask({"stopShardDraining": shard_of(member.name)})
+    except MongoError as error:
+        if error.code not in (_NO_COMMAND, _NO_SHARD):
             raise
-        if answer["state"] == "completed":
-            return
-        left = answer.get("remaining") or {}
-        others = [other["_id"] for other in router.ask({"listShards": 1})["shards"] if other["_id"] != shard]
-        if not int(left.get("chunks") or 0):
-            for database in answer.get("dbsToMove") or []:
-                router.ask({"movePrimary": database, "to": others[0]})
-        watch(Balancing(float(left.get("chunks") or 0), "chunks", str(answer["state"])))
-        time.sleep(_POLL)
 
 
 def health(router: Client, clients: Clients) -> Health:
@@ -137,11 +148,63 @@ def _shard_health(host: str, clients: Clients) -> Health:
     return sets.health(sets.primary(addresses, clients))
 
 
+def _removal(router: Client, shard: str) -> dict[str, Any] | None:
+    """Begin to remove a shard, or ask how far that is; None when it is removed."""
+    try:
+        answer = router.ask({"removeShard": shard})
+    except MongoError as error:
+        if error.code == _NO_SHARD:
+            return None
+        raise
+    return None if answer["state"] == "completed" else answer
+
+
+def _staying(router: Client, shard: str) -> list[str]:
+    """Return the ids of the others that are not about to leave."""
+    shards = router.ask({"listShards": 1})["shards"]
+    return [str(other["_id"]) for other in shards if other["_id"] != shard and not other.get("draining")]
+
+
+@contextlib.contextmanager
+def _balancing(router: Client) -> Iterator[None]:
+    """Have the balancer run meanwhile: it alone moves what a shard has that is to leave."""
+    off = _is_off(router)
+    if off:
+        router.ask({"balancerStart": 1})
+    try:
+        yield
+    finally:
+        if off:
+            router.ask({"balancerStop": 1})
+
+
+def _is_off(router: Client) -> bool:
+    return bool(router.ask({"balancerStatus": 1})["mode"] == "off")
+
+
+def _sharded(router: Client) -> list[dict[str, Any]]:
+    """Return the entries of the collections that are sharded, without the cluster's own."""
+    wanted = {"unsplittable": {"$ne": True}, "_id": {"$not": {"$regex": "^config\\."}}}
+    found = router.ask({"find": "collections", "filter": wanted, "batchSize": 100_000}, "config")
+    return list(found["cursor"]["firstBatch"])
+
+
 def _unbalanced(router: Client) -> int:
-    sharded = router.ask({"find": "collections", "filter": {"unsplittable": {"$ne": True}}}, "config")
-    names = [str(entry["_id"]) for entry in sharded["cursor"]["firstBatch"]]
-    states = [router.ask({"balancerCollectionStatus": name}) for name in names if not name.startswith("config.")]
+    states = [router.ask({"balancerCollectionStatus": entry["_id"]}) for entry in _sharded(router)]
     return sum(not state["balancerCompliant"] for state in states)
+
+
+def _idle(router: Client) -> str:
+    """Return what the user should know when data is balanced in the store's eyes and a shard has nothing of it."""
+    collections = [entry["uuid"] for entry in _sharded(router)]
+    held = router.ask({"distinct": "chunks", "key": "shard", "query": {"uuid": {"$in": collections}}}, "config")
+    idle = sorted({str(shard["_id"]) for shard in router.ask({"listShards": 1})["shards"]} - set(held["values"]))
+    if not collections or not idle:
+        return ""
+    return (
+        f"{', '.join(idle)} hold{'s' if len(idle) == 1 else ''} no data: the balancer moves none between shards that"
+        " differ by less than three chunks (128 MiB each, if the setting chunk_size does not say otherwise)"
+    )
 
 
 def _names(router: Client) -> list[str]:

@@ -19,6 +19,7 @@ from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
 
 #: What stands in for a file's documents where their number has to be guessed; the size of a trip of nyc_taxis.
 BYTES_PER_DOCUMENT = 500
+_OTHERWISE = "fetch the file elsewhere and name it with file:"
 #: Characters of a record's fields that the engine generates.
 LARGEST_RECORD = 64 * 2**20
 #: How many bytes one of a compressed file stands for where that has to be guessed; those of nyc_taxis in bzip2.
@@ -131,7 +132,10 @@ def resolve(
     if not corpus.from_files:
         options = {} if corpus.with_ is None else {"with": corpus.with_.model_dump()}
         return {"generate": corpus.generate, "documents": corpus.documents, **options}
-    fetched = [download.fetch(url, cache(), report, sha256=corpus.sha256 or None) for url in corpus.addresses]
+    fetched = [
+        download.fetch(url, cache(), report, otherwise=_OTHERWISE, checksum=corpus.sha256 or None)
+        for url in corpus.addresses
+    ]
     files = fetched or [(folder / path).absolute() for path in corpus.paths]
     for file in files:
         _check(file, error)

@@ -185,7 +185,7 @@ def _about_machine(
         wanted = cpus * store.get("nodes", 1) if cpus and enforced else None
         threads = manifest.get("generator", {}).get("threads", 1)
         usable_cpus = hardware.get("usable")
-        here = store.get("origin") in ("embedded", "installed") and store.get("host") in _HERE
+        here = store.get("origin") in ("embedded", "vendor", "installed") and store.get("host") in _HERE
         if here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
             yield SharedCores(wanted, usable_cpus)
     busy = {}

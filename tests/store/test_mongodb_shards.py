@@ -1,0 +1,149 @@
+"""How shards join, leave and are balanced, asked of a router as MongoDB's documents say that it answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.store import Balancing, Member
+from loadframe.store import mongodb_shards as shards
+from loadframe.store.mongodb_client import MongoError
+
+LEAVING = Member("node-2", "127.0.0.1:3")
+
+
+class Router:
+    """Answers each command with the next of its answers, the last of which it goes on with; keeps what it was asked."""
+
+    address = "127.0.0.1:1"
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {
+            "balancerStatus": [{"mode": "full"}],
+            "listShards": [{"shards": [{"_id": f"node-{n}", "host": f"loadframe-x-node-{n}/a:{n}"} for n in range(3)]}],
+        } | {name: answer if isinstance(answer, list) else [answer] for name, answer in answers.items()}
+        self.asked: list[tuple[str, Any]] = []
+
+    def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
+        name = next(iter(command))
+        self.asked.append((name, dict(command)))
+        answers = self.answers.get(name, [{}])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def named(self, *names: str) -> list[Any]:
+        """Return the arguments of those commands, in their order."""
+        return [command for name, command in self.asked if name in names]
+
+
+class Watched(list[Balancing]):
+    """What was told of the progress."""
+
+    def __call__(self, balancing: Balancing) -> None:
+        self.append(balancing)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(shards, "_POLL", 0.0)
+
+
+def ongoing(chunks: int, *databases: str, jumbo: int = 0) -> dict[str, Any]:
+    remaining = {"chunks": chunks, "dbs": len(databases), "jumboChunks": jumbo}
+    return {"state": "ongoing", "remaining": remaining, "dbsToMove": list(databases)}
+
+
+STARTED = {"state": "started", "shard": "node-2", "dbsToMove": ["loadframe"]}
+COMPLETED = {"state": "completed", "shard": "node-2"}
+
+
+def test_a_shard_gives_its_chunks_first_and_then_the_databases_that_it_is_home_to():
+    router, watch = (
+        Router(removeShard=[STARTED, ongoing(2, "loadframe"), ongoing(0, "loadframe"), COMPLETED]),
+        Watched(),
+    )
+    shards.leave(router, LEAVING, watch)
+    assert router.named("movePrimary") == [{"movePrimary": "loadframe", "to": "node-0"}]
+    assert [name for name, _ in router.asked].index("movePrimary") > len(router.named("listShards"))
+    assert [(told.left, told.unit, told.state) for told in watch] == [
+        (2, "chunks", "draining"),
+        (0, "chunks", "draining"),
+    ]
+    assert len(router.named("removeShard")) == 4
+
+
+def test_databases_move_to_no_shard_that_leaves_itself():
+    listed = {"shards": [{"_id": "node-0", "draining": True}, {"_id": "node-1"}, {"_id": "node-2", "draining": True}]}
+    router = Router(listShards=listed, removeShard=[ongoing(0, "loadframe"), COMPLETED])
+    shards.leave(router, LEAVING, Watched())
+    assert router.named("movePrimary") == [{"movePrimary": "loadframe", "to": "node-1"}]
+    alone = Router(listShards={"shards": [{"_id": "node-0", "draining": True}, {"_id": "node-2"}]})
+    with pytest.raises(BadInput, match="the last shard"):
+        shards.leave(alone, LEAVING, Watched())
+    assert alone.named("removeShard") == []
+
+
+def test_the_balancer_runs_while_a_shard_leaves_and_is_as_it_was_then():
+    router = Router(balancerStatus={"mode": "off"}, removeShard=[STARTED, COMPLETED])
+    shards.leave(router, LEAVING, Watched())
+    names = [name for name, _ in router.asked]
+    assert names.index("balancerStart") < names.index("removeShard") < names.index("balancerStop")
+
+    def out_of_time(_balancing: Balancing) -> None:
+        raise LoadframeError("out of time")
+
+    router = Router(balancerStatus={"mode": "off"}, removeShard=[STARTED, ongoing(1, jumbo=1)])
+    with pytest.raises(LoadframeError, match="out of time"):
+        shards.leave(router, LEAVING, out_of_time)
+    assert router.asked[-1][0] == "balancerStop"
+
+
+def test_chunks_that_cannot_move_are_told():
+    router, watch = Router(removeShard=[ongoing(3, jumbo=1), MongoError("gone", "a:1", 70)]), Watched()
+    shards.leave(router, LEAVING, watch)
+    assert watch[0].state == "draining, 1 too large to move"
+
+
+def test_a_shard_that_is_to_stay_is_drained_no_more_where_the_store_knows_how():
+    router = Router()
+    shards.stay(router, LEAVING)
+    assert router.named("stopShardDraining") == [{"stopShardDraining": "node-2"}]
+    shards.stay(Router(stopShardDraining=MongoError("no such command", "a:1", 59)), LEAVING)
+    with pytest.raises(MongoError):
+        shards.stay(Router(stopShardDraining=MongoError("not now", "a:1", 117)), LEAVING)
+
+
+def collections(*names: str) -> dict[str, Any]:
+    return {"cursor": {"firstBatch": [{"_id": name, "uuid": name} for name in names]}}
+
+
+def test_data_is_balanced_when_every_collection_is():
+    compliance = [{"balancerCompliant": compliant} for compliant in (False, True, True, True)]
+    holders = {"values": ["node-0", "node-1", "node-2"]}
+    router = Router(
+        find=collections("loadframe.a", "loadframe.b"), balancerCollectionStatus=compliance, distinct=holders
+    )
+    watch = Watched()
+    shards.balance(router, watch)
+    assert [told.left for told in watch] == [1, 0]
+    assert watch[-1].warning == ""
+
+
+def test_a_shard_that_is_left_without_data_is_told_though_the_store_calls_that_balanced():
+    router = Router(
+        find=collections("loadframe.a"),
+        balancerCollectionStatus={"balancerCompliant": True},
+        distinct={"values": ["node-0", "node-1"]},
+    )
+    watch = Watched()
+    shards.balance(router, watch)
+    assert watch[-1].warning.startswith("node-2 holds no data: the balancer moves none between shards that differ by")
+    empty = Watched()
+    shards.balance(Router(find=collections(), distinct={"values": []}), empty)
+    assert empty[-1].warning == ""
+    off = Watched()
+    shards.balance(Router(balancerStatus={"mode": "off"}), off)
+    assert "the balancer is off" in off[-1].warning
