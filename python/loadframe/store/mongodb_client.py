@@ -15,7 +15,7 @@ _SELECTION = 1.5
 _CONNECT_TIMEOUT = 5.0
 _TIMEOUT = 600.0
 #: Unauthorized, AuthenticationFailed.
-_NOT_LET_IN = {13, 18}
+_NOT_ALLOWED, _NOT_KNOWN = 13, 18
 
 
 class MongoError(LoadframeError):
@@ -35,6 +35,7 @@ class Client:
     def __init__(self, address: str, access: Access) -> None:
         """Take note of where, and as whom."""
         self.address = address
+        self._access = access
         host, port = split_address(address)
         more: dict[str, Any] = {}
         if access.auth:
@@ -67,12 +68,8 @@ class Client:
                 return answer
         except errors.OperationFailure as error:
             words = str((error.details or {}).get("errmsg") or error)
-            if error.code in _NOT_LET_IN:
-                raise BadInput(
-                    f"the server does not let us do that: {words}",
-                    where=self.address,
-                    remedy="say who asks by --user, or ask as somebody who may",
-                ) from error
+            if error.code in (_NOT_ALLOWED, _NOT_KNOWN):
+                raise self._refused(error.code, words) from error
             raise MongoError(f"the server says: {words}", self.address, error.code or 0) from error
 
     def collections(self, database: str) -> list[str]:
@@ -88,6 +85,24 @@ class Client:
         """Let go of the connections."""
         self._client.close()
 
+    def _refused(self, code: int, words: str) -> BadInput:
+        if self._access.auth is None:
+            what = f"the server does not let us do that: {words}"
+            return BadInput(what, where=self.address, remedy="say who asks by --user")
+        user = self._access.auth.user
+        if code == _NOT_KNOWN:
+            return BadInput(
+                f"the server does not let us in as {user}: {words}",
+                where=self.address,
+                remedy="check the name, which is one of the database admin, and the password in --password-file or "
+                "LOADFRAME_PASSWORD",
+            )
+        return BadInput(
+            f"the server does not let {user} do that: {words}",
+            where=self.address,
+            remedy="give that user the roles readWrite on the database loadframe and clusterMonitor, or ask as another",
+        )
+
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         try:
@@ -95,10 +110,13 @@ class Client:
         except errors.OperationFailure:
             raise
         except (errors.ConnectionFailure, OSError) as error:
+            remedy = "check that it runs, and that the address is where it speaks to clients"
+            if self._access.tls:
+                remedy += "; if it wants the client's certificate, give --cert"
+            else:
+                remedy += "; if that speaks TLS, write https://"
             raise Unreachable(
-                f"the server does not answer ({str(error).split(',')[0]})",
-                where=self.address,
-                remedy="check that it runs, and that the address is where it speaks to clients",
+                f"the server does not answer ({str(error).split(',')[0]})", where=self.address, remedy=remedy
             ) from error
         except errors.PyMongoError as error:
             raise LoadframeError(f"the server's answer makes no sense: {error}", where=self.address) from error
