@@ -15,7 +15,7 @@ def test_the_default_store_is_listed_with_its_family_and_version():
     listed = {store["kind"]: store for store in json.loads(stores("--json"))}
     opensearch = listed["opensearch"]
     assert opensearch["family"] == "elasticsearch"
-    assert (opensearch["offered"], listed["mongodb"]["offered"]) == ("", "6.0.4 and later")
+    assert (opensearch["offered"], listed["mongodb"]["offered"]) == ("", "from 6.0.4")
     assert opensearch["versions"][0]["version"] == "3.8.0"
     assert 50e6 < opensearch["versions"][0]["size"] < 70e6
 

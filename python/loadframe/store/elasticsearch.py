@@ -77,7 +77,7 @@ class Elasticsearch(SearchStore):
         if version not in self.versions:
             raise BadInput(
                 f"elasticsearch {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, one of {self.offered} that its vendor has for download, or "
+                remedy=f"take {', '.join(self.versions)}, one that its vendor has for download ({self.offered}), or "
                 "give an installation of that version with --home",
             )
         return _DISTRIBUTION

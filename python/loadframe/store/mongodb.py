@@ -55,7 +55,7 @@ class MongoDB(Store):
     family = "mongodb"
     driver = "mongodb"
     versions = ("6.0.5",)
-    offered = f"{'.'.join(map(str, _OFFERED))} and later"
+    offered = f"from {'.'.join(map(str, _OFFERED))}"
     watched = figures.WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:
@@ -84,7 +84,7 @@ class MongoDB(Store):
         if version not in self.versions:
             raise BadInput(
                 f"mongodb {version} cannot be had from the package registries",
-                remedy=f"take {', '.join(self.versions)}, one of {self.offered} that its vendor has for download, or "
+                remedy=f"take {', '.join(self.versions)}, one that its vendor has for download ({self.offered}), or "
                 "give the folder of that version with --home",
             )
         return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
