@@ -106,7 +106,7 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
         expected = {"expected_seconds": round(estimate(planned, loaded)), "most_runs": len(most.runs)}
         print_json({**describe(loaded, planned), **expected, "most_seconds": round(estimate(most, loaded))})
         return
-    out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False)
+    out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("run")
     table.add_column("block", justify="right")
