@@ -56,8 +56,10 @@ def open_to_all(folder: Path) -> None:
     Whatever root's umask is, root's servers run as another user.
     """
     for path in (folder, *folder.rglob("*")):
-        mode = path.stat().st_mode
-        path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+        # What a link points to is here as well, or nowhere.
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
 
 
 def require_reachable(folder: Path, user: int | None) -> None:
