@@ -69,8 +69,8 @@ def test_a_shard_gives_its_chunks_first_and_then_the_databases_that_it_is_home_t
     assert router.named("movePrimary") == [{"movePrimary": "loadframe", "to": "node-0"}]
     assert [name for name, _ in router.asked].index("movePrimary") > len(router.named("listShards"))
     assert [(told.left, told.unit, told.state) for told in watch] == [
-        (2, "chunks", "draining"),
-        (0, "chunks", "draining"),
+        (2, "chunks", "ongoing"),
+        (0, "chunks", "ongoing"),
     ]
     assert len(router.named("removeShard")) == 4
 
@@ -104,7 +104,13 @@ def test_the_balancer_runs_while_a_shard_leaves_and_is_as_it_was_then():
 def test_chunks_that_cannot_move_are_told():
     router, watch = Router(removeShard=[ongoing(3, jumbo=1), MongoError("gone", "a:1", 70)]), Watched()
     shards.leave(router, LEAVING, watch)
-    assert watch[0].state == "draining, 1 too large to move"
+    assert watch[0].state == "ongoing, 1 too large to move"
+
+
+def test_whoever_waits_is_asked_in_every_state_that_a_router_may_name():
+    router, watch = Router(removeShard=[STARTED, {"state": "pendingDataCleanup"}, COMPLETED]), Watched()
+    shards.leave(router, LEAVING, watch)
+    assert [told.state for told in watch] == ["pendingDataCleanup"]
 
 
 def test_a_shard_that_is_to_stay_is_drained_no_more_where_the_store_knows_how():

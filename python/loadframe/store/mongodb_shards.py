@@ -104,13 +104,16 @@ def leave(router: Client, member: Member, watch: Watch) -> None:
         raise BadInput("the last shard of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
     with _balancing(router):
         while (answer := _removal(router, shard)) is not None:
-            # The first answer only says that it has begun.
-            if answer["state"] == "ongoing":
-                left, stuck = (int(answer["remaining"].get(name) or 0) for name in ("chunks", "jumboChunks"))
-                # Which is for a shard that has no chunk any more.
-                for database in () if left else answer.get("dbsToMove") or ():
-                    router.ask({"movePrimary": database, "to": _staying(router, shard)[0]})
-                watch(Balancing(left, "chunks", f"draining, {stuck} too large to move" if stuck else "draining"))
+            state = str(answer["state"])
+            # The first answer only says that it has begun, and not what is left.
+            if state != "started":
+                remaining = answer.get("remaining") or {}
+                left, stuck = (int(remaining.get(name) or 0) for name in ("chunks", "jumboChunks"))
+                if state == "ongoing" and not left:
+                    # Which is for a shard that has no chunk any more.
+                    for database in answer.get("dbsToMove") or ():
+                        router.ask({"movePrimary": database, "to": _staying(router, shard)[0]})
+                watch(Balancing(left, "chunks", f"{state}, {stuck} too large to move" if stuck else state))
             time.sleep(_POLL)
 
 
