@@ -160,7 +160,7 @@ class Redis(Store):
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
 
-    def _first(self, addresses: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    def _first(self, addresses: Sequence[str]) -> tuple[str, dict[str, str]]:
         """Return the first address that answers, and what its INFO says; Unreachable when none does."""
         for address in addresses[:-1]:
             with contextlib.suppress(Unreachable):
@@ -172,19 +172,19 @@ class Redis(Store):
         _, info = self._first(addresses)
         if "valkey_version" in info:
             return f"valkey {info['valkey_version']}"
-        return str(info["redis_version"])
+        return info["redis_version"]
 
     def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
         """Return the cluster as the first node that answers sees it; None of a single server."""
         address, info = self._first(addresses)
-        return ring.Ring.read(self.client(address)) if info.get("cluster_enabled") else None
+        return ring.Ring.read(self.client(address)) if _is_clustered(info) else None
 
     def health(self, addresses: Sequence[str]) -> Health:
         """Ready is that every slot is served, and that every node has every other for a member."""
         seen = self._ring(addresses)
         if seen is None:
             _, info = self._first(addresses)
-            ready = not info.get("loading")
+            ready = info.get("loading", "0") == "0"
             return Health(ready=ready, status="ok" if ready else "loading", nodes=1, moving=0, missing=0)
         return ring.health(seen, self.client)
 
@@ -206,7 +206,7 @@ class Redis(Store):
         """Have nodes meet again, some of which may be at other addresses by now."""
         clients = [self.client(member.address) for member in members]
         ring.wait(clients, watch)
-        if clients[0].info().get("cluster_enabled"):
+        if _is_clustered(clients[0].info()):
             ring.meet(clients, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -277,8 +277,8 @@ class Redis(Store):
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return each node's figures by its address; of a cluster, those of the nodes that answer."""
         first, told = self._first(addresses)
-        seen = ring.Ring.read(self.client(first)) if told.get("cluster_enabled") else None
-        slots = {node.address: float(len(node.slots)) for node in seen.nodes} if seen else {}
+        seen = ring.Ring.read(self.client(first)) if _is_clustered(told) else None
+        slots = {node.address: float(node.size) for node in seen.nodes} if seen else {}
         found = {}
         for address in slots or [first]:
             try:
@@ -286,7 +286,8 @@ class Redis(Store):
             except Unreachable:
                 continue
             figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
-            figures["keys"] = float(info.get("db0", {}).get("keys", 0))
+            # Such as `keys=12,expires=0,avg_ttl=0`, and nothing of a database that is empty.
+            figures["keys"] = float(info.get("db0", "keys=0").partition(",")[0].removeprefix("keys="))
             if slots:
                 figures["slots"] = slots[address]
             found[address] = figures
@@ -299,6 +300,10 @@ def _clustered(node: NodeSpec) -> bool:
         return bool(node.settings["cluster"])
     data = node.folder / "data"
     return len(node.founders) > 1 or (not node.founders and ((data / _STATE).exists() or not data.exists()))
+
+
+def _is_clustered(info: Mapping[str, str]) -> bool:
+    return info.get("cluster_enabled") == "1"
 
 
 def _said(value: object) -> str:

@@ -7,7 +7,8 @@ node is told who serves it. Meanwhile a client that asks the one node is sent to
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 from typing import Any, Self
 
 from loadframe.errors import BadInput, LoadframeError
@@ -36,9 +37,19 @@ class Node:
     address: str  #: host:port for clients
     flags: frozenset[str]
     connected: bool
-    slots: frozenset[int]
+    ranges: tuple[range, ...]  #: the slots that it serves
     migrating: Mapping[int, str]  #: slots that it gives away, and the ids of those that get them; its own view has them
     importing: Mapping[int, str]  #: slots that it gets, and the ids of those that give them; the same
+
+    @cached_property
+    def slots(self) -> frozenset[int]:
+        """The slots that it serves, one by one: thousands, which who only counts them need not make."""
+        return frozenset(chain.from_iterable(self.ranges))
+
+    @property
+    def size(self) -> int:
+        """How many slots it serves."""
+        return sum(map(len, self.ranges))
 
     @property
     def present(self) -> bool:
@@ -49,7 +60,7 @@ class Node:
     def parse(cls, line: str) -> Self:
         """Read a line of CLUSTER NODES."""
         node, address, flags, _, _, _, _, link, *rest = line.split()
-        slots: set[int] = set()
+        ranges: list[range] = []
         migrating: dict[int, str] = {}
         importing: dict[int, str] = {}
         for part in rest:
@@ -58,13 +69,13 @@ class Node:
                 (migrating if arrow == ">" else importing)[int(slot)] = other
             else:
                 first, _, last = part.partition("-")
-                slots.update(range(int(first), int(last or first) + 1))
+                ranges.append(range(int(first), int(last or first) + 1))
         return cls(
             id=node,
             address=address.partition("@")[0],
             flags=frozenset(flags.split(",")),
             connected="myself" in flags or link == "connected",
-            slots=frozenset(slots),
+            ranges=tuple(ranges),
             migrating=migrating,
             importing=importing,
         )
@@ -81,10 +92,8 @@ class Ring:
     @classmethod
     def read(cls, client: Client) -> Self:
         """Ask one node."""
-        text = str(client.look("CLUSTER NODES"))
-        nodes = tuple(Node.parse(line) for line in text.splitlines() if line)
-        info = client.look("CLUSTER INFO")
-        return cls(nodes, next(node for node in nodes if "myself" in node.flags), info["cluster_state"])
+        nodes = _known_to(client)
+        return cls(nodes, _myself(nodes), client.look("CLUSTER INFO")["cluster_state"])
 
     @property
     def masters(self) -> list[Node]:
@@ -96,13 +105,21 @@ class Ring:
         """Return the address of the node that serves a key."""
         slot = slot_of(key)
         for node in self.nodes:
-            if slot in node.slots:
+            if any(slot in each for each in node.ranges):
                 return node.address
         raise LoadframeError(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
 
     def at(self, address: str) -> Node | None:
         """Return the node at that address, if it is known."""
         return next((node for node in self.nodes if node.address == address), None)
+
+
+def _known_to(client: Client) -> tuple[Node, ...]:
+    return tuple(Node.parse(line) for line in str(client.look("CLUSTER NODES")).splitlines() if line)
+
+
+def _myself(nodes: Sequence[Node]) -> Node:
+    return next(node for node in nodes if "myself" in node.flags)
 
 
 def slot_of(key: str) -> int:
@@ -118,16 +135,16 @@ def slot_of(key: str) -> int:
 def health(seen: Ring, clients: Clients) -> Health:
     """Ready is that all slots are served, by nodes that can be reached."""
     present = [node for node in seen.nodes if node.present]
-    served = sum(len(node.slots) for node in present)
+    served = sum(node.size for node in present)
     moving = len(seen.myself.migrating)
     for node in list(present):
-        if node.slots and node.address != seen.myself.address:
+        if node.ranges and node.address != seen.myself.address:
             try:
-                moving += len(Ring.read(clients(node.address)).myself.migrating)
+                moving += len(_myself(_known_to(clients(node.address))).migrating)
             except Unreachable:
                 # The others have not seen yet that it is gone, or cut off.
                 present.remove(node)
-                served -= len(node.slots)
+                served -= node.size
     complete = served == SLOTS and len(present) == len(seen.nodes)
     return Health(
         ready=complete and seen.state == "ok",
@@ -182,10 +199,10 @@ def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
     masters = seen.masters
     least, over = divmod(SLOTS, len(masters))
     # Those that have most keep the odd ones, so that as few as possible move.
-    by_size = sorted(masters, key=lambda node: -len(node.slots))
+    by_size = sorted(masters, key=lambda node: -node.size)
     share = {node.id: least + (place < over) for place, node in enumerate(by_size)}
     spare = [(node, slot) for node in by_size for slot in sorted(node.slots)[share[node.id] :]]
-    wanting = [node for node in by_size for _ in range(share[node.id] - len(node.slots))]
+    wanting = [node for node in by_size for _ in range(share[node.id] - node.size)]
     move(_routes(zip(spare, wanting, strict=True)), masters, clients, watch)
 
 
@@ -215,7 +232,7 @@ def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
     others = [node for node in seen.masters if node.id != leaving.id]
     if not others:
         raise BadInput("the last node of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
-    sizes = {node.id: len(node.slots) for node in others}
+    sizes = {node.id: node.size for node in others}
     planned = []
     for slot in sorted(leaving.slots):
         target = min(others, key=lambda node: sizes[node.id])
