@@ -1,6 +1,8 @@
 """Which core does what, and servers that stay on theirs."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +28,18 @@ def null_server(core: int) -> Iterator[str]:
     os.sched_setaffinity(0, before)
     with closing(server):
         yield server.address
+
+
+@contextmanager
+def busy(core: int) -> Iterator[None]:
+    """Have another process compute on one core without a pause."""
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
+    ) as it:
+        try:
+            yield
+        finally:
+            it.kill()
 
 
 def used(folder: Path) -> int:

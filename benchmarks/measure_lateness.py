@@ -6,9 +6,10 @@ and the range of their 99th percentiles, and for how long the worker waited for 
 """
 
 import statistics
+from typing import Any
 
 from benchmarks import engine_run, sleeper
-from benchmarks.machine import cores, null_server
+from benchmarks.machine import busy, cores, null_server
 
 from loadframe.units import format_count, format_duration
 
@@ -20,30 +21,35 @@ AIM, AIM_RATE = 100e-6, 10_000
 
 
 def main() -> None:
-    """Measure the timer alone, with the driver that answers at once, and with requests to a null server."""
+    """Measure the timer alone, with requests to a null server, and beside somebody who wants the same core."""
     server_core, client_core = cores()
     with null_server(server_core) as address:
-        targets = {
-            "null": ({"driver": "null"}, {}),
-            "search": ({"driver": "search", "hosts": [address]}, {"request": {"method": "GET", "path": "/"}}),
-        }
-        for driver, (target, operation) in targets.items():
-            for rate in RATES:
-                plan = engine_run.phase(target, operation, {"open": {"rate": rate}}, {"duration": SECONDS})
-                rounds, floors = [], []
-                for _ in range(ROUNDS):
-                    floors.append(sleeper.lateness(client_core, rate, SECONDS)[1])
-                    rounds.append(engine_run.measure(plan, client_core))
-                late = sorted(each.lateness_p99 for each in rounds)
-                p99, floor = statistics.median(late), statistics.median(floors)
-                aim = f", ratio to the aim {p99 / AIM:.2f}" if rate == AIM_RATE else ""
-                print(
-                    f"  {driver:7}{format_count(rate):>7}/s"
-                    f"  late p50 {format_duration(statistics.median(each.lateness_p50 for each in rounds))},"
-                    f" p99 {format_duration(p99)} ({format_duration(late[0])} to {format_duration(late[-1])}){aim};"
-                    f" a sleeping thread {format_duration(floor)} ({format_duration(min(floors))} to"
-                    f" {format_duration(max(floors))}), ratio {p99 / floor:.2f};"
-                    f" CPU {statistics.median(each.worker_cpu for each in rounds) / (SECONDS + 1):.0%} of a core,"
-                    f" waited for it {statistics.median(each.waited_share for each in rounds):.1%},"
-                    f" achieved {statistics.median(each.rate for each in rounds) / rate:.1%}"
-                )
+        _measure("null", {"driver": "null"}, {}, client_core)
+        _measure(
+            "search", {"driver": "search", "hosts": [address]}, {"request": {"method": "GET", "path": "/"}}, client_core
+        )
+    with busy(client_core):
+        _measure("null, on a busy core", {"driver": "null"}, {}, client_core)
+
+
+def _measure(name: str, target: dict[str, Any], operation: dict[str, Any], core: int) -> None:
+    for rate in RATES:
+        plan = engine_run.phase(target, operation, {"open": {"rate": rate}}, {"duration": SECONDS})
+        rounds, floors = [], []
+        for _ in range(ROUNDS):
+            floors.append(sleeper.lateness(core, rate, SECONDS)[1])
+            rounds.append(engine_run.measure(plan, core))
+        late = sorted(each.lateness_p99 for each in rounds)
+        p99, floor = statistics.median(late), statistics.median(floors)
+        aim = f", ratio to the aim {p99 / AIM:.2f}" if rate == AIM_RATE else ""
+        print(
+            f"  {name} {format_count(rate)}/s"
+            f"  late p50 {format_duration(statistics.median(each.lateness_p50 for each in rounds))},"
+            f" p99 {format_duration(p99)} ({format_duration(late[0])} to {format_duration(late[-1])}){aim};"
+            f" a sleeping thread {format_duration(floor)} ({format_duration(min(floors))} to"
+            f" {format_duration(max(floors))}), ratio {p99 / floor:.2f};"
+            f" CPU {statistics.median(each.worker_cpu for each in rounds) / (SECONDS + 1):.0%} of a core,"
+            f" waited for it {statistics.median(each.waited_share for each in rounds):.1%},"
+            f" achieved {statistics.median(each.rate for each in rounds) / rate:.1%}",
+            flush=True,
+        )
