@@ -11,6 +11,7 @@ from loadframe.units import (
     format_duration,
     format_size,
     parse_bandwidth,
+    parse_cores,
     parse_duration,
     parse_rate,
     parse_share,
@@ -216,3 +217,16 @@ def test_shares_are_parts_of_one(text, share):
 def test_what_is_no_share_is_refused(text):
     with pytest.raises(BadInput):
         parse_share(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("0", (0,)), (3, (3,)), ("0-2", (0, 1, 2)), ("4, 0-1,1", (0, 1, 4)), ("2-2", (2,))]
+)
+def test_cores_are_numbers_and_ranges(text, cores):
+    assert parse_cores(text) == cores
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "0;1", "99999", "1.5", True])
+def test_what_names_no_cores_is_refused(text):
+    with pytest.raises(BadInput, match="names no cores"):
+        parse_cores(text)

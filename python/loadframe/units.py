@@ -34,6 +34,17 @@ def parse_size(text: str | int) -> int:
     return round(_not_negative(float(match[1]) * _SIZE[match[2].lower()], text))
 
 
+def parse_cores(text: str | int) -> tuple[int, ...]:
+    """Return the numbers of cores for `2`, `0-3` or `0,2-3`, in their order; BadInput for anything else."""
+    cores: set[int] = set()
+    for part in str(text).replace(" ", "").split(","):
+        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part)
+        if not match or int(match[2] or match[1]) < int(match[1]):
+            raise BadInput(f"{text!r} names no cores", remedy="write their numbers, from 0, such as 0-3 or 0,2")
+        cores.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(cores))
+
+
 def parse_rate(text: str | float) -> float:
     """Return events per second for `1000/s`, `30/min` or a bare number per second; BadInput for anything else."""
     if isinstance(text, int | float) and not isinstance(text, bool):

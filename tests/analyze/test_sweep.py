@@ -139,6 +139,20 @@ def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
     assert any(isinstance(warning, pitfalls.MachineFull) for warning in curves.warnings)
 
 
+def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
+    def warned(cores: tuple[int, ...]) -> list:
+        path = write_experiment(tmp_path / str(len(cores)), Truth(usable=2), clients=(4, 8), repetitions=1)
+        for manifest in path.glob("runs/*/manifest.json"):
+            content = json.loads(manifest.read_text())
+            content["store"]["limits"]["cores"] = cores
+            manifest.write_text(json.dumps(content))
+        (curves,) = read_sweep(path).curves
+        return [each for each in curves.warnings if isinstance(each, pitfalls.SharedCores | pitfalls.CrowdedCores)]
+
+    assert warned((0,)) == [pitfalls.CrowdedCores(1.5, 1)]
+    assert warned((0, 1)) == []
+
+
 def test_an_open_load_is_no_capacity(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", Truth(rate=50.0), clients=(4, 8), repetitions=1)).curves
     assert pitfalls.OpenLoad("range_100") in curves.warnings

@@ -1,5 +1,7 @@
 """What may be asked of a cluster."""
 
+import os
+
 import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits
@@ -7,8 +9,18 @@ from loadframe.errors import BadInput, LoadframeError
 
 
 def test_a_spec_survives_being_written_down():
-    spec = ClusterSpec(nodes=3, limits=Limits(0.5, 2**30), settings={"a.b": True}, name="x", port=9200)
+    spec = ClusterSpec(nodes=3, limits=Limits(0.5, 2**30, (0, 2)), settings={"a.b": True}, name="x", port=9200)
     assert ClusterSpec.from_record(spec.to_record()) == spec
+
+
+def test_cores_that_are_not_there_are_refused():
+    with pytest.raises(BadInput, match="core 4095 cannot be used here"):
+        Cluster.start(ClusterSpec(store="sim", limits=Limits(cores=(4095,))))
+
+
+def test_nodes_that_have_all_cores_leave_the_generator_none():
+    with pytest.raises(BadInput, match="the generator has none for itself"):
+        Cluster.start(ClusterSpec(store="sim", limits=Limits(cores=tuple(sorted(os.sched_getaffinity(0))))))
 
 
 def test_a_cluster_without_nodes_is_refused():

@@ -1,5 +1,6 @@
 """Limits: what may be asked for, and that they are enforced where this machine allows it."""
 
+import os
 import time
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def test_version_1_makes_nothing_when_one_hierarchy_is_missing(tmp_path: Path):
     with pytest.raises(OSError, match="no memory hierarchy"):
         cgroups.V1({"cpu": tmp_path / "cpu"}).make("x")
     assert list((tmp_path / "cpu").iterdir()) == []
+
+
+def test_a_process_stays_on_its_cores(start):
+    core = max(os.sched_getaffinity(0))
+    process = start("import time; time.sleep(60)", Limits(cores=(core,)))
+    assert os.sched_getaffinity(process.pid) == {core}
+    assert os.sched_getaffinity(start("import time; time.sleep(60)").pid) == os.sched_getaffinity(0)
 
 
 @pytest.mark.skipif(choose()[0] is None, reason="no way to enforce limits works on this machine")

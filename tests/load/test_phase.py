@@ -2,8 +2,10 @@
 
 import _thread
 import json
+import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -40,6 +42,20 @@ def test_an_interrupt_ends_the_phase_within_a_second_and_keeps_what_was_measured
     assert time.monotonic() - started < 2.4
     assert outcome["interrupted"]
     assert outcome["operations"][0]["successes"] >= 1000
+
+
+def test_workers_run_on_the_cores_that_are_theirs(tmp_path):
+    core, before = max(os.sched_getaffinity(0)), os.sched_getaffinity(0)
+    seen = []
+
+    def look(progress):
+        threads = [task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text() == "worker-0\n"]
+        seen.extend(os.sched_getaffinity(int(task.name)) for task in threads)
+
+    run_phase(plan(stop={"duration": 0.5}), tmp_path, look, cores={core})
+    assert seen
+    assert all(cores == {core} for cores in seen)
+    assert os.sched_getaffinity(0) == before
 
 
 def test_python_goes_on_while_load_runs(tmp_path):

@@ -158,7 +158,7 @@ class Late(Reason):
         )
 
     def _remedy(self) -> str:
-        return "leave the generator cores of its own, give it more threads, or ask for a lower rate"
+        return "leave the generator cores of its own (--cores), give it more threads, or ask for a lower rate"
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class LoopLag(Reason):
         )
 
     def _remedy(self) -> str:
-        return "something else had the generator's cores: keep the store off them, or stop what else runs there"
+        return "something else had the generator's cores: give the nodes cores of their own (--cores), or stop what else runs there"
 
 
 @dataclass(frozen=True)

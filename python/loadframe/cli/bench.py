@@ -11,9 +11,9 @@ import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
-from loadframe.cli.choices import ContainerRuntime, Home, HostName, Image, assignments, exclude, require_writable
+from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, exclude, require_writable
 from loadframe.errors import BadInput
-from loadframe.units import parse_duration, parse_rate, parse_size
+from loadframe.units import parse_cores, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -39,6 +39,7 @@ def bench(
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes to start; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    cores: Cores = None,
     home: Home = None,
     host: HostName = None,
     image: Image = None,
@@ -93,6 +94,7 @@ def bench(
             "--nodes": nodes,
             "--cpus": cpus,
             "--memory": memory,
+            "--cores": cores,
             "--home": home,
             "--host": host,
             "--image": image,
@@ -122,7 +124,9 @@ def bench(
     from loadframe.load import Generator
     from loadframe.store import find
 
-    limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None)
+    limits = Limits(
+        cpus=cpus, memory=parse_size(memory) if memory else None, cores=parse_cores(cores) if cores else None
+    )
     generator = Generator(threads, spread, connections)
     interrupted = False
     with Console() as console:
@@ -203,7 +207,8 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
-    starting = ["--version", "--nodes", "--cpus", "--memory", "--home", "--host", "--image", "--container-runtime"]
+    starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
+    starting += ["--host", "--image", "--container-runtime"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
     for option in ("--replace", "--reuse"):
         if given[option] and not (given["--hosts"] or given["--cluster"]):

@@ -9,6 +9,10 @@ import typer
 
 from loadframe.errors import BadInput
 
+Cores = Annotated[
+    str | None,
+    typer.Option(help="Cores that all nodes share, such as 0-3; the generator then has the others for itself."),
+]
 Home = Annotated[
     str | None,
     typer.Option(help="Start the store's installation in this folder; embedded, or the system's, if not given."),

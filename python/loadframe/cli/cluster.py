@@ -8,10 +8,10 @@ from rich.table import Table
 
 from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, out, print_json
-from loadframe.cli.choices import ContainerRuntime, Home, HostName, Image, assignments
+from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
-from loadframe.units import format_size, parse_size
+from loadframe.units import format_size, parse_cores, parse_size
 
 cluster = typer.Typer(
     help="Keep a cluster up for other commands, under a name.", no_args_is_help=True, rich_markup_mode="rich"
@@ -51,6 +51,7 @@ def up(
     nodes: Annotated[int | None, typer.Option(help="Number of nodes; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    cores: Cores = None,
     home: Home = None,
     host: HostName = None,
     image: Image = None,
@@ -79,7 +80,11 @@ def up(
         port=port,
         settings=assignments(set_) if set_ else None,
     )
-    limits = _without_none(cpus=cpus, memory=None if memory is None else parse_size(memory))
+    limits = _without_none(
+        cpus=cpus,
+        memory=None if memory is None else parse_size(memory),
+        cores=None if cores is None else parse_cores(cores),
+    )
     saved = named.load(name)
     if saved and saved.running and not given and not limits and Cluster.load(name).mend(step):
         show(name, as_json)

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -177,6 +178,12 @@ class Cluster:
         assert self._folder and self.spec
         self.access = password.access(self.store, self._folder if self.spec.name else None)
         self.store = self.store.with_access(self.access)
+
+    @property
+    def cores_left(self) -> set[int] | None:
+        """The cores that the nodes leave to whoever asks them; None where they share them all."""
+        own = self.spec.limits.cores if self.spec else None
+        return os.sched_getaffinity(0) - set(own) if own else None
 
     def __enter__(self) -> Self:
         return self

@@ -76,6 +76,7 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
     host.require()
     _require_memory(spec)
+    _require_cores(spec)
     store.check_settings(spec.settings)
     user = host.server_user() if store.refuses_root else None
     found, origin = _installed(store, spec), "installed"
@@ -256,6 +257,23 @@ def _require_memory(spec: ClusterSpec) -> None:
             f"{spec.nodes} nodes of {format_size(spec.limits.memory or 0)} are {format_size(asked)} of memory,"
             f" and this machine has {format_size(there)}",
             remedy="give the nodes less memory, or take fewer",
+        )
+
+
+def _require_cores(spec: ClusterSpec) -> None:
+    """BadInput for nodes on cores that are not there, or that leave none to whoever asks them."""
+    usable = os.sched_getaffinity(0)
+    for core in spec.limits.cores or ():
+        if core not in usable:
+            raise BadInput(
+                f"core {core} cannot be used here",
+                remedy=f"give the nodes some of {', '.join(map(str, sorted(usable)))}",
+            )
+    if usable <= set(spec.limits.cores or ()):
+        all_of_them = "the only core" if len(usable) == 1 else f"all {len(usable)} cores"
+        raise BadInput(
+            f"the nodes have {all_of_them}, and the generator has none for itself",
+            remedy="give the nodes fewer, or leave cores out: they then share them all",
         )
 
 

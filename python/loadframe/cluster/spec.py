@@ -57,6 +57,7 @@ class ClusterSpec:
             "nodes": self.nodes,
             "cpus": self.limits.cpus,
             "memory": self.limits.memory,
+            "cores": self.limits.cores,
             "settings": dict(self.settings),
             "name": self.name,
             "link": dataclasses.asdict(self.link),
@@ -70,5 +71,6 @@ class ClusterSpec:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Read a record."""
-        rest = {key: value for key, value in record.items() if key not in ("cpus", "memory", "link")}
-        return cls(limits=Limits(record["cpus"], record["memory"]), link=Shape(**record["link"]), **rest)
+        rest = {key: value for key, value in record.items() if key not in ("cpus", "memory", "cores", "link")}
+        cores = record.get("cores") and tuple(record["cores"])
+        return cls(limits=Limits(record["cpus"], record["memory"], cores), link=Shape(**record["link"]), **rest)

@@ -23,6 +23,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "limits": {
             "cpus": limits.cpus,
             "memory": limits.memory,
+            "cores": limits.cores,
             "enforced_by": facts.get("limited_by", "none"),
             "obstacle": facts.get("limits_missing"),
             "period": PERIOD if limits.cpus is not None else None,

@@ -63,6 +63,7 @@ class Experiment:
             "limits": {
                 "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
                 "memory": treatment.get("store.limits.memory", store.limits.memory),
+                "cores": store.limits.cores,
             },
             "home": store.home,
             "host": store.host,

@@ -1,11 +1,12 @@
 """What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
+from loadframe.errors import BadInput
 from loadframe.load.generator import Spread
-from loadframe.units import parse_share
+from loadframe.units import parse_cores, parse_share
 from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, wrong
 
 Count = Annotated[int, Field(ge=1)]
@@ -20,11 +21,23 @@ Levels = Annotated[tuple[Scalar, ...], Strict(False), NOT_EMPTY]
 Factors = dict[str, Levels]
 
 
+def _cores(value: Any) -> tuple[int, ...]:
+    try:
+        return parse_cores(value)
+    except BadInput as error:
+        raise wrong(error.what, error.remedy) from None
+
+
+#: Numbers of cores, written `2`, `0-3` or `0,2`.
+Cores = Annotated[tuple[int, ...], Strict(False), BeforeValidator(_cores, json_schema_input_type=str | int)]
+
+
 class LimitsEntry(Model):
-    """What each node may use of its machine: CPUs and bytes of memory."""
+    """What each node may use of its machine: CPUs, bytes of memory, and the numbers of the cores that all share."""
 
     cpus: Annotated[float, Field(gt=0)] | None = None
     memory: Size | None = None
+    cores: Cores | None = None
 
 
 class LinkEntry(Model):

@@ -218,7 +218,8 @@ class Session:
                 beside.progress(progress)
 
         held = beside.held if beside else None
-        return run_phase(plan, folder, tell, hosts=lambda: self.cluster.addresses, held=held)
+        addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
+        return run_phase(plan, folder, tell, hosts=addresses, held=held, cores=cores)
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a

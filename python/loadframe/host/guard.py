@@ -7,8 +7,8 @@ id that has gone to somebody else.
 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
-    {"argv", "environment", "folder", "log", "user": uid or null, "groups": [folder], "scratch": [folder], "grace": s,
-     "undo": [argv],
+    {"argv", "environment", "folder", "log", "user": uid or null, "cores": [number] or null, "groups": [folder],
+     "scratch": [folder], "grace": s, "undo": [argv],
      "network": {"ip": program, "bridge", "link", "address": with its prefix's length} or null}
 
 and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
@@ -101,6 +101,8 @@ def _start(order: dict[str, Any]) -> int | None:
                 descriptor = os.open(Path(group) / "cgroup.procs", os.O_WRONLY)
                 os.write(descriptor, str(os.getpid()).encode())
                 os.close(descriptor)
+            if order["cores"]:
+                os.sched_setaffinity(0, order["cores"])
             if order["network"]:
                 _move_out(order["network"], guard)
             log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -21,6 +21,7 @@ class Limits:
 
     cpus: float | None = None  #: cores, such as 0.5
     memory: int | None = None  #: bytes
+    cores: tuple[int, ...] | None = None  #: the numbers of the cores that all nodes share; None for all there are
 
     def __post_init__(self) -> None:
         if self.cpus is not None and not 0.01 <= self.cpus <= 4096:

@@ -103,6 +103,7 @@ class LocalHost:
             "folder": str(command.folder),
             "log": str(command.log),
             "user": command.user,
+            "cores": asked.cores,
             "groups": sorted({str(folder) for folder in group.folders.values()}),
             "scratch": [str(folder) for folder in command.scratch],
             "undo": command.undo,

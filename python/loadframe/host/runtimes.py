@@ -79,6 +79,8 @@ class Runtime:
             argv.append(f"--user={command.user}:{command.user}")
         if limits.memory is not None:
             argv += [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
+        if limits.cores is not None:
+            argv.append(f"--cpuset-cpus={','.join(map(str, limits.cores))}")
         # Podman runs a plain folder as an image, too.
         argv += ["--rootfs", image] if self.name == "podman" and Path(image).is_dir() else [image]
         return replace(

@@ -1,7 +1,9 @@
 """Runs one phase on the engine. It draws no progress itself and decides nothing about the run."""
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,17 +39,20 @@ def run_phase(
     tell: Callable[[Progress], None],
     hosts: Callable[[], Sequence[str]] | None = None,
     held: Callable[[], bool] | None = None,
+    cores: Collection[int] | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
     `hosts` is asked, as often as progress is told, which hosts the target has now; by default they stay as they are.
+    The worker threads run on these `cores` alone, if some are named.
     Once `held` says so, the clients of closed streams who are there stay, and no others come, whatever their stages.
     An interrupt (Ctrl-C) ends the phase within a second: the outcome then has `interrupted` set, and the caller
     decides what becomes of the run. BadInput if the engine refuses the plan, before anything was sent;
     LoadframeError when the generator itself fails.
     """
     try:
-        handle = _engine.start(json.dumps(plan), folder)
+        with _on(cores):
+            handle = _engine.start(json.dumps(plan), folder)
     except _engine.PlanRefused as error:
         raise BadInput(str(error), where=f"phase {plan['phase']}") from None
     present = plan["target"].get("hosts", [])
@@ -67,6 +72,18 @@ def run_phase(
             return outcome
         raise
     return _outcome(handle)
+
+
+@contextlib.contextmanager
+def _on(cores: Collection[int] | None) -> Iterator[None]:
+    """Have this thread on these cores, and with it those that it starts, which stay there."""
+    before = os.sched_getaffinity(0)
+    if cores:
+        os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _follow(handle: _engine.Handle, hosts: list[str]) -> None:

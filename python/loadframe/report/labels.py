@@ -35,14 +35,16 @@ def cluster_text(store: Mapping[str, Any]) -> str:
 
 
 def limits_text(store: Mapping[str, Any]) -> str:
-    """Write what each node may use: `each 0.5 CPUs and 1 GiB`; empty without limits."""
+    """Write what each node may use: `each 0.5 CPUs and 1 GiB on cores 0, 1`; empty without limits."""
     limits = store.get("limits") or {}
     parts = []
     if limits.get("cpus"):
         parts.append(f"{limits['cpus']:g} CPUs")
     if limits.get("memory"):
         parts.append(format_size(limits["memory"]))
-    return f"each {' and '.join(parts)}" if parts else ""
+    words = f"each {' and '.join(parts)}" if parts else ""
+    cores = ", ".join(map(str, limits.get("cores") or ()))
+    return " ".join(filter(None, [words, f"on cores {cores}" if cores else ""]))
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -109,6 +109,21 @@ class SharedCores(Finding):
 
 
 @dataclass(frozen=True)
+class CrowdedCores(Finding):
+    """Nodes have cores of their own, and too few."""
+
+    wanted: float
+    cores: int
+
+    def _cause(self) -> str:
+        have = f"{self.cores} cores" if self.cores > 1 else "one core"
+        return f"nodes limited to {self.wanted:g} CPUs in all have {have}: they cannot use what their limits say"
+
+    def _remedy(self) -> str:
+        return "give the nodes more cores, or lower limits"
+
+
+@dataclass(frozen=True)
 class MachineFull(Finding):
     """The machine that carried all nodes had nothing left."""
 
@@ -180,13 +195,17 @@ def _about_machine(
     for run in sorted(usable, key=lambda each: each.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, hardware = manifest.get("store", {}), manifest.get("hardware", {})
-        cpus = (store.get("limits") or {}).get("cpus")
-        enforced = (store.get("limits") or {}).get("enforced_by", "none") != "none"
+        limits = store.get("limits") or {}
+        cpus, cores = limits.get("cpus"), limits.get("cores")
+        enforced = limits.get("enforced_by", "none") != "none"
         wanted = cpus * store.get("nodes", 1) if cpus and enforced else None
         threads = manifest.get("generator", {}).get("threads", 1)
         usable_cpus = hardware.get("usable")
         here = store.get("origin") in ("embedded", "vendor", "installed") and store.get("host") in _HERE
-        if here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
+        if cores:
+            if wanted and wanted > len(cores):
+                yield CrowdedCores(wanted, len(cores))
+        elif here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
             yield SharedCores(wanted, usable_cpus)
     busy = {}
     for nodes, runs in by_nodes.items():
