@@ -177,7 +177,10 @@ class LoopLag(Reason):
         )
 
     def _remedy(self) -> str:
-        return "something else had the generator's cores: give the nodes cores of their own (--cores), or stop what else runs there"
+        return (
+            "something else had the generator's cores: give the nodes cores of their own (--cores), or stop what else"
+            " runs there"
+        )
 
 
 @dataclass(frozen=True)
