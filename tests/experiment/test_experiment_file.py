@@ -25,8 +25,9 @@ def test_what_nobody_says_has_a_default(load):
 
 
 def test_a_treatment_makes_the_cluster(load):
-    experiment = load(EXPERIMENT)
-    spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4, "limits": {"cpus": 0.5, "memory": 2**30}}
+    experiment = load(EXPERIMENT.replace("memory: 1g", 'memory: 1g, cores: "0,2"'))
+    spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4}
+    spec |= {"limits": {"cpus": 0.5, "memory": 2**30, "cores": (0, 2)}}
     spec |= {
         "home": None,
         "host": "local",
@@ -35,6 +36,11 @@ def test_a_treatment_makes_the_cluster(load):
         "link": {"delay": 0.0, "loss": 0.0, "rate": None},
     }
     assert experiment.cluster_spec({"nodes": 4, "clients": 1}) == {**spec, "settings": {"a.b": 1}}
+
+
+def test_cores_that_are_none_are_said_with_their_place(load):
+    with pytest.raises(BadInput, match=r"names no cores"):
+        load(EXPERIMENT.replace("memory: 1g", "cores: some"))
 
 
 def test_the_links_of_nodes_are_part_of_the_store_and_can_be_factors(load):
@@ -55,7 +61,7 @@ def test_every_part_of_the_store_can_be_a_factor(load):
     treatment = {"store.limits.cpus": 2.0, "store.limits.memory": 2**29, "store.settings.c": "y"}
     spec = experiment.cluster_spec(treatment)
     assert {key: spec[key] for key in ("store", "version", "nodes", "limits", "settings")} == {
-        "store": "opensearch", "version": "3.8.0", "nodes": 2, "limits": {"cpus": 2.0, "memory": 2**29},
+        "store": "opensearch", "version": "3.8.0", "nodes": 2, "limits": {"cpus": 2.0, "memory": 2**29, "cores": None},
         "settings": {"a.b": 1, "c": "y"},
     }  # fmt: skip
 
