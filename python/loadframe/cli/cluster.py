@@ -191,7 +191,7 @@ def _state(name: str) -> dict[str, Any]:
         "store": saved.spec.store,
         "version": saved.facts.get("version") or saved.spec.version,
         "size": saved.spec.nodes,
-        "limits": {"cpus": saved.spec.limits.cpus, "memory": saved.spec.limits.memory},
+        "limits": dataclasses.asdict(saved.spec.limits),
         "settings": dict(saved.spec.settings),
         "host": saved.spec.host,
         "nodes": [
@@ -219,9 +219,10 @@ def show(name: str, as_json: bool) -> None:
     limits = state["limits"]
     asked = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
     asked += [format_size(limits["memory"])] if limits["memory"] else []
+    cores = f", on cores {', '.join(map(str, limits['cores']))}" if limits["cores"] else ""
     out.print(
         f"{name}: {state['store']} {state['version']}, {state['size']} node{'s' if state['size'] > 1 else ''}"
-        f"{' of ' + ' and '.join(asked) if asked else ''}, {state['state']}",
+        f"{' of ' + ' and '.join(asked) if asked else ''}{cores}, {state['state']}",
         markup=False,
         highlight=False,
     )
