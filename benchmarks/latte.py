@@ -32,8 +32,9 @@ def cpu(
         workload, report = Path(name) / "asked.rn", Path(name) / "report.json"
         workload.write_text(script)
         command = [
-            str(program), "run", str(workload), address, *pacing, "-d", str(requests), "-t", "1", "-c", "1",
-            "-p", str(in_flight), "--consistency", "LOCAL_ONE", "--retries", "0", "-q", "-o", str(report),
+            str(program), "--log-dir", name, "run", str(workload), address, *pacing, "-d", str(requests),
+            "-t", "1", "-c", "1", "-p", str(in_flight), "--consistency", "LOCAL_ONE",
+            "--retries", "0", "-q", "-o", str(report),
         ]  # fmt: skip
         ran = spent.run(command)
         if ran.status or not report.exists():
