@@ -174,8 +174,10 @@ def wait(clients: Sequence[Client], watch: Watch) -> None:
 
 def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
     """Have all nodes know each other at the addresses that they have now."""
-    for member in members[1:]:
-        _introduce(clients[0], member)
+    # Each to each: gossip, which would do the rest, takes a second or two.
+    for number, client in enumerate(clients):
+        for member in members[number + 1 :]:
+            _introduce(client, member)
     _until(lambda: all(_sees(client, len(clients)) for client in clients), watch, "meeting")
 
 
