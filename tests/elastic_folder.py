@@ -1,6 +1,7 @@
 """Folders of elastic experiments with known truth: a node is added at 60 s, half the work is lost for 40 s."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +28,17 @@ def factor(second: int) -> float:
     return 1.0 if second < ASKED else 0.5 if second < ASKED + 40 else GAIN
 
 
-def write_elastic(path: Path, *, repetitions: int = 2, control: bool = True, failed: str = "", rate: float = 0) -> Path:
-    """Write an experiment of one transition under one load; with a rate the load is open."""
+def _drifting(drift: float) -> Callable[[int], float]:
+    return lambda second: 1.0 if second < ASKED else drift
+
+
+def write_elastic(
+    path: Path, *, repetitions: int = 2, control: bool = True, failed: str = "", rate: float = 0, drift: float = 1
+) -> Path:
+    """Write an experiment of one transition under one load; with a rate the load is open.
+
+    In the control runs throughput becomes `drift` times what it was, too.
+    """
     truth = Truth(seconds=SECONDS, warmup=1, operation="look", noise=0.01, rate=rate or None)
     design = []
     (path / "runs").mkdir(parents=True)
@@ -37,7 +47,7 @@ def write_elastic(path: Path, *, repetitions: int = 2, control: bool = True, fai
             name = f"b{block}-grow-steady{'' if event else '-control'}"
             treatment = {"transition": "grow", "load": "steady", "nodes": 1, "event": event}
             design.append({"run": name, "block": block, "treatment": treatment})
-            own = replace(truth, events=_GROWN if event else _WATCHED, **({"factor": factor} if event else {}))
+            own = replace(truth, events=_GROWN if event else _WATCHED, factor=factor if event else _drifting(drift))
             if name == failed:
                 own = replace(own, cpu_share=0.97)
             labels = {"treatment": treatment, "block": block, "repetition": block}

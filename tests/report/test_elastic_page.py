@@ -52,6 +52,14 @@ def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):
     assert "All 4 runs are valid." in answer
 
 
+def test_a_gain_that_came_without_the_node_is_not_claimed(tmp_path):
+    text = " ".join(Page(elastic_page(read_elasticity(write_elastic(tmp_path / "e", drift=1.5)))).text.split())
+    assert "2 times the nodes gave 1.68 times the throughput, but in the control run it became 1.5 times" in text
+    assert "cannot be told from drift" in text
+    assert "realised gain of 84 %" not in text
+    assert "without the change, throughput became 1.50 times what it was before" in text
+
+
 def test_the_plot_has_one_time_axis_with_all_lanes_and_the_events(page):
     plot = page.plots["g0"]
     titles = [axis["title"]["text"] for name, axis in plot["layout"].items() if name.startswith("yaxis")]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step
+from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.report.numbers import estimate_text, percent_text
 from loadframe.units import format_count, format_duration
@@ -61,10 +61,14 @@ def _sentences(group: Group, step: Step) -> list[str]:
         words.append(f"{cost}.")
     if "realised_gain" in found and step.after > step.before:
         growth, gain = step.after / step.before, found["realised_gain"].mean
-        words.append(
-            f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
-            f" throughput: a realised gain of {_text(gain, 'share')}."
-        )
+        gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
+        if drift := drifted(found):
+            words.append(
+                f"{gave} throughput, but in the control run it became {format_count(round(drift, 2))} times what it was"
+                " without them: what the nodes brought cannot be told from drift."
+            )
+        else:
+            words.append(f"{gave} throughput: a realised gain of {_text(gain, 'share')}.")
     if group.open and "slowdown" in found:
         slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
         words.append(f"At its worst second p99 was {slow} times what it was before.")

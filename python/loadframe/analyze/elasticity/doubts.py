@@ -8,7 +8,7 @@ from loadframe.analyze.elasticity.repeated import Repeated
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_duration
 
-#: Equal clusters under the same load differ less before anything is done to them.
+#: Equal clusters under the same load differ less as long as nothing is done to them.
 _UNLIKE = 0.15
 
 
@@ -47,6 +47,22 @@ class UnlikeControl(Finding):
 
     def _remedy(self) -> str:
         return "stop what else runs on this machine, warm the store for longer, and repeat: differences are of both"
+
+
+@dataclass(frozen=True)
+class DriftingControl(Finding):
+    """Throughput changed where nothing was done to the cluster."""
+
+    growth: float
+
+    def _cause(self) -> str:
+        return (
+            f"in the control runs, without the change, throughput became {self.growth:.2f} times what it was before:"
+            " growth, realised gain and lost work are those of drift as well"
+        )
+
+    def _remedy(self) -> str:
+        return "warm the store for longer (prepare, warmup), and have all clients there before the change"
 
 
 @dataclass(frozen=True)
@@ -92,6 +108,12 @@ class NoCapacity(Finding):
         return "measure the capacity of each number of nodes, say capacity: [{nodes: 1, rate: 500/s}, ...], take a rate"
 
 
+def drifted(measures: Mapping[str, Repeated]) -> float | None:
+    """Return what throughput grew to by itself, without the change, where that is more than equal clusters differ."""
+    drift = measures["growth"].drift if "growth" in measures else None
+    return drift if drift is not None and abs(drift - 1) > _UNLIKE else None
+
+
 def doubts(
     description: Mapping[str, Any],
     runs: int,
@@ -129,6 +151,9 @@ def _doubts(
         change = before.difference.value / (before.mean.value - before.difference.value)
         if abs(change) > _UNLIKE:
             yield UnlikeControl(change)
+    for step in steps:
+        if drift := drifted(step):
+            yield DriftingControl(drift)
     unsettled = max((step["stabilisation"].censored for step in steps if "stabilisation" in step), default=0)
     if unsettled:
         yield NotSettled(unsettled)

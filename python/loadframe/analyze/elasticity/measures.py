@@ -91,6 +91,7 @@ def measure(course: Course, change: Change, window: float) -> dict[str, Value]:
         found["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
     if not change.open:
         found["break_even"] = break_even(x, level.x0, window)
+        found["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
             found["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
     dory = _dory(course, change, window, joined)

@@ -26,6 +26,7 @@ MEASURES: dict[str, Named] = {
     "errors": Named("errors", "requests", "failed, or never sent since too many were in flight"),
     "longest_gap": Named("longest gap", "s", "seconds on end without a success"),
     "break_even": Named("break-even", "s", "until more was done than without the change"),
+    "growth": Named("growth", "ratio", "throughput after the change by what it was before, x1/x0"),
     "realised_gain": Named("realised gain", "share", "growth of throughput, x1/x0, by growth of nodes"),
     "elastic_efficiency": Named("elastic efficiency", "share", "work done, against x1 from the beginning"),
     "exposure": Named("exposure", "s", "seconds in which some data had fewer copies than asked for"),

@@ -31,6 +31,11 @@ class Repeated:
         """In how many runs it is only known to be more than the value."""
         return sum(value.censored for value in self.values.values())
 
+    @property
+    def drift(self) -> float | None:
+        """Its mean in the control runs, which is of what happened by itself; None without any."""
+        return fmean(value.value for value in self.control.values()) if self.control else None
+
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {
