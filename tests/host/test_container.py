@@ -84,11 +84,12 @@ def test_apptainer_runs_the_command_in_its_folder(installed):
 
 @pytest.mark.parametrize("name", ["podman", "docker"])
 def test_an_engine_gets_user_limits_and_environment_and_is_told_to_remove_the_container(installed, name):
-    made = wrapped(name, "debian:12", Limits(memory=2**30))
+    made = wrapped(name, "debian:12", Limits(memory=2**30, cores=(0, 2)))
     assert made.argv[:3] == (str(installed / name), "run", "--rm")
     assert {
         "--name=loadframe-1-node-0", "--network=host", "--user=60960:60960", "--env=LANG=C.UTF-8",
-        "--volume=/software:/software:ro", "--memory=1073741824", "--entrypoint=/software/bin/server",
+        "--volume=/software:/software:ro", "--memory=1073741824", "--cpuset-cpus=0,2",
+        "--entrypoint=/software/bin/server",
     } <= set(made.argv)  # fmt: skip
     assert made.argv[-3:] == ("debian:12", "--port", "1")
     assert made.user is None, "the client is to reach its engine"
