@@ -48,8 +48,9 @@ class Search:
 
     @property
     def nearest(self) -> Attempt | None:
-        """The trial that failed at the lowest rate: what was in the way."""
-        failed = [each for each in self.attempts if each.judgement.outcome is Outcome.FAILED]
+        """The trial that failed at the lowest rate above the answer, if there is one: what was in the way."""
+        held = (self.answer and self.answer.rate) or 0.0
+        failed = [each for each in self.attempts if each.judgement.outcome is Outcome.FAILED and each.rate > held]
         return min(failed, key=lambda each: each.rate, default=None)
 
 
