@@ -11,6 +11,7 @@ from loadframe.cli.app import Json, app, err, out, print_json
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
+from loadframe.report.labels import cores_text
 from loadframe.units import format_size, parse_cores, parse_size
 
 cluster = typer.Typer(
@@ -219,10 +220,10 @@ def show(name: str, as_json: bool) -> None:
     limits = state["limits"]
     asked = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
     asked += [format_size(limits["memory"])] if limits["memory"] else []
-    cores = f", on cores {', '.join(map(str, limits['cores']))}" if limits["cores"] else ""
+    where = f", {cores_text(limits['cores'])}" if limits["cores"] else ""
     out.print(
         f"{name}: {state['store']} {state['version']}, {state['size']} node{'s' if state['size'] > 1 else ''}"
-        f"{' of ' + ' and '.join(asked) if asked else ''}{cores}, {state['state']}",
+        f"{' of ' + ' and '.join(asked) if asked else ''}{where}, {state['state']}",
         markup=False,
         highlight=False,
     )

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from loadframe import download, folders
+from loadframe import folders
 from loadframe.cluster.archive import unpack_tar
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.vendors import Offer
@@ -33,6 +33,9 @@ def install(offer: Offer, report: Callable[[str], None]) -> Path:
     checksum says, or no archive that is safe to unpack; nothing half-written is left then, but what has arrived of a
     download that goes on where it was.
     """
+    # A fetch is rare, and its library takes long to import.
+    from loadframe import download
+
     target = folders.cache() / "vendor" / f"{offer.store}-{offer.version}"
     name = f"{offer.store} {offer.version}"
     folders.make(target.parent)
@@ -60,6 +63,8 @@ def install(offer: Offer, report: Callable[[str], None]) -> Path:
 
 def _published(offer: Offer, url: str, otherwise: str) -> str:
     """Return the checksum that stands beside an archive."""
+    from loadframe import download
+
     beside = f"{url}.{offer.checksum}"
     # Never from the cache: a mirror's that was wrong may be right by now.
     with tempfile.TemporaryDirectory() as scratch:

@@ -47,7 +47,9 @@ def _sentences(group: Group, step: Step) -> list[str]:
     if "departure" in found:
         parts.append(f"the node had left after {_said(found['departure'])}")
     if "redistribution" in found:
-        parts.append(f"its data were in place {_said(found['redistribution'])} later")
+        # Counted from where the node is a member, or was told to leave.
+        took, left = _said(found["redistribution"]), "departure" in found
+        parts.append(f"all data were in place after {took}" if left else f"its data were in place {took} later")
     if "stabilisation" in found:
         parts.append(f"throughput and response times had settled after {_said(found['stabilisation'])}")
     words = [f"{step.change or 'Without a change'}: {', '.join(parts) or 'see the table'}."]

@@ -1,6 +1,6 @@
 """Short words for what manifests and summaries hold: pacing, clusters, verdicts, durations that may be missing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadframe.units import format_count, format_duration, format_size
@@ -43,8 +43,12 @@ def limits_text(store: Mapping[str, Any]) -> str:
     if limits.get("memory"):
         parts.append(format_size(limits["memory"]))
     words = f"each {' and '.join(parts)}" if parts else ""
-    cores = ", ".join(map(str, limits.get("cores") or ()))
-    return " ".join(filter(None, [words, f"on cores {cores}" if cores else ""]))
+    return " ".join(filter(None, [words, cores_text(limits.get("cores"))]))
+
+
+def cores_text(cores: Sequence[int] | None) -> str:
+    """Write where nodes run: `on core 0`, `on cores 0, 1`; empty for all there are."""
+    return f"on core{'s' * (len(cores) != 1)} {', '.join(map(str, cores))}" if cores else ""
 
 
 def seconds_text(seconds: float | None) -> str:

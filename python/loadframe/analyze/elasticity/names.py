@@ -15,7 +15,7 @@ class Named:
 MEASURES: dict[str, Named] = {
     "join_delay": Named("join delay", "s", "from asking for the node to its being a member"),
     "departure": Named("departure", "s", "from telling the node to leave to its having left"),
-    "redistribution": Named("redistribution", "s", "from the last node's joining to all data being where it should be"),
+    "redistribution": Named("redistribution", "s", "from joining, or from being told to leave, to all data in place"),
     "moved": Named("moved", "pieces", "what the change counted down while data moved"),
     "stabilisation": Named("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
     "disturbance": Named("disturbance", "share", "how far the 10-s median of throughput fell below x0"),
