@@ -81,6 +81,7 @@ def test_a_node_killed_under_load_is_noticed_and_recorded_and_comes_back(store, 
     assert totals(run, "successes") > 0
     assert store.cluster.mend()
     assert store.cluster.deviations() == []
+    assert victim.address in store.cluster.addresses, "it came back where the others look for it"
     least, most = written(run)
     assert documents + least <= store.cluster.count("things") <= documents + most
     store.drop()

@@ -157,7 +157,7 @@ def start(
     if before and software.store.keeps_address:
         places = seats_again(host, software.store.kind, before, spec.port)
     else:
-        places = seats(software.store, spec, host, [each.number for each in planned], present)
+        places = seats(software.store, spec, host, [each.number for each in planned], present, before)
     founders = tuple(each.place.name for each in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)

@@ -22,12 +22,20 @@ class Seat:
 
 
 def seats(
-    store: Store, spec: ClusterSpec, host: Host, numbers: Sequence[int | None], present: Sequence[Node]
+    store: Store,
+    spec: ClusterSpec,
+    host: Host,
+    numbers: Sequence[int | None],
+    present: Sequence[Node],
+    before: Sequence[Node] = (),
 ) -> list[Seat]:
     """Return a seat for a process of each number; BadInput when there are not so many.
 
     With one address for all nodes the ports differ, from the spec's on if it says one. With an address for each, as
     some stores and some hosts want it, all have the same ports: those of the nodes that are present.
+
+    `before` are the same processes as they were. One that comes back to others that run gets its ports again where they
+    are free: that is where the others look for it, who may not be able to elect anybody without it.
     """
     wanted = len(numbers)
     if store.own_address or host.own_addresses:
@@ -42,11 +50,15 @@ def seats(
         ports, peer_ports = [port] * wanted, [peer_port] * wanted
     else:
         addresses = [host.address] * wanted
-        first = spec.port
-        if first is not None and present:
-            first = 1 + max(_port(node.address) for node in present)
-        ports = host.free_ports(wanted, first)
-        peer_ports = _distinct(host, wanted, set(ports))
+        kept = _kept(host, before) if present and len(before) == wanted else None
+        if kept:
+            ports, peer_ports = kept
+        else:
+            first = spec.port
+            if first is not None and present:
+                first = 1 + max(_port(node.address) for node in present)
+            ports = host.free_ports(wanted, first)
+            peer_ports = _distinct(host, wanted, set(ports))
     extra = iter(_distinct(host, wanted * store.extra_ports, {*ports, *peer_ports}))
     return [
         Seat(address, port, peer_port, tuple(islice(extra, store.extra_ports)))
@@ -79,6 +91,20 @@ def seats_again(host: Host, kind: str, nodes: Sequence[Node], first: int | None)
                 remedy=f"stop what listens there (`ss -ltnp sport = :{_port(node.address)}` names it)",
             ) from error
     return [Seat(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
+
+
+def _kept(host: Host, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
+    """Return the ports that processes had at the host's address; None if one cannot be had again."""
+    if any(node.peer_address is None or _host(node.address) != host.address for node in nodes):
+        return None
+    ports = [_port(node.address) for node in nodes]
+    peer_ports = [_port(str(node.peer_address)) for node in nodes]
+    try:
+        for port in (*ports, *peer_ports):
+            host.free_ports(1, port)
+    except BadInput:
+        return None
+    return ports, peer_ports
 
 
 def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
