@@ -94,7 +94,7 @@ class Client:
             return BadInput(
                 f"the server does not let us in as {user}: {words}",
                 where=self.address,
-                remedy="check the name, which is one of the database admin, and the password in --password-file or "
+                remedy="check --user, a name of the database admin, and the password in --password-file or "
                 "LOADFRAME_PASSWORD",
             )
         return BadInput(
