@@ -62,6 +62,7 @@ class Truth:
     reads: Mapping[int, float] = field(default_factory=dict)
     usable: int = 16
     busy: float = 0.4
+    stolen: float = 0.0
     #: CPUs that each node uses; what its statistics say in the first and from the last second on.
     node_cpu: float = 0.45
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -273,6 +274,7 @@ def _manifest(run_id: str, truth: Truth, nodes: int, clients: int, seed: int, la
 def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
     for second in range(truth.warmup + truth.seconds):
         writer.telemetry(0.5 + second, "host", "cpu.busy", truth.busy)
+        writer.telemetry(0.5 + second, "host", "cpu.stolen", truth.stolen)
         for node in range(nodes):
             writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", truth.node_cpu)
             for metric, (first, last) in truth.watched.items():

@@ -139,6 +139,14 @@ def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
     assert any(isinstance(warning, pitfalls.MachineFull) for warning in curves.warnings)
 
 
+def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
+    truth = Truth(stolen=0.12)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    [found] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.ProcessorsStolen)]
+    assert found.mean == pytest.approx(0.12)
+    assert "took 12% of this machine's processors" in found.cause
+
+
 def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
     def warned(cores: tuple[int, ...]) -> list:
         path = write_experiment(tmp_path / str(len(cores)), Truth(usable=2), clients=(4, 8), repetitions=1)

@@ -14,6 +14,7 @@ QUIET = GeneratorFigures(
     cpu_share_peak=0.7,
     waited_share=0.01,
     throttled_share=None,
+    stolen_share=None,
     network_share=None,
     ceiling_share=None,
     lateness_p99=1e-5,
@@ -90,6 +91,18 @@ def test_lag_counts_where_response_times_show_it():
     assert codes(replace(QUIET, lag_p99=4e-3), p99=0.1) == []
     assert codes(replace(QUIET, lag_p99=6e-3), p99=0.1) == ["loop_lag"]
     assert codes(replace(QUIET, lag_p99=0.9e-3), p99=0.002) == []
+
+
+def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
+    late, lagging = replace(QUIET, lateness_p99=2e-3), replace(QUIET, lag_p99=6e-3)
+    for figures, pacing in ((late, OPEN), (lagging, CLOSED)):
+        assert verdict(replace(figures, stolen_share=None), pacing).reasons[0].remedy.count("--cores") == 1
+        [alone] = verdict(replace(figures, stolen_share=0.01), pacing).reasons
+        assert "hypervisor" not in alone.cause
+        [shared] = verdict(replace(figures, stolen_share=0.12), pacing).reasons
+        assert shared.cause.endswith("; the hypervisor had 12% of this machine's processors")
+        assert "neighbours" in shared.remedy
+    assert codes(replace(QUIET, stolen_share=0.12)) == []
 
 
 def test_an_open_load_must_be_achieved():

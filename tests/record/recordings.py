@@ -88,6 +88,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "cpu_share_peak": 0.3,
         "waited_share": 0.01,
         "throttled_share": 0.0,
+        "stolen_share": 0.01,
         "network_share": None,
         "ceiling_share": 0.1,
         "lateness_p99": 1e-5,

@@ -21,8 +21,9 @@ class GeneratorFigures:
 
     `cpu_share` is the greatest mean over the window, `cpu_share_peak` the greatest of one second; `waited_share` is how
     long a worker was ready to run and had no core, `throttled_share` how long the generator's control group stood still
-    for its quota. `network_share` is of the busiest interface's speed, `ceiling_share` of the requests that one worker
-    can send by the calibration, `achieved` over offered rate. What was not recorded, or does not apply, is None.
+    for its quota. `stolen_share` is what the hypervisor took of all processors, `network_share` is of the busiest
+    interface's speed, `ceiling_share` of the requests that one worker can send by the calibration, `achieved` over
+    offered rate. What was not recorded, or does not apply, is None.
     """
 
     threads: int
@@ -30,6 +31,7 @@ class GeneratorFigures:
     cpu_share_peak: float
     waited_share: float
     throttled_share: float | None
+    stolen_share: float | None
     network_share: float | None
     ceiling_share: float | None
     lateness_p99: float | None
@@ -60,6 +62,7 @@ def generator_figures(
         cpu_share_peak=peak,
         waited_share=waited,
         throttled_share=_mean(watched, "generator", "cgroup.throttled_time"),
+        stolen_share=_mean(watched, "host", "cpu.stolen"),
         network_share=_mean(watched, "host", "network.share"),
         ceiling_share=_rate(outcome, series) / threads / ceiling if ceiling else None,
         lateness_p99=histograms.total("generator/lateness", start, end).quantile(0.99),
@@ -81,6 +84,7 @@ def combine(figures: list[GeneratorFigures]) -> dict[str, Any]:
         "cpu_share_peak": max((each.cpu_share_peak for each in figures), default=0.0),
         "waited_share": max((each.waited_share for each in figures), default=0.0),
         "throttled_share": worst(each.throttled_share for each in figures),
+        "stolen_share": worst(each.stolen_share for each in figures),
         "network_share": worst(each.network_share for each in figures),
         "ceiling_share": worst(each.ceiling_share for each in figures),
         "lateness_p99": worst(each.lateness_p99 for each in figures),

@@ -140,6 +140,7 @@ def generator_table(summary: Mapping[str, Any]) -> Table:
         "CPU of the busiest thread, busiest second": "cpu_share_peak",
         "time that a thread waited for a core": "waited_share",
         "time that a CPU quota held the generator": "throttled_share",
+        "of the processors, taken by the hypervisor": "stolen_share",
         "of the network's speed": "network_share",
         "of the generator's calibrated ceiling": "ceiling_share",
     }

@@ -17,6 +17,8 @@ _READS = 2**20
 _HERE = ("local", "netns", "container")
 #: A machine busier than this has nothing left for one of its nodes.
 _BUSY = 0.95
+#: A machine that loses more than this on average gives other figures from minute to minute.
+_STOLEN = 0.02
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,23 @@ class MachineFull(Finding):
         return "take lower CPU limits per node, fewer nodes, or separate machines"
 
 
+@dataclass(frozen=True)
+class ProcessorsStolen(Finding):
+    """The hypervisor gave this machine's processors to others."""
+
+    mean: float
+    most: float
+
+    def _cause(self) -> str:
+        return (
+            f"the hypervisor took {self.mean:.0%} of this machine's processors while runs were measured,"
+            f" {self.most:.0%} in the worst run: the machine was smaller by that, and not always by the same"
+        )
+
+    def _remedy(self) -> str:
+        return "repeat on a machine that shares its processors with nobody; more repetitions narrow what it scatters"
+
+
 def pitfalls(runs: Sequence[RecordedRun], phase: str) -> tuple[Finding, ...]:
     """Return what is seen in the usable runs of a phase."""
     usable = [run for run in runs if run.usable and run.phase(phase)]
@@ -207,6 +226,9 @@ def _about_machine(
                 yield CrowdedCores(wanted, len(cores))
         elif here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
             yield SharedCores(wanted, usable_cpus)
+    stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]
+    if stolen and fmean(stolen) > _STOLEN:
+        yield ProcessorsStolen(fmean(stolen), max(stolen))
     busy = {}
     for nodes, runs in by_nodes.items():
         shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]

@@ -137,6 +137,12 @@ SUMMARY = (
         "time for which the generator's own control group stood still for its CPU quota; null without control groups",
     ),
     Field(
+        "generator.stolen_share",
+        "number or null",
+        "share",
+        "of all processors, taken by the hypervisor in the measured window; null where it was not counted",
+    ),
+    Field(
         "generator.network_share",
         "number or null",
         "share",
