@@ -33,9 +33,14 @@ def test_ties_are_counted_out_too():
     first, second = [1, 2, 2, 3], [2, 3, 3, 4, 5]
     everything = np.array(first + second)
     ranks = stats.rankdata(everything)
-    seen = abs(ranks[:4].sum() - 20)
-    far = [abs(ranks[list(chosen)].sum() - 20) >= seen for chosen in itertools.combinations(range(9), 4)]
-    assert rank_test(first, second) == pytest.approx(np.mean(far))
+    seen = ranks[:4].sum()
+    below = [ranks[list(chosen)].sum() <= seen for chosen in itertools.combinations(range(9), 4)]
+    assert rank_test(first, second) == pytest.approx(2 * np.mean(below))
+
+
+def test_ties_on_one_side_do_not_reach_below_what_so_few_runs_can():
+    assert rank_test([1, 2, 3, 4], [5, 6, 6, 7, 8, 9]) == pytest.approx(least_p(4, 6))
+    assert rank_test([5, 6, 6, 7, 8, 9], [1, 2, 3, 4]) == pytest.approx(least_p(4, 6))
 
 
 def test_many_runs_are_judged_by_the_normal_distribution():
