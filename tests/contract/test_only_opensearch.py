@@ -1,5 +1,6 @@
-"""What is OpenSearch's own: copies that must have a place, and a pause that its other nodes notice."""
+"""What is OpenSearch's own: copies that must have a place, the one voter of two nodes, and pauses that are noticed."""
 
+import socket
 import time
 
 import pytest
@@ -16,6 +17,36 @@ def test_a_node_cannot_leave_whose_copies_would_have_no_place(store):
         store.cluster.shrink()
     store.cluster.drop_collection("copies")
     assert store.cluster.deviations() == []
+
+
+def taken(address: str) -> socket.socket:
+    """Listen where a node did, once it has gone: on a busy machine that takes a while."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_server((host, int(port)))
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+def test_the_only_voter_that_comes_back_at_another_port_is_found_by_the_others(store):
+    """Of two nodes one alone decides. When something else has its ports meanwhile, the other waits there in vain."""
+    cluster = store.cluster
+    state = (
+        "/_cluster/state/metadata,nodes?filter_path=metadata.cluster_coordination.last_committed_config,nodes.*.name"
+    )
+    told = cluster.store.request(cluster.addresses, "GET", state)
+    [voter] = told["metadata"]["cluster_coordination"]["last_committed_config"]
+    [node] = [node for node in cluster.nodes if node.name == told["nodes"][voter]["name"]]
+    cluster.kill(node.name)
+    with taken(node.address), taken(node.peer_address):
+        assert cluster.mend()
+        assert node.address not in cluster.addresses
+        assert cluster.deviations() == []
+    for address in cluster.addresses:
+        assert cluster.store.health([address]).nodes == 2
 
 
 def test_a_paused_node_is_a_deviation_until_it_is_resumed(store):

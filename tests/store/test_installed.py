@@ -133,7 +133,8 @@ def test_elasticsearch_7_and_later_is_started_by_its_script_with_its_own_setting
         assert plan.argv == (str(tmp_path / "bin" / "elasticsearch"),)
         assert plan.environment["ES_JAVA_HOME"] == "/java"
         assert "-Xms536870912\n" in plan.files["config/jvm.options"]
-        assert 'discovery.seed_hosts: ["127.0.0.1:9300"]\ncluster.initial_master_nodes: ["node-0"]\n' in text
+        assert 'discovery.seed_providers: "file"\ncluster.initial_master_nodes: ["node-0"]\n' in text
+        assert plan.files["config/unicast_hosts.txt"] == "127.0.0.1:9300\n"
         assert "transport.port: 9300\n" in text
         assert "xpack.security.enabled: false\ningest.geoip.downloader.enabled: false\n" in text
         assert "zen" not in text and "monitoring" not in text and "watcher" not in text

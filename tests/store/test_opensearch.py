@@ -78,7 +78,8 @@ def test_a_node_binds_its_own_address_and_looks_for_its_peers():
     assert settings["network.host"] == "127.0.0.1"
     assert settings["http.port"] == 9201
     assert settings["transport.port"] == 9301
-    assert settings["discovery.seed_hosts"] == ["127.0.0.1:9300", "127.0.0.1:9301"]
+    assert (settings["discovery.seed_hosts"], settings["discovery.seed_providers"]) == ([], "file")
+    assert plan().files["config/unicast_hosts.txt"] == "127.0.0.1:9300\n127.0.0.1:9301\n"
     assert settings["cluster.initial_cluster_manager_nodes"] == ["node-0", "node-1"]
 
 

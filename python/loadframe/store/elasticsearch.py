@@ -43,7 +43,7 @@ _DISTRIBUTION = Distribution(
 _OURS = {
     "cluster.name",
     "cluster.initial_master_nodes",
-    "discovery.seed_hosts",
+    *search_nodes.SEEDED,
     "discovery.zen.minimum_master_nodes",
     "discovery.zen.ping.unicast.hosts",
     "http.port",
@@ -143,6 +143,7 @@ class Elasticsearch(SearchStore):
             java = str(installation.java)
             environment |= {"ES_PATH_CONF": str(node.folder / "config"), "ES_JAVA_HOME": java, "JAVA_HOME": java}
             environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
+            files[search_nodes.SEEDS] = search_nodes.seeds(node.peers)
             files["config/jvm.options"] = "".join(f"{option}\n" for option in (*options, *own))
         return NodePlan(
             files=files,
@@ -225,7 +226,7 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
         settings |= {
             # Renamed in 7.1, and both names go until 8.
             "transport.port" if version >= (7, 1) else "transport.tcp.port": node.peer_port,
-            "discovery.seed_hosts": list(node.peers),
+            **search_nodes.SEEDED,
             "cluster.initial_master_nodes": list(node.founders),
         }
     # Nothing of these is measured, and each costs a node time when it starts. Security, on by default since 8, would

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import distribution, installed, search_jvm, search_machine
+from loadframe.store import distribution, installed, search_jvm, search_machine, search_nodes
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
@@ -16,7 +16,7 @@ _OURS = {
     "cluster.name",
     "cluster.initial_cluster_manager_nodes",
     "cluster.initial_master_nodes",
-    "discovery.seed_hosts",
+    *search_nodes.SEEDED,
     "http.port",
     "network.host",
     "node.name",
@@ -79,6 +79,7 @@ class OpenSearch(SearchStore):
         files = {
             "config/opensearch.yml": _configuration(node, installation.home),
             "config/log4j2.properties": search_jvm.logging("org.opensearch"),
+            search_nodes.SEEDS: search_nodes.seeds(node.peers),
         }
         argv = (
             str(installation.java / "bin" / "java"),
@@ -115,7 +116,7 @@ def _configuration(node: NodeSpec, home: Path) -> str:
         "network.host": node.address,
         "http.port": node.port,
         "transport.port": node.peer_port,
-        "discovery.seed_hosts": list(node.peers),
+        **search_nodes.SEEDED,
         "cluster.initial_cluster_manager_nodes": list(node.founders),
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,

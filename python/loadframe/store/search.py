@@ -133,6 +133,10 @@ class SearchStore(Store):
         """Wait until the store, which spreads shards by itself, moves none any more."""
         search_nodes.balance(self.request, addresses, watch)
 
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Tell each where the others are now: one that ran on looks for them where they were."""
+        search_nodes.introduce(members)
+
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Keep shards off the node and wait until it holds none; then take its vote."""
         search_nodes.leave(self.request, addresses, member, watch)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from loadframe.errors import BadInput, LoadframeError
@@ -15,6 +15,10 @@ _POLL = 0.5
 #: them a moment after a node has come.
 _CALM, _CALM_UNEVEN = 2, 8
 _EXCLUDED = "cluster.routing.allocation.exclude._name"
+#: Where a node reads the addresses of the others, again and again for as long as it knows no manager.
+SEEDS = "config/unicast_hosts.txt"
+#: Has it look there, and nowhere else: unset, the hosts would be this machine's first ports.
+SEEDED = {"discovery.seed_hosts": [], "discovery.seed_providers": "file"}
 
 
 class Request(Protocol):
@@ -29,6 +33,27 @@ class Request(Protocol):
         timeout: float | None = None,
     ) -> Any:
         """Ask the first address that answers, and return its JSON."""
+
+
+def seeds(peers: Iterable[str]) -> str:
+    """Return the content of the file of addresses."""
+    return "".join(f"{peer}\n" for peer in peers)
+
+
+def introduce(members: Sequence[Member]) -> None:
+    """Tell nodes that run where all of them are by now.
+
+    The only voter may have come back at another port. It elects itself and looks for nobody, so the others, who wait
+    for it where it was, have to look for it.
+    """
+    text = seeds(member.peer_address for member in members if member.peer_address)
+    for member in members:
+        if member.folder and (file := member.folder / SEEDS).exists():
+            # In one step, since the node may be reading it. As root the new file is root's, for the node to read.
+            new = file.with_suffix(".new")
+            new.write_text(text)
+            new.chmod(0o644)
+            new.replace(file)
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
