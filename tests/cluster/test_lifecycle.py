@@ -85,6 +85,22 @@ def test_shrinking_below_the_copies_is_refused_with_nothing_changed(cluster, toy
         cluster.shrink(2)
 
 
+def test_a_node_that_is_gone_or_stands_still_cannot_hand_over_its_data(cluster, toy):
+    cluster.kill("node-1")
+    with pytest.raises(
+        BadInput, match=r"node-1 is gone, and nobody can have its data(.|\n)*loadframe cluster up trial"
+    ):
+        cluster.shrink("node-1")
+    assert cluster.mend()
+    cluster.pause("node-1")
+    with pytest.raises(BadInput, match=r"node-1 is paused, and nobody can have .*\n.*cluster resume trial node-1"):
+        cluster.shrink("node-1")
+    cluster.resume("node-1")
+    assert [step for step, *_ in toy.told] == [], "the store was asked"
+    assert cluster.size == 2
+    assert cluster.deviations() == []
+
+
 def test_an_unknown_node_is_answered_with_the_nearest(cluster):
     for change in (cluster.shrink, cluster.kill, cluster.pause, cluster.resume):
         with pytest.raises(BadInput, match=r"no node 'nod-1'\n  did you mean node-1\?"):
@@ -255,7 +271,11 @@ def test_data_of_a_newer_version_is_not_given_to_an_older_one(cluster, toy):
 
 def test_a_first_start_that_fails_leaves_neither_node_nor_folder(toy, state):
     toy.dying.add("node-1")
-    toy.during["form"] = lambda: _wait(lambda: len(servers(state)) < 2)
+
+    def died() -> bool:
+        return any("built to die" in log.read_text() for log in state.rglob("node.log")) and len(servers(state)) < 2
+
+    toy.during["form"] = lambda: _wait(died)
     with pytest.raises(LoadframeError, match=r"node-1 ended with status 1 while forming the cluster; the end of its"):
         Cluster.start(ClusterSpec(store="toy", nodes=2, name="trial"))
     assert not servers(state)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from loadframe.cluster.change import Change
 from loadframe.cluster.events import LEAVING, LEFT, ClusterEvent
 from loadframe.cluster.growth import balance
-from loadframe.cluster.node import State
+from loadframe.cluster.node import Node, State
 from loadframe.errors import BadInput, LoadframeError
 
 #: Seconds between telling clients that a node has left and stopping it. The load looks for changes five times a second;
@@ -19,20 +19,33 @@ _FAREWELL = 5.0
 def shrink(change: Change, numbers: Sequence[int]) -> list[str]:
     """Take these data-bearing nodes out, one after the other, and return their names.
 
-    BadInput, with nothing changed, when the store cannot do without one of them. Broken off, a node whose data is not
-    with the others yet goes on as a member.
+    BadInput, with nothing changed, when the store cannot do without one of them, or one does not run. Broken off, a
+    node whose data is not with the others yet goes on as a member.
     """
     if len(numbers) >= len(change.roster.numbers):
         raise BadInput(
             f"a cluster of {change.spec.nodes} nodes cannot lose {len(numbers)}",
             remedy="to stop it, use `loadframe cluster down`",
         )
+    for node in (node for number in numbers for node in change.roster.of(number)):
+        _require_awake(change, node)
     names = [change.roster.of(number)[0].name for number in numbers]
     for number in numbers:
         _drain(change, number)
         depart(change, number)
     balance(change)
     return names
+
+
+def _require_awake(change: Change, node: Node) -> None:
+    name = change.spec.name or "NAME"
+    if not node.alive:
+        how, remedy = "gone", f"start it again with `loadframe cluster up {name}`, and take it out then"
+    elif node.paused:
+        how, remedy = "paused", f"let it go on with `loadframe cluster resume {name} {node.name}`, and take it out then"
+    else:
+        return
+    raise BadInput(f"{node.name} is {how}, and nobody can have its data from it", remedy=remedy)
 
 
 def _drain(change: Change, number: int) -> None:
