@@ -86,10 +86,15 @@ def phase(
     pacing: Mapping[str, Any],
     stop: Mapping[str, Any],
     *,
+    streams: int = 1,
     warmup: float = 1.0,
     **parts: Any,
 ) -> dict[str, Any]:
-    """Return the plan of a phase with one operation, one stream and one thread; `parts` are more of the plan's keys."""
+    """Return the plan of a phase with one operation and one thread; `parts` are more of the plan's keys.
+
+    `pacing` and `stop` are those of each stream.
+    """
+    mix = [["operation", 1.0]]
     return {
         "seed": 1,
         "phase": "benchmark",
@@ -97,7 +102,7 @@ def phase(
         "warmup": warmup,
         "target": target,
         "operations": {"operation": operation},
-        "streams": [{"name": "stream", "mix": [["operation", 1.0]], "pacing": pacing, "stop": stop}],
+        "streams": [{"name": f"stream {n}", "mix": mix, "pacing": pacing, "stop": stop} for n in range(streams)],
         **parts,
     }
 

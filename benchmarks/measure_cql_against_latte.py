@@ -22,9 +22,16 @@ ROWS = 10_000
 VALUE = "x" * 100
 #: What both have in flight where there is no rate, and latte at most where there is.
 IN_FLIGHT = 128
-#: The rate, if any, and requests of the run with little to do and of that with much. latte's clock ticks each
-#: millisecond: above a thousand a second it sends several at once, and pays less for being woken, and less often.
-PACES = ((1_000, (1_000, 8_000)), (4_000, (4_000, 24_000)), (None, (5_000, 50_000)))
+#: The rate, if any, how many requests are due at once, and the requests of the run with little to do and of that with
+#: much. latte's clock ticks each millisecond: above a thousand a second it sends several at once, and is woken less
+#: often. The driver sends each at an instant of its own, unless it is told to send as many at once.
+PACES = (
+    (1_000, 1, (1_000, 8_000)),
+    (4_000, 1, (4_000, 24_000)),
+    (4_000, 4, (4_000, 24_000)),
+    (10_000, 10, (10_000, 60_000)),
+    (None, 1, (5_000, 50_000)),
+)
 
 TABLE = {"columns": {"id": "bigint", "value": "text"}, "key": "id"}
 VARIABLES = {"n": {"uniform": [0, ROWS - 1]}}
@@ -50,8 +57,8 @@ def main() -> None:
         cluster.create_collection("things", TABLE)
         _fill(cluster)
         for name, asked in STATEMENTS.items():
-            for rate, counts in PACES:
-                _compare(program, cluster, name, asked, rate, counts)
+            for rate, at_once, counts in PACES:
+                _compare(program, cluster, name, asked, rate, at_once, counts)
 
 
 def _fill(cluster: Cluster) -> None:
@@ -66,13 +73,15 @@ def _compare(
     name: str,
     asked: tuple[str, list[Any], str],
     rate: int | None,
+    at_once: int,
     counts: tuple[int, int],
 ) -> None:
     statement, values, theirs = asked
-    pacing = {"open": {"rate": rate}} if rate else {"closed": {"clients": IN_FLIGHT}}
+    # Streams of the same constant rate are due at the same instants.
+    pacing = {"open": {"rate": rate / at_once}} if rate else {"closed": {"clients": IN_FLIGHT}}
 
     def ours(requests: int) -> float:
-        return engine_run.measure(_plan(cluster, statement, values, pacing, requests)).cpu
+        return engine_run.measure(_plan(cluster, statement, values, pacing, requests, at_once)).cpu
 
     def latte_s(requests: int) -> float:
         return latte.cpu(program, cluster.addresses[0], statement, theirs, requests, in_flight=IN_FLIGHT, rate=rate)
@@ -86,18 +95,22 @@ def _compare(
     their, own = (statistics.median(each) for each in zip(*rounds, strict=True))
     ratio = statistics.median(ratios)
     how = f"at {format_count(rate)} requests/s" if rate else f"{IN_FLIGHT} in flight, as fast as the node answers"
+    how += f", {at_once} at once" if at_once > 1 else ""
     print(f"  {name}, {how}, {ROUNDS} rounds: CPU per request")
     print(f"  latte {format_duration(their)}, cql driver {format_duration(own)}")
     verdict = "reached" if ratio <= AIM else "missed"
     print(f"  ratio {ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), aim {AIM:g} {verdict}")
 
 
-def _plan(cluster: Cluster, statement: str, values: list[Any], pacing: dict[str, Any], requests: int) -> dict[str, Any]:
+def _plan(
+    cluster: Cluster, statement: str, values: list[Any], pacing: dict[str, Any], requests: int, streams: int = 1
+) -> dict[str, Any]:
     return engine_run.phase(
         {"driver": cluster.store.driver, "hosts": cluster.addresses, **cluster.target()},
         {"cql": {"statement": statement, "values": values, "consistency": "local_one"}},
         pacing,
-        {"requests": requests},
+        {"requests": requests // streams},
+        streams=streams,
         warmup=0.0,
         variables=VARIABLES,
     )
