@@ -81,13 +81,13 @@ def test_the_sections_of_a_track_become_those_of_a_workload(whole):
     index = whole.file.collections["orders"].elasticsearch
     assert index.settings == {"number_of_shards": 3, "index.number_of_replicas": 0}
     assert index.mappings["properties"] == {"price": {"type": "double"}}
-    assert whole.file.corpora["shop"].files == ("./orders.json.bz2",)
-    assert whole.file.corpora["shop"].documents == 1000
+    (corpus,) = whole.file.corpora.values()
+    assert (corpus.url, corpus.documents) == ("https://example.org/corpora/orders.json.bz2", 1000)
 
 
 def test_operations_become_forms(whole):
     forms = {name: form.dump() for name, form in whole.file.operations.items()}
-    assert forms["write"] == {"bulk": {"collection": "orders", "corpus": "shop", "size": 500}}
+    assert forms["write"] == {"bulk": {"collection": "orders", "corpus": "shop-50-percent", "size": 500}}
     assert forms["cheap"] == {
         "search": {
             "collection": "orders",
@@ -181,14 +181,35 @@ def test_parameters_of_the_track_are_set(track, loaded):
     assert file.collections["orders"].elasticsearch.settings["codec"] == "best"
 
 
-def test_the_documents_are_found_in_the_folder_that_is_given(track, loaded, tmp_path):
+def test_documents_with_an_address_are_fetched_unless_a_file_is_named(track, loaded, tmp_path):
     imported = import_rally(track, None, {})
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "orders.json.bz2").write_bytes(bz2.compress(b'{"price": 1}\n'))
-    resolved = loaded(imported, data=str(tmp_path / "there")).for_family("elasticsearch", 1)
-    assert resolved.corpora["shop"]["files"] == [str(tmp_path / "there" / "orders.json.bz2")]
-    with pytest.raises(BadInput, match=r"orders\.json\.bz2"):
+    assert loaded(imported).parameters == {"file_shop": ""}
+    assert any("`file_shop` can name a file" in remark for remark in imported.remarks)
+    (tmp_path / "mine.json.bz2").write_bytes(bz2.compress(b'{"price": 1}\n'))
+    resolved = loaded(imported, file_shop=str(tmp_path / "mine.json.bz2")).for_family("elasticsearch", 1)
+    assert [corpus["files"] for corpus in resolved.corpora.values()] == [[str(tmp_path / "mine.json.bz2")]]
+
+
+def bulk_of(*operations, **documents):
+    """A track of one corpus and bulk operations."""
+    corpora = [{"name": "x", "documents": [{"source-file": "x.json", **documents}]}]
+    return simple(*({"operation-type": "bulk", "bulk-size": 5, **each} for each in operations), corpora=corpora)
+
+
+def test_documents_without_an_address_are_found_in_the_folder_that_is_given(written, loaded, tmp_path):
+    imported = import_rally(written("track.json", bulk_of({})), None, {})
+    there = written("there/x.json", '{"price": 1}\n')
+    resolved = loaded(imported, data=str(there.parent)).for_family("elasticsearch", 1)
+    assert resolved.corpora["x"]["files"] == [str(there)]
+    with pytest.raises(BadInput, match=r"x\.json"):
         loaded(imported).for_family("elasticsearch", 1)
+
+
+def test_a_share_of_the_documents_is_that_of_one_operation(written, loaded):
+    track = bulk_of({"ingest-percentage": 10}, {}, {"ingest-percentage": 10}, **{"document-count": 2000})
+    file = loaded(import_rally(written("track.json", track), None, {})).file
+    assert {name: corpus.documents for name, corpus in file.corpora.items()} == {"x": 2000, "x-10-percent": 200}
+    assert [form.bulk.corpus for form in file.operations.values()] == ["x-10-percent", "x", "x-10-percent"]
 
 
 def test_lines_of_actions_among_the_documents_are_told_and_other_archives_are_to_be_unpacked(written, loaded):

@@ -5,10 +5,11 @@ operations become forms (`operations`) and the schedule of one of its challenges
 of a track, track.py, is run only if that is allowed (`sources`, `code`): what it would make is left out by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 from loadframe.errors import BadInput
+from loadframe.workload.holes import names
 from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.rally import isolated
 from loadframe.workload.importers.rally.schedule import Schedule, choose
@@ -63,24 +64,36 @@ def import_rally(
         description = "A track"
     name = folder.resolve().name if path.is_dir() or path.stem in ("track", "workload") else path.stem
     used = {form["bulk"]["corpus"] for form in schedule.operations.values() if "bulk" in form}
+    corpora = {key: corpus for key, corpus in track.corpora.items() if key in used}
+    parameters = {name: track.parameters[name] for name in names(corpora) if name in track.parameters}
     data = {
         "workload": name_of(name),
         "description": literal(f"{description} ({chosen.text('name', 'default')})"),
-        "parameters": {"data": "."} if used else {},
+        "parameters": parameters,
         "collections": track.collections,
-        "corpora": {key: corpus for key, corpus in track.corpora.items() if key in used},
+        "corpora": corpora,
         "variables": track.variables,
         "operations": schedule.operations,
         "phases": schedule.phases,
     }
-    remarks = [f"The challenge is {chosen.text('name', 'default')}.", *_about_data(track, used), *track.remarks]
+    remarks = [
+        f"The challenge is {chosen.text('name', 'default')}.",
+        *_about_data(track, parameters.keys()),
+        *track.remarks,
+    ]
     if sources.ran:
         remarks.append(f"Code of the track was run: {' and '.join(sources.ran)}. What it made stands here as data.")
     return Imported(data, tuple(remarks), tuple(track.left_out), str(path))
 
 
-def _about_data(track: Track, used: set[str]) -> list[str]:
-    if not used:
-        return []
-    where = "The parameter `data` is the folder that holds the documents; without --set it is this file's folder."
-    return [where, *dict.fromkeys(track.downloads)]
+def _about_data(track: Track, parameters: Set[str]) -> list[str]:
+    remarks = []
+    if parameters - {"data"}:
+        files = ", ".join(f"`{name}`" for name in parameters if name != "data")
+        remarks.append(
+            f"Documents with a web address are fetched once; {files} can name a file of this machine instead."
+        )
+    if "data" in parameters:
+        where = "The parameter `data` is the folder that holds the documents; without --set it is this file's folder."
+        remarks += [where, *dict.fromkeys(track.downloads)]
+    return remarks

@@ -57,16 +57,16 @@ def _bulk(make: Making, part: Part, name: str) -> list[Form]:
         if target is None:
             make.leave_out(name, f"the corpus {documents.of}, which names no index")
             continue
-        corpus = make.track.corpora[documents.corpus]
+        corpus = documents.corpus
         if share < 100 and documents.documents is None:
             make.leave_out(name, "ingest-percentage, because the corpus does not say how many documents it has")
         elif share < 100:
-            corpus["documents"] = max(1, round((documents.documents or 0) * share / 100))
-        if conflicts and corpus.get("actions"):
+            corpus = make.track.share(documents, share)
+        if conflicts and make.track.corpora[corpus].get("actions"):
             make.leave_out(name, f"conflicts, because {documents.of} has actions of its own")
             own = {}
         collection = make.track.collection(target)
-        forms.append({"bulk": {"collection": collection, "corpus": documents.corpus, "size": size, **own}})
+        forms.append({"bulk": {"collection": collection, "corpus": corpus, "size": size, **own}})
     if not forms:
         make.leave_out(name, "there are no documents for it")
     return forms

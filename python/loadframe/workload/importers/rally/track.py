@@ -1,5 +1,6 @@
 """What a track has in the store and in files: indices, data streams, templates and corpora."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,9 +44,13 @@ class Track:
     corpora: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     sets: list[DocumentSet] = field(default_factory=list)
+    #: The parameters of corpora, with their defaults.
+    parameters: dict[str, str] = field(default_factory=dict)
+    #: Corpora that are the first so many percent of another one.
+    shares: dict[tuple[str, float], str] = field(default_factory=dict)
     #: The bodies of templates by name, by kind: `templates`, ...
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: Where the documents come from.
+    #: What has to be done to have the documents that cannot be fetched and read as they are.
     downloads: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -109,19 +114,38 @@ class Track:
             target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection()
             count = documents.whole("document-count", 0) or None
             key = name_of(name, self.corpora)
-            packed = next((end for end in _PACKED if file.endswith(end)), "")
-            source = file.removesuffix(packed)
             limit = {"documents": count} if count else {}
-            self.corpora[key] = {"files": ["${data}/" + literal(source)], **limit, **lines}
+            base = documents.get("base-url") or whole["base-url"]
+            url = f"{base.rstrip('/')}/{file}" if isinstance(base, str) else None
+            self.corpora[key] = {**self._source(key, file, url), **limit, **lines}
             self.sets.append(DocumentSet(key, name, target if isinstance(target, str) else None, count))
-            url = documents.get("base-url") or whole["base-url"]
-            if isinstance(url, str):
-                unpack = f" and unpack it to {source}" if packed else ""
-                self.downloads.append(f"Get {url.rstrip('/')}/{file}{unpack}.")
             for key in documents.rest(_NO_MATTER):
                 self.leave_out(f"corpus {name}: {key}")
         for key in corpus.rest(_NO_MATTER):
             self.leave_out(f"corpus {name}: {key}")
+
+    def _source(self, key: str, file: str, url: str | None) -> dict[str, Any]:
+        """Return where a corpus comes from: its address, or a file in the folder that is the parameter `data`."""
+        packed = next((end for end in _PACKED if file.endswith(end)), "")
+        if url is not None and url.startswith(("https://", "http://")) and not packed:
+            parameter = "file_" + re.sub(r"[^A-Za-z0-9_]", "_", key)
+            parameter += f"_{len(self.parameters)}" if parameter in self.parameters else ""
+            self.parameters[parameter] = ""
+            return {"url": literal(url), "file": f"${{{parameter}}}"}
+        self.parameters["data"] = "."
+        source = file.removesuffix(packed)
+        if url is not None:
+            self.downloads.append(f"Get {url}{f' and unpack it to {source}' if packed else ''}.")
+        return {"files": ["${data}/" + literal(source)]}
+
+    def share(self, documents: DocumentSet, percent: float) -> str:
+        """Return the corpus that is the first so many percent of the documents, whose number is known."""
+        key = (documents.corpus, percent)
+        if key not in self.shares:
+            self.shares[key] = name_of(f"{documents.corpus}-{percent:.15g}-percent", self.corpora)
+            limit = max(1, round((documents.documents or 0) * percent / 100))
+            self.corpora[self.shares[key]] = self.corpora[documents.corpus] | {"documents": limit}
+        return self.shares[key]
 
     def documents(self, names: list[str], targets: list[str]) -> Iterator[DocumentSet]:
         """Yield the files of some corpora that go to some indices; of all if none are named."""
