@@ -56,7 +56,7 @@ def ycsb(
     ] = [],
     output: Output = None,
 ) -> None:
-    """Import a properties file of YCSB's core workload, for stores of the elasticsearch family."""
+    """Import a properties file of YCSB's core workload, for every family of stores."""
     from loadframe.workload.importers import import_ycsb
 
     _write(import_ycsb(file, assignments(property_, option="-p")), output)

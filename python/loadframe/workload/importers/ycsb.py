@@ -54,18 +54,16 @@ class _Core:
 
     def imported(self) -> Imported:
         """Return the workload; every property that it does not take up is named."""
-        variables = self._variables()
-        phases = self._phases()
-        self._name_the_rest()
         data = {
             "workload": name_of(self.path.stem),
             "description": "YCSB: " + ", ".join(f"{share:g} {verb}" for verb, share in self.shares.items()),
             "parameters": {"clients": self.properties.whole("threadcount", 1, least=1)},
             "collections": {self.table: self._collection()},
-            "variables": variables,
+            "variables": self._variables(),
             "operations": self._operations(),
-            "phases": phases,
+            "phases": self._phases(),
         }
+        self._name_the_rest()
         return Imported(data, _REMARKS, tuple(self.left_out), str(self.path))
 
     def _bounded(self, key: str, default: int, most: int) -> int:
