@@ -52,6 +52,11 @@ def test_a_file_takes_the_generators_place_and_is_read_in_full(load, documents):
     assert source(workload) == {"files": [str(documents)]}
 
 
+def test_a_file_that_has_no_default_is_set(load, documents):
+    text = WORKLOAD.replace("CORPUS", '{file: "${file}"}')
+    assert source(load(text, file=str(documents))) == {"files": [str(documents)]}
+
+
 def test_a_path_in_the_file_begins_at_the_files_folder(load, documents):
     workload = load(WORKLOAD.replace("CORPUS", "{files: [data/d.json, ./data/d.json], documents: 3}"))
     assert source(workload)["documents"] == 3

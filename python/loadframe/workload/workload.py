@@ -243,8 +243,11 @@ def load_workload(
     defaults = parameters.check(document, document.data.get("parameters", {}), variables)
     _check_captured(document, {"a variable": variables, "a parameter": defaults})
     workload = Workload(document, defaults, {}, only)
+    # With what is set: a default may be one that only a setting makes sense of, such as a file that has no name yet.
+    if overrides:
+        return workload.with_parameters(overrides)
     workload.check()
-    return workload.with_parameters(overrides) if overrides else workload
+    return workload
 
 
 def library() -> list[Workload]:
