@@ -95,7 +95,7 @@ def test_a_collection_is_defined_for_each_family_in_its_own_terms(load):
         "cassandra": {"columns": {"id": "text", "n": "int"}, "with": "comment = 'x'", "replication": {"class": "S"}},
         "mongodb": {"shard_key": {"_id": "hashed"}, "indexes": [{"n": 1}], "options": {"capped": True}},
         "redis": {},
-        "couchbase": {"replicas": 1, "ram_quota": 1024},
+        "couchbase": {"replicas": 1, "ram_quota": 1024, "durability": "majority", "index": True},
     }
     text = WORKLOAD.format(operation="{read: {collection: things, id: a}}")
     text = text.replace("things: {}", "things: " + json.dumps(definitions))

@@ -10,6 +10,7 @@ import yaml
 
 from loadframe import _engine
 from loadframe.workload import load_workload
+from loadframe.workload.collections import DEFINITIONS
 from loadframe.workload.forms import NATIVE, NEUTRAL
 from loadframe.workload.phases import Phase
 from loadframe.workload.variables import Variable
@@ -49,6 +50,13 @@ def test_every_operation_and_every_key_of_a_phase_is_documented():
         assert f"| `{kind}` |" in LANGUAGE
     for key in Phase.model_fields.keys() - {"name"}:
         assert re.search(rf"^\| .*`{key}[`:].* \|", LANGUAGE, re.MULTILINE)
+
+
+def test_what_defines_a_collection_is_documented():
+    for family, model in DEFINITIONS.items():
+        (row,) = re.findall(rf"^\| `{family}` \| .*`.* \|$", LANGUAGE, re.MULTILINE)
+        for name, field in model.model_fields.items():
+            assert f"`{field.alias or name}" in row
 
 
 def test_every_way_to_draw_a_value_is_documented():

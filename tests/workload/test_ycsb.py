@@ -53,6 +53,11 @@ def test_cassandra_has_a_column_for_each_field():
     assert workload.collections["usertable"]["columns"].keys() == {"id", *document}
 
 
+def test_scans_of_couchbase_can_have_the_index_that_they_need():
+    workload = load_workload("ycsb/e", {"index": "true"}).for_family("couchbase", 1)
+    assert workload.collections["usertable"]["index"] is True
+
+
 def test_one_of_the_six_is_had_by_its_name():
     phases = load_workload("ycsb/a").for_family("elasticsearch", 1).phases
     assert [phase.name for phase in phases] == ["load", "refresh", "a"]

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 
 from loadframe.errors import BadInput
 from loadframe.workload.forms import Text
+from loadframe.workload.forms.couchbase import Durability
 from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, shown
 
 
@@ -46,10 +47,13 @@ class RedisKeys(Model):
 
 
 class CouchbaseCollection(Model):
-    """A collection, and what the bucket that holds it wants: its replicas, and its memory on each node in bytes."""
+    """A bucket: its copies, its memory on each node in bytes, the least durability of its writes, and whether it has a
+    primary index, which scans need."""
 
     replicas: Annotated[int, Field(ge=0, le=3)] | None = None
     ram_quota: Size | None = None
+    durability: Durability | None = None
+    index: bool | None = None
 
 
 class Collection(Model):
@@ -68,7 +72,7 @@ class Collection(Model):
 
 
 #: What defines a collection in each family.
-_MODELS: Mapping[str, type[Model]] = {
+DEFINITIONS: Mapping[str, type[Model]] = {
     "elasticsearch": SearchIndex,
     "cassandra": CassandraTable,
     "mongodb": MongoCollection,
@@ -82,7 +86,7 @@ def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) 
 
     BadInput if a collection of this family has no such key, or not such a value.
     """
-    model = _MODELS.get(family)
+    model = DEFINITIONS.get(family)
     first, _, name = key.partition(".")
     known = [field.alias or own for own, field in model.model_fields.items()] if model else []
     if model is None or first not in known:
