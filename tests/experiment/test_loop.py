@@ -113,6 +113,47 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
     assert again.heard == ["all 4 runs are recorded already"]
 
 
+#: With this seed one block goes from one node to two, and the other from two to one.
+GROWING = """\
+experiment: growing
+store: {kind: sim, settings: {service: 1ms}}
+workload: ./small.yaml
+kind: scale
+factors: {nodes: [1, 2], clients: [1, 2]}
+measure: look
+duration: 300ms
+repetitions: 2
+"""
+
+
+@pytest.mark.store
+def test_a_cluster_grows_to_more_nodes_in_its_block_and_is_filled_anew(tmp_path, state):
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    (tmp_path / "g.yaml").write_text(GROWING)
+    experiment = load_experiment(tmp_path / "g.yaml")
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
+    witness = Witness()
+    run_experiment(experiment, planned, folder, witness)
+
+    order = [(group[0].block, group[0].treatment["nodes"]) for group in planned.groups()]
+    assert sorted(order) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    addresses = {}
+    for run in planned.runs:
+        store = Run(folder.runs_path / run.id).manifest["store"]
+        assert store["nodes"] == len(store["addresses"]) == run.treatment["nodes"]
+        addresses[run.block, run.treatment["nodes"]] = set(store["addresses"])
+        reasons = Run(folder.runs_path / run.id).summary["verdict"]["reasons"]
+        assert not [reason for reason in reasons if reason["code"] == "cluster_state"]
+    upward = [block for block in (1, 2) if order.index((block, 1)) < order.index((block, 2))]
+    assert len(upward) == 1, "one block of each order"
+    for block in (1, 2):
+        assert (addresses[block, 1] < addresses[block, 2]) == (block in upward)
+    assert len([said for said in witness.heard if "starting" in said and "of sim" in said]) == 3
+    assert witness.heard.count("phase fill None") == 4, "data are loaded as into a new cluster"
+    assert servers(state) == []
+
+
 def test_nothing_is_begun_on_a_machine_that_lacks_what_every_run_needs(experiment, folder, monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
     witness = Witness()

@@ -11,6 +11,7 @@ from typing import Any
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits, Shape
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment.clusters import Clusters
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
@@ -45,16 +46,18 @@ def _further(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedR
 
 
 def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
-    for group in design.groups():
-        while pending := [run for run in group if not folder.has(run.id)]:
-            try:
-                _Group(experiment, design, folder, listener).run(pending)
-            except LoadframeError as error:
-                # Bad input too: a level that this machine cannot do must not end the levels that it can.
-                first, *others = [run for run in pending if not folder.has(run.id)]
-                listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
-                for run in (first, *others):
-                    _record_failure(experiment, folder, run, error)
+    with Clusters(listener, grown=experiment.kind.grown) as clusters:
+        for group in design.groups():
+            while pending := [run for run in group if not folder.has(run.id)]:
+                try:
+                    _Group(experiment, design, folder, listener, clusters).run(pending)
+                except LoadframeError as error:
+                    # Bad input too: a level that this machine cannot do must not end the levels that it can.
+                    clusters.discard()
+                    first, *others = [run for run in pending if not folder.has(run.id)]
+                    listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
+                    for run in (first, *others):
+                        _record_failure(experiment, folder, run, error)
 
 
 def _required(experiment: Experiment, design: Design, listener: Listener) -> dict[Any, tuple[str, str]]:
@@ -90,41 +93,50 @@ def _require_sound_load(
 class _Group:
     """Runs that share a state of the cluster, on one cluster."""
 
-    def __init__(self, experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        design: Design,
+        folder: ExperimentFolder,
+        listener: Listener,
+        clusters: Clusters,
+    ) -> None:
         self._experiment = experiment
         self._design = design
         self._folder = folder
         self._listener = listener
+        self._clusters = clusters
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
-        """Start and fill the cluster, then record the runs one by one: all, or until a node is gone.
+        """Bring the cluster to the state and fill it, then record the runs one by one: all, or until a node is gone.
 
         Runs that follow from these and want the cluster in the same state are made on it, too.
         """
-        with Cluster.start(_spec(self._experiment, runs[0].treatment), self._listener.step) as cluster:
-            # A node under a quota starts and fills slowly, which is not what is measured.
-            cluster.throttle(False)
-            stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
-            session = stage.session(runs[0])
-            session.create_collections()
-            with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
-                prepared = session.workload.preparing(self._experiment.prepared)
-                session.prepare(prepared, Path(scratch))
-            cluster.throttle(True)
-            made: list[PlannedRun] = []
-            while run := self._following(runs, made):
-                self._listener.run(self._number(run, made), len(self._design.runs), run.id)
-                made.append(run)
-                try:
-                    self._experiment.kind.record(stage, run)
-                except LoadframeError as error:
-                    self._listener.remark(f"{run.id} failed: {error}")
-                    _record_failure(self._experiment, self._folder, run, error)
-                gone = any(node.process and not node.process.alive() for node in cluster.nodes)
-                if gone and self._following(runs, made):
-                    # That run says so itself. The rest must not be measured on what is left of the cluster.
-                    self._listener.remark("a node is gone; the rest gets a new cluster")
-                    return
+        cluster = self._clusters.bring(_spec(self._experiment, runs[0].treatment), runs[0].block)
+        stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
+        session = stage.session(runs[0])
+        session.create_collections()
+        self._clusters.filled(session.workload.collections)
+        with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
+            prepared = session.workload.preparing(self._experiment.prepared)
+            session.prepare(prepared, Path(scratch))
+        cluster.throttle(True)
+        made: list[PlannedRun] = []
+        while run := self._following(runs, made):
+            self._listener.run(self._number(run, made), len(self._design.runs), run.id)
+            made.append(run)
+            try:
+                self._experiment.kind.record(stage, run)
+            except LoadframeError as error:
+                self._listener.remark(f"{run.id} failed: {error}")
+                _record_failure(self._experiment, self._folder, run, error)
+            gone = any(node.process and not node.process.alive() for node in cluster.nodes)
+            if gone:
+                self._clusters.discard()
+            if gone and self._following(runs, made):
+                # That run says so itself. The rest must not be measured on what is left of the cluster.
+                self._listener.remark("a node is gone; the rest gets a new cluster")
+                return
 
     def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
         """Return the run that comes next on this cluster, if there is one."""

@@ -145,6 +145,7 @@ class Store(ABC):
         False  #: all nodes use the same ports, each at an address of its own (127.0.0.1, 127.0.0.2, ...)
     )
     many_processes: bool = False  #: most of a node's work is done by processes below the one that is started
+    ages: bool = False  #: a node gets faster for minutes after its start, so an old one is not equal to a new one
     keeps_address: bool = False  #: nodes are known by their addresses, and have to get the same ones again
     administrator: str = ""  #: the user that a cluster started here gets, with a password; none if it lets everybody in
     watched: tuple[Figure, ...] = ()  #: what `loadframe watch` shows of each node, the most telling first

@@ -45,6 +45,7 @@ class Cassandra(Store):
     kind = "cassandra"
     family = "cassandra"
     driver = "cql"
+    ages = True  # its compiler is at work for minutes
     versions = ("5.0.9",)
     own_address = True
     extra_ports = 1

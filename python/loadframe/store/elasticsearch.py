@@ -66,6 +66,7 @@ class Elasticsearch(SearchStore):
     """Elasticsearch: 6.8 and newer are started here, 6.2 and newer are spoken to where they run."""
 
     kind = "elasticsearch"
+    ages = True  # its compiler is at work for minutes
     refuses_root = True
     versions = ("6.8.23",)
     offered = f"{_OFFERED[0]} to {_OFFERED[-1]}"

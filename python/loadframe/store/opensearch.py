@@ -34,6 +34,7 @@ class OpenSearch(SearchStore):
     """OpenSearch from the Maven repository, with the modules that searching, scripting and scaled numbers need."""
 
     kind = "opensearch"
+    ages = True  # its compiler is at work for minutes
     refuses_root = True
     versions = ("3.8.0", "2.19.6")
 

@@ -28,6 +28,8 @@ class Kind:
     model: type[ExperimentFile]
     #: Whether its repetitions may go on `until` intervals are narrow.
     open_ended = True
+    #: Whether a cluster may serve more than one state of a block, by growing; see `clusters`.
+    grown = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return what the file varies, as it is written there under `factors`."""

@@ -73,6 +73,7 @@ class Capacity(Kind):
     """A search at every combination of the factors' levels, in randomised blocks."""
 
     model = CapacityFile
+    grown = True
     open_ended = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:

@@ -59,6 +59,7 @@ class Scale(Kind):
     """Every combination of the factors' levels, in randomised blocks."""
 
     model = ScaleFile
+    grown = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors as they are written."""
