@@ -33,6 +33,17 @@ factors: {nodes: [1], clients: [1, 2], store.settings.heap: [400m, much]}
 duration: 1s
 repetitions: 2
 """
+SEARCH = """\
+experiment: search
+store: {kind: opensearch}
+workload: ./small.yaml
+kind: settings
+scheme: tpe
+factors: {clients: [1, 2, 3], store.settings.heap: [400m, 500m]}
+trials: 5
+confirm: 0
+duration: 6h
+"""
 GOOD, BAD = "400m", "much"
 
 
@@ -93,6 +104,10 @@ def test_an_experiment_of_days_wants_to_be_meant(place):
     assert refused.returncode == 2
     assert "the experiment takes about 40 h" in refused.stderr
     assert "--yes" in refused.stderr
+    # Five trials are planned one after the other: what counts is how long all of them may take.
+    Path("long.yaml").write_text(SEARCH)
+    refused = loadframe("run", "long.yaml")
+    assert (refused.returncode, "the experiment takes at most about 30 h" in refused.stderr) == (2, True)
     assert not Path("results").exists()
 
 

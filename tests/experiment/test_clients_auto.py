@@ -42,6 +42,14 @@ def test_each_cluster_begins_with_one_client(load):
     assert {run.treatment["clients"] for run in runs} == {1}
 
 
+def test_the_most_runs_are_known_before(load):
+    experiment = load(HEAD + "    factors: {nodes: [1, 2]}\n    repetitions: 2\n")
+    most = experiment.kind.most(experiment).runs
+    assert {run.treatment["clients"] for run in most} == {2**step for step in range(13)}
+    assert len(most) == 4 * 13
+    assert {run.id for run in design(experiment).runs} <= {run.id for run in most}
+
+
 def test_more_clients_follow_from_what_fewer_did(load, tmp_path):
     experiment = load(HEAD + "    factors: {nodes: [1]}\n")
     kind, runs = experiment.kind, tmp_path / "runs"

@@ -47,10 +47,12 @@ def run(
     if dry_run:
         _print_design(loaded, planned, as_json)
         return
-    expected = estimate(planned, loaded)
-    if expected > LONG and not yes:
+    most = loaded.kind.most(loaded)
+    longest = estimate(most, loaded)
+    if longest > LONG and not yes:
+        known = "about" if len(most.runs) == len(planned.runs) else "at most about"
         raise BadInput(
-            f"the experiment takes about {format_duration(expected)}",
+            f"the experiment takes {known} {format_duration(longest)}",
             where=str(experiment),
             remedy="say --yes if that is meant, or take fewer levels or repetitions; --dry-run shows the runs",
         )

@@ -62,6 +62,14 @@ def next_clients(steps: Sequence[Step]) -> int | None:
     return None if enough or 2 * last.clients > _MOST else 2 * last.clients
 
 
+def every_clients() -> list[int]:
+    """Return all numbers of clients that may be tried on one cluster."""
+    found = [1]
+    while 2 * found[-1] <= _MOST:
+        found.append(2 * found[-1])
+    return found
+
+
 def calibrate(nodes: int | None, steps: Sequence[Step]) -> Calibration | None:
     """Return the calibrated number of clients from all runs of a number of nodes; None without CPU limits to go by."""
     known = [step for step in steps if step.idlest is not None and step.busiest is not None]

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.sweep.calibration import Step, next_clients, step_of
+from loadframe.analyze.sweep.calibration import Step, every_clients, next_clients, step_of
 from loadframe.errors import BadInput
 from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
@@ -88,6 +88,15 @@ class Scale(Kind):
         first = next_clients(())
         assert first
         return Design(planned.seed, tuple(_with_clients(run, first) for run in planned.runs))
+
+    def most(self, experiment: Experiment) -> Design:
+        """Return the design with every number of clients that may be tried on each cluster."""
+        if _own(experiment.file).clients is None:
+            return super().most(experiment)
+        planned = factorial(experiment, experiment.factors)
+        return Design(
+            planned.seed, tuple(_with_clients(run, clients) for run in planned.runs for clients in every_clients())
+        )
 
     def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next number of clients on each cluster that is not loaded yet."""
