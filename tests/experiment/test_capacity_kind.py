@@ -61,6 +61,11 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
         ("    slo: {response: 1s, percentile: p98}\n", "p98", "p98"),
         ("    slo: {response: 0s}\n", "expected a number above 0", "0s"),
         ("    slo: {}\n", "'response' is missing", ""),
+        (
+            "    slo: {response: 1s}\n    factors: {nodes: [1, 2], with.hits: [1, 2]}\n    demands: [60/s]\n",
+            "nodes for a load are told where nothing else varies, and here with.hits does",
+            "demands:",
+        ),
         ("", "'slo' is missing", ""),
     ],
 )

@@ -32,6 +32,7 @@ class Demand:
     most: int | None
     measured: bool  #: that many nodes were measured; else it is read off the curve
     extrapolated: bool  #: beyond the most nodes that were measured
+    reach: int  #: the most nodes of which anything is known, measured or by the curve
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit | None, str | None]:
@@ -60,7 +61,8 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: Scal
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
     least = _first(rate, {number: band.high for number, band in bands.items()})
     most = _first(rate, {number: band.low for number, band in bands.items()})
-    return Demand(rate, words, nodes, least, most, nodes in rates, nodes is None or nodes > largest)
+    reach = max(bands, default=0)
+    return Demand(rate, words, nodes, least, most, nodes in rates, nodes is None or nodes > largest, reach)
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: ScalabilityFit | None, largest: int) -> dict[int, Estimate]:
@@ -86,9 +88,13 @@ def sentence(answer: Demand, largest: int) -> str:
     load = load or f"{format_count(answer.rate)} requests/s"
     if not largest:
         return f"Nothing is known of how many nodes sustain {load}."
+    if answer.nodes is None and answer.reach <= largest:
+        return f"No number of nodes that was measured sustains {load}, and there is no curve that goes beyond them."
     if answer.nodes is None:
-        most = f"{_REACH * largest}, twice the most that were measured"
-        return f"No number of nodes up to {most}, is seen to sustain {load}."
+        return (
+            f"No number of nodes sustains {load} up to {answer.reach}, EXTRAPOLATED from at most {largest}: further"
+            " than that no curve can be trusted."
+        )
     count = f"{answer.nodes} node{'s' * (answer.nodes != 1)}"
     if answer.least == answer.nodes == answer.most:
         sure = "the intervals allow no other number"

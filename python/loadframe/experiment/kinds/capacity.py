@@ -87,6 +87,10 @@ class Capacity(Kind):
             if factor.name in (RATE, "clients"):
                 what = f"{factor.name} cannot be varied here: the rate is what is searched for"
                 raise document.error(("factors", factor.name), what, "remove it", key=True)
+        others = [factor.name for factor in experiment.factors if factor.name != "nodes"]
+        if _own(experiment.file).demands and others:
+            what = f"nodes for a load are told where nothing else varies, and here {others[0]} does"
+            raise document.error(("demands",), what, "remove it, or make an experiment for each level", key=True)
         for phase in experiment.workload.file.phases:
             if phase.name in experiment.measured:
                 try:
