@@ -1,7 +1,7 @@
 """Folders of elastic experiments with known truth: a node is added at 60 s, half the work is lost for 40 s."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,8 @@ _GROWN = (
 )
 _WATCHED = ((ASKED, "trigger fired", {"step": 1, "trigger": "at 60 s", "seen": "at 60 s", "control": True}),)
 
+_IN_VAIN = ((float(SECONDS), "trigger never fired", {"step": 1, "trigger": "at 60 s"}),)
+
 
 def factor(second: int) -> float:
     """Return what throughput is multiplied with when the node is added."""
@@ -33,11 +35,20 @@ def _drifting(drift: float) -> Callable[[int], float]:
 
 
 def write_elastic(
-    path: Path, *, repetitions: int = 2, control: bool = True, failed: str = "", rate: float = 0, drift: float = 1
+    path: Path,
+    *,
+    repetitions: int = 2,
+    control: bool = True,
+    failed: str = "",
+    rate: float = 0,
+    drift: Sequence[float] = (1.0,),
+    capacity: Sequence[dict[str, float]] = (),
+    fired: bool = True,
 ) -> Path:
     """Write an experiment of one transition under one load; with a rate the load is open.
 
-    In the control runs throughput becomes `drift` times what it was, too.
+    In the control runs throughput becomes `drift` times what it was, too; of several values each block takes the next.
+    Where the trigger never fired nothing was changed.
     """
     truth = Truth(seconds=SECONDS, warmup=1, operation="look", noise=0.01, rate=rate or None)
     design = []
@@ -47,7 +58,9 @@ def write_elastic(
             name = f"b{block}-grow-steady{'' if event else '-control'}"
             treatment = {"transition": "grow", "load": "steady", "nodes": 1, "event": event}
             design.append({"run": name, "block": block, "treatment": treatment})
-            own = replace(truth, events=_GROWN if event else _WATCHED, factor=factor if event else _drifting(drift))
+            alone = _drifting(drift[block % len(drift)])
+            events = (_GROWN if event else _WATCHED) if fired else _IN_VAIN
+            own = replace(truth, events=events, factor=factor if event and fired else alone)
             if name == failed:
                 own = replace(own, cpu_share=0.97)
             labels = {"treatment": treatment, "block": block, "repetition": block}
@@ -62,7 +75,7 @@ def write_elastic(
         "slo": {"p99": 1.0, "errors": None},
         "transitions": {"grow": {"nodes": None, "timeline": [{"at": ASKED, "add": 1}], "policy": None}},
         "loads": {"steady": {"clients": None if rate else 8, "rate": rate or None}},
-        "capacity": [],
+        "capacity": list(capacity),
         "factors": {},
         "prepare": ["load"],
         "measure": ["look"],

@@ -1,9 +1,12 @@
 """The measures of elasticity give back the truth that a course was made from, and say what they cannot know."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from courses import course, grown, pieces
 
+from loadframe.analyze.elasticity import by_chance, drifted
 from loadframe.analyze.elasticity.course import Event
 from loadframe.analyze.elasticity.measures import Change, Value, measure, running_median
 from loadframe.analyze.elasticity.repeated import interval, repeated
@@ -104,6 +107,14 @@ def test_under_an_open_load_there_is_no_gain_and_no_break_even():
     assert found["lost_work"].value == near(50.0)
 
 
+def test_throughput_afterwards_is_held_against_the_capacity_of_as_many_nodes():
+    known = replace(GROW, capacity=2000.0)
+    assert measure(course(events=grown(), **LOST), known, 60.0)["capacity_reached"].value == near(0.9)
+    assert "capacity_reached" not in measure(course(events=grown(), **LOST), GROW, 60.0)
+    offered = replace(known, open=True)
+    assert "capacity_reached" not in measure(course(events=grown(), **LOST), offered, 60.0)
+
+
 def test_a_node_that_leaves_takes_its_time():
     events = (Event(120.0, "node leaving", ("node-1",)), Event(150.0, "node left", ("node-1",)),
               Event(151.0, "cluster balanced"))  # fmt: skip
@@ -169,6 +180,32 @@ def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_bl
     found = repeated("lost_work", values, control)
     assert found.difference.value == near(48.0)
     assert found.difference.high - found.difference.low < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("control", "is_drift"),
+    [
+        ([1.2], True),
+        ([1.1], False),
+        ([1.2, 1.22, 1.24], True),
+        ([0.8, 0.78, 0.76], True),
+        ([1.0, 1.2, 1.4], False),  # scatters so much that 1 is within its interval
+        ([1.1, 1.11, 1.12], False),  # sure, and less than equal clusters differ
+    ],
+)
+def test_drift_is_large_and_stands_out_from_the_scatter_of_control_runs(control, is_drift):
+    blocks = {block: Value(growth) for block, growth in enumerate(control, start=1)}
+    found = {"growth": repeated("growth", dict.fromkeys(blocks, Value(1.7)), blocks)}
+    assert (drifted(found) is not None) == is_drift
+
+
+def test_more_than_in_control_runs_may_be_chance():
+    values = {1: Value(1.7), 2: Value(1.6), 3: Value(1.8)}
+    scattered = repeated("growth", values, {1: Value(1.0), 2: Value(2.1), 3: Value(1.3)})
+    quiet = repeated("growth", values, {1: Value(1.0), 2: Value(1.02), 3: Value(0.98)})
+    assert by_chance({"growth": scattered}).low < 0
+    assert by_chance({"growth": quiet}) is None
+    assert by_chance({"growth": repeated("growth", values, {})}) is None, "without control runs nothing is known"
 
 
 def test_the_loss_against_a_control_run_is_free_of_what_noise_alone_would_count():

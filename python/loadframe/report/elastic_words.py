@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, drifted
+from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.report.numbers import estimate_text, percent_text
 from loadframe.units import format_count, format_duration
@@ -66,8 +66,13 @@ def _sentences(group: Group, step: Step) -> list[str]:
         gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
         if drift := drifted(found):
             words.append(
-                f"{gave} throughput, but in the control run it became {format_count(round(drift, 2))} times what it was"
-                " without them: what the nodes brought cannot be told from drift."
+                f"{gave} throughput, but in the control run it became {_text(drift, '')} times what it was without"
+                " them: what the nodes brought cannot be told from drift."
+            )
+        elif more := by_chance(found):
+            words.append(
+                f"{gave} throughput, {estimate_text(more)} times more than in the control runs: that may be chance, so"
+                " no gain is claimed."
             )
         else:
             words.append(f"{gave} throughput: a realised gain of {_text(gain, 'share')}.")

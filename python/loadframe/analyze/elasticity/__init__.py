@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.elasticity.course import Course
-from loadframe.analyze.elasticity.doubts import drifted
+from loadframe.analyze.elasticity.doubts import by_chance, drifted
 from loadframe.analyze.elasticity.groups import Group, Step, read_groups
 from loadframe.analyze.elasticity.measures import Value
 from loadframe.analyze.elasticity.names import MEASURES, Named
@@ -26,6 +26,7 @@ __all__ = [
     "Repeated",
     "Step",
     "Value",
+    "by_chance",
     "drifted",
     "read_elasticity",
 ]

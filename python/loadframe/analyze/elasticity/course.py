@@ -16,6 +16,7 @@ Series = npt.NDArray[np.float64]
 
 #: Kinds of events, as those write them who change clusters.
 FIRED, REQUESTED, JOINED, BALANCED = "trigger fired", "node requested", "node joined", "cluster balanced"
+NEVER = "trigger never fired"
 LEAVING, LEFT, KILLED = "node leaving", "node left", "node killed"
 
 

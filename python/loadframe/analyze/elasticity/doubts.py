@@ -1,10 +1,12 @@
 """What makes an elastic experiment say less than it seems to."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.elasticity.repeated import Repeated
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_duration
 
@@ -53,11 +55,13 @@ class UnlikeControl(Finding):
 class DriftingControl(Finding):
     """Throughput changed where nothing was done to the cluster."""
 
-    growth: float
+    growth: Estimate
 
     def _cause(self) -> str:
+        scatter = f" [{self.growth.low:.2f}, {self.growth.high:.2f}]" if self.growth.is_finite else ""
         return (
-            f"in the control runs, without the change, throughput became {self.growth:.2f} times what it was before:"
+            f"in the control runs, without the change, throughput became {self.growth.value:.2f}{scatter} times what it"
+            " was before:"
             " growth, realised gain and lost work are those of drift as well"
         )
 
@@ -108,10 +112,22 @@ class NoCapacity(Finding):
         return "measure the capacity of each number of nodes, say capacity: [{nodes: 1, rate: 500/s}, ...], take a rate"
 
 
-def drifted(measures: Mapping[str, Repeated]) -> float | None:
-    """Return what throughput grew to by itself, without the change, where that is more than equal clusters differ."""
+def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
+    """Return what throughput grew to by itself, without the change, where that is more than equal clusters differ.
+
+    Where control runs were repeated it must also stand out from how they scatter; of a single one nothing is known of
+    that, and its figure counts.
+    """
     drift = measures["growth"].drift if "growth" in measures else None
-    return drift if drift is not None and abs(drift - 1) > _UNLIKE else None
+    if drift is None or abs(drift.value - 1) <= _UNLIKE or drift.low <= 1 <= drift.high < math.inf:
+        return None
+    return drift
+
+
+def by_chance(measures: Mapping[str, Repeated]) -> Estimate | None:
+    """Return by how much more throughput grew with the change than without it, where that may be none at all."""
+    more = measures["growth"].difference if "growth" in measures else None
+    return more if more is not None and more.is_finite and more.low <= 0 <= more.high else None
 
 
 def doubts(

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -101,7 +101,7 @@ def _steps(
     *,
     is_open: bool,
 ) -> tuple[Step, ...]:
-    window = float(description["window"])
+    window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     changes: dict[int, list[Change]] = defaultdict(list)
@@ -116,7 +116,7 @@ def _steps(
             for name, value in measure(course, change, window).items():
                 values[number][name][run.block or 1] = value
             for control in controls:
-                if control.block == run.block and (same := _same(run, control, courses, change)):
+                if control.block == run.block and (same := _same(run, control, courses, change, capacity)):
                     for name, value in measure(courses[control.id], same, window).items():
                         compared[number][name][run.block or 1] = value
     return tuple(
@@ -140,22 +140,35 @@ def _changes(run: RecordedRun, course: Course, description: Mapping[str, Any], *
     """Return each step that was taken, until the next one or the end of the run."""
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     found = {}
-    slo = description.get("slo") or {}
+    slo, capacity = description.get("slo") or {}, _capacity(description)
     for number, begin in fired.items():
         end = min([time for time in fired.values() if time > begin], default=course.end)
+        after = _nodes(run, course, end)
         found[number] = Change(
             begin=begin,
             end=end,
             before=_nodes(run, course, begin),
-            after=_nodes(run, course, end),
+            after=after,
             open=is_open,
             p99=slo.get("p99"),
             errors=slo.get("errors"),
+            capacity=capacity.get(after),
         )
     return found
 
 
-def _same(run: RecordedRun, control: RecordedRun, courses: Mapping[str, Course], change: Change) -> Change | None:
+def _capacity(description: Mapping[str, Any]) -> dict[int, float]:
+    """Return the measured capacity, 1/s, of each number of nodes that the file has one for."""
+    return {int(entry["nodes"]): float(entry["rate"]) for entry in description.get("capacity", ())}
+
+
+def _same(
+    run: RecordedRun,
+    control: RecordedRun,
+    courses: Mapping[str, Course],
+    change: Change,
+    capacity: Mapping[int, float],
+) -> Change | None:
     """Return the same stretch of a control run, from the instant at which its first step would have been taken."""
     first = [min((e.time for e in courses[each.id].events if e.kind == FIRED), default=None) for each in (run, control)]
     if first[0] is None or first[1] is None:
@@ -163,7 +176,9 @@ def _same(run: RecordedRun, control: RecordedRun, courses: Mapping[str, Course],
     begin = change.begin - first[0] + first[1]
     end = min(begin + change.end - change.begin, courses[control.id].end)
     nodes = control.nodes or change.before
-    return Change(begin, end, nodes, nodes, change.open, change.p99, change.errors) if end > begin else None
+    if end <= begin:
+        return None
+    return replace(change, begin=begin, end=end, before=nodes, after=nodes, capacity=capacity.get(nodes))
 
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
@@ -207,8 +222,7 @@ def _as_a_whole(
 def _provisioning(
     runs: Sequence[RecordedRun], courses: Mapping[str, Course], description: Mapping[str, Any]
 ) -> dict[str, Provisioning]:
-    capacity = {int(entry["nodes"]): float(entry["rate"]) for entry in description.get("capacity", ())}
-    found = {}
+    capacity, found = _capacity(description), {}
     for run in runs:
         phase = next((each for each in run.run.summary["phases"] if not each["prepares"]), None) if run.run else None
         pacings = [stream["pacing"] for stream in phase["streams"]] if phase else []

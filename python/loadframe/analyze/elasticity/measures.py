@@ -39,6 +39,7 @@ class Change:
     open: bool  #: the load does not wait for answers, so throughput is what was offered
     p99: float | None = None  #: the objective, s
     errors: float | None = None  #: the objective, share
+    capacity: float | None = None  #: 1/s, that as many nodes as there are afterwards were measured to have
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ def measure(course: Course, change: Change, window: float) -> dict[str, Value]:
         found["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
             found["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
+        if change.capacity:
+            found["capacity_reached"] = Value(level.x1 / change.capacity)
     dory = _dory(course, change, window, joined)
     return found if dory is None else found | {"dory": Value(dory)}
 
@@ -215,10 +218,12 @@ def _longest(flags: np.ndarray) -> int:
 
 
 def _dory(course: Course, change: Change, window: float, joined: float) -> float | None:
-    """Return (A + B) / ((R1 + R2) (V1 + V2)), after Dory et al., "Measuring Elasticity for Cloud Databases" (2011).
+    """Return (A + B) / ((R1 + R2) (V1 + V2)), in the manner of Dory et al., "Measuring Elasticity for Cloud Databases"
+    (CLOUD COMPUTING 2011), who propose a measure without dimension.
 
     A and B are the areas of what mean response time and its deviation have in excess of their levels (R1, V1 before
-    the node joins and R2, V2 after), in s^2. 0 is a change that nobody notices.
+    the node joins and R2, V2 after), in s^2. 0 is a change that nobody notices. The formula is from memory and was not
+    checked against the paper; the documentation says so.
     """
     total, levels_ = 0.0, []
     horizon = course.within(change.begin, change.end)

@@ -28,6 +28,7 @@ MEASURES: dict[str, Named] = {
     "break_even": Named("break-even", "s", "until more was done than without the change"),
     "growth": Named("growth", "ratio", "throughput after the change by what it was before, x1/x0"),
     "realised_gain": Named("realised gain", "share", "growth of throughput, x1/x0, by growth of nodes"),
+    "capacity_reached": Named("capacity reached", "share", "x1 against the capacity of as many nodes, where given"),
     "elastic_efficiency": Named("elastic efficiency", "share", "work done, against x1 from the beginning"),
     "exposure": Named("exposure", "s", "seconds in which some data had fewer copies than asked for"),
     "dory": Named("Dory's score", "", "area of excess response time and deviation over their levels; 0 is unnoticed"),

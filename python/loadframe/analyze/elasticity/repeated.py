@@ -32,9 +32,9 @@ class Repeated:
         return sum(value.censored for value in self.values.values())
 
     @property
-    def drift(self) -> float | None:
+    def drift(self) -> Estimate | None:
         """Its mean in the control runs, which is of what happened by itself; None without any."""
-        return fmean(value.value for value in self.control.values()) if self.control else None
+        return interval([value.value for value in self.control.values()]) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
