@@ -57,13 +57,17 @@ def _write_queries(path: Path, target: Path) -> None:
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
-    """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written."""
+    """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written.
+
+    BadInput, after the report, where the experiment asked for something that no run could have shown.
+    """
     from loadframe.analyze.experiment import EXPERIMENT_FILE
     from loadframe.record import Run
     from loadframe.record.schema import MANIFEST_FILE
 
+    unanswerable = None
     if (path / EXPERIMENT_FILE).is_file():
-        page, document, show = _experiment(path)
+        page, document, show, unanswerable = _experiment(path)
     elif path.is_dir() and not (path / MANIFEST_FILE).is_file():
         raise BadInput(
             "this is neither a run nor an experiment",
@@ -78,6 +82,8 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
         print_json(document)
     else:
         show()
+    if unanswerable:
+        raise unanswerable
 
 
 def _write(target: Path, text: str) -> None:
@@ -92,11 +98,11 @@ def _write(target: Path, text: str) -> None:
     err.print(f"report: {target}", markup=False, highlight=False)
 
 
-def _experiment(path: Path) -> tuple[str, dict[str, Any], Callable[[], None]]:
+def _experiment(path: Path) -> tuple[str, dict[str, Any], Callable[[], None], BadInput | None]:
     from loadframe.report.kinds import read_report
 
     report = read_report(path)
-    return report.page, report.document, lambda: report.show(out)
+    return report.page, report.document, lambda: report.show(out), report.unanswerable
 
 
 def _run(run: "Run") -> tuple[str, dict[str, Any], Callable[[], None]]:

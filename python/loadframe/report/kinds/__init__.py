@@ -19,11 +19,15 @@ from loadframe.errors import BadInput
 
 @dataclass(frozen=True)
 class Report:
-    """An experiment's answer in three forms: a page of its own, JSON, and words on a terminal."""
+    """An experiment's answer in three forms: a page of its own, JSON, and words on a terminal.
+
+    `unanswerable` says what is wrong with a question to which runs that went well have no answer.
+    """
 
     page: str
     document: dict[str, Any]
     show: Callable[[Console], None]
+    unanswerable: BadInput | None = None
 
 
 def read_report(path: Path) -> Report:

@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from loadframe.analyze.capacity import Capacities, Capacity, Demand, Outcome, curve, demand, read_capacities
+from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Outcome, curve, demand, read_capacities
 from loadframe.analyze.capacity.demand import sentence as demand_sentence
 from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.errors import BadInput
 from loadframe.report import capacity_words as words
 from loadframe.report.capacity_plots import capacity_plot, trials_plot
 from loadframe.report.fit_words import sentence as fit_sentence
@@ -30,6 +31,18 @@ def read(path: Path) -> Report:
         _page(found, fitted, refusal, [sentence for _, sentence in demands]),
         words.document(found, demands),
         lambda console: _show(found, demands, console),
+        _unanswerable(found),
+    )
+
+
+def _unanswerable(found: Capacities) -> BadInput | None:
+    """Return what is wrong where no treatment has a rate that meets the SLO."""
+    if not found.capacities or any(each.kind is not Kind.NONE for each in found.capacities):
+        return None
+    return BadInput(
+        f"no rate meets the SLO: {words.slo_text(found.slo)}",
+        where=str(found.folder.path),
+        remedy="ask for less, give the store more, or search lower with search: least",
     )
 
 

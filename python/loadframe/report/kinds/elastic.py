@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from loadframe.analyze.elasticity import read_elasticity
+from loadframe.analyze.elasticity import Elasticity, read_elasticity
+from loadframe.analyze.elasticity.course import FIRED, NEVER
+from loadframe.errors import BadInput
 from loadframe.report.elastic_page import elastic_page
 from loadframe.report.elastic_terminal import print_elasticity
 from loadframe.report.kinds import Report
@@ -11,4 +13,19 @@ from loadframe.report.kinds import Report
 def read(path: Path) -> Report:
     """Return what happened in each transition of the experiment in that folder."""
     found = read_elasticity(path)
-    return Report(elastic_page(found), found.as_dict(), lambda console: print_elasticity(found, console))
+    return Report(
+        elastic_page(found), found.as_dict(), lambda console: print_elasticity(found, console), _unanswerable(found)
+    )
+
+
+def _unanswerable(found: Elasticity) -> BadInput | None:
+    """Return what is wrong where nothing was changed in any run, since no trigger fired in its time."""
+    runs = [run.run for run in found.folder.runs if run.treatment.get("event") and run.status == "done"]
+    kinds = [{event["kind"] for event in run.events} for run in runs if run]
+    if not kinds or any(FIRED in seen or NEVER not in seen for seen in kinds):
+        return None
+    return BadInput(
+        "no trigger fired in its time in any run, so no cluster was changed",
+        where=str(found.folder.path),
+        remedy="lower its thresholds, put more load on, or give it more time (within, duration)",
+    )
