@@ -71,6 +71,30 @@ def test_steps_are_taken_one_after_the_other(directed, cluster):
     assert cluster.size == 3
 
 
+def test_settings_are_changed_and_links_cut_as_the_steps_say(directed, cluster, monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        cluster.store, "configure", lambda addresses, settings: done.append(dict(settings)), raising=False
+    )
+    monkeypatch.setattr(cluster, "cut", lambda name: done.append(f"cut {name}"))
+    monkeypatch.setattr(cluster, "restore", lambda name: done.append(f"restore {name}"))
+    plan = steps({"at": 0.1, "set": {"pace": 3}}, {"at": 0.2, "cut": "node-1"}, {"balanced": 0.1, "restore": "node-1"})
+    events, deviations, _ = directed(plan, lambda text: text.count('"change over"') == 3)
+    assert done == [{"pace": 3}, "cut node-1", "restore node-1"]
+    assert [event["change"] for event in events if event["kind"] == "change started"] == [
+        "set pace 3",
+        "cut node-1",
+        "restore node-1",
+    ]
+    assert deviations == []
+
+
+def test_a_setting_that_takes_a_restart_makes_the_step_fail_with_its_reason(directed):
+    events, deviations, _ = directed(steps({"at": 0.1, "set": {"pace": 3}}), lambda text: "change failed" in text)
+    assert "change failed" in kinds(events)
+    assert "cannot be changed while it runs" in deviations[0]
+
+
 def test_a_control_run_takes_no_step_and_says_when_it_would_have(directed, cluster):
     events, deviations, held = directed(
         steps({"at": 0.1, "add": 1}), lambda text: "trigger fired" in text, control=True, holds=True

@@ -104,6 +104,9 @@ TIMELINE = f"timeline: [{STEP}]"
         (STEP, "{balanced: 1s, add: 1}", "balanced", "nothing gets balanced", "another trigger"),
         (STEP, "{at: 60s, remove: 3}", "3", "cannot lose 3", ""),
         (STEP, "{at: 60s, cut: node-1}", "{at", "none can be cut off", "netns"),
+        (STEP, "{at: 60s, kill: node-3}", "node-3", "no node-3 by then", "up to node-2"),
+        (STEP, "{overloaded: {seconds: 200}, add: 1}", "overloaded", "never fire: it takes 6 min 40 s", "lengthen"),
+        (STEP, "{slo_broken: 6m, add: 1}", "slo_broken", "the run lasts 5 min", "lengthen"),
         (STEP, "{at: 60s, ad: 3}", "ad", "unknown key 'ad'", "'add'"),
         (STEP, "{overloaded: {cpu: 120%}, add: 1}", "120%", "is no share", ""),
         (STEP, "{overloaded: {cpu: much}, add: 1}", "much", "is no share", "percentage"),
@@ -143,6 +146,11 @@ def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what
     assert what in error.what
     assert remedy in (error.remedy or "")
     assert text.startswith(at)
+
+
+def test_a_node_that_was_added_can_be_named_afterwards(load):
+    step = "{at: 60s, add: 1}, {balanced: 1s, kill: node-3}"
+    assert load(EXPERIMENT.replace(STEP, step)).file.transitions["shrink"].timeline[1].kill == "node-3"
 
 
 def test_a_broken_objective_needs_one(refused):

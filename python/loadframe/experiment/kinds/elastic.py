@@ -1,6 +1,7 @@
 """Elastic experiments: what happens, second by second, when the cluster is changed under load; with control runs."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from statistics import median
 
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.elastic.director import Director, Planned, Ruled
-from loadframe.experiment.elastic.file import Arrivals, ElasticFile, LoadEntry, RateShare, Transition
+from loadframe.experiment.elastic.file import Arrivals, ElasticFile, LoadEntry, RateShare, Step, Transition
 from loadframe.experiment.elastic.loads import loaded
 from loadframe.experiment.elastic.policies import policy_of
 from loadframe.experiment.elastic.triggers import trigger_of
@@ -19,8 +20,9 @@ from loadframe.experiment.file_model import ExperimentFile
 from loadframe.experiment.kinds.base import Kind
 from loadframe.experiment.stage import Stage
 from loadframe.record import Run
+from loadframe.units import format_duration
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
-from loadframe.yamlfile import did_you_mean
+from loadframe.yamlfile import Place, did_you_mean
 
 #: s over which throughput is averaged to say what a cluster can do.
 _STRETCH = 10
@@ -65,7 +67,7 @@ class Elastic(Kind):
             if load not in file.loads:
                 remedy = did_you_mean(load, file.loads)
                 raise document.error((*place, "loads", index), f"there is no load {load!r}", remedy)
-        nodes = transition.nodes or file.store.nodes
+        nodes = begun = transition.nodes or file.store.nodes
         for index, step in enumerate(transition.timeline or ()):
             here = (*place, "timeline", index)
             if step.at is not None and step.at >= (file.duration or 0.0):
@@ -82,8 +84,11 @@ class Elastic(Kind):
             if (step.cut or step.restore) and file.store.host != "netns":
                 what = "nodes on this host share its network, so none can be cut off"
                 raise document.error(here, what, "say store: {host: netns}")
+            _check_patience(experiment, here, step)
+            _check_name(experiment, here, step, begun)
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
             nodes += (step.add or 0) - removed
+            begun += step.add or 0
 
     def design(self, experiment: Experiment) -> Design:
         """Return each transition under each load, with and without its event, in an order by chance in each block.
@@ -135,6 +140,33 @@ class Elastic(Kind):
         entry = _own(experiment.file).loads[str(treatment["load"])]
         phase = workload.phase(experiment.measured[0]).override(**experiment.overrides(treatment))
         return loaded(phase, entry, capacity)
+
+
+def _check_patience(experiment: Experiment, here: Place, step: Step) -> None:
+    """Refuse a trigger that looks at more seconds than there are."""
+    stretches = {
+        # A stretch is compared with an earlier one of the same length.
+        "overloaded": 2.0 * step.overloaded.seconds if step.overloaded else 0.0,
+        "slo_broken": step.slo_broken or 0.0,
+        "balanced": step.balanced or 0.0,
+    }
+    length = _own(experiment.file).duration or 0.0
+    for key, stretch in stretches.items():
+        if stretch > length:
+            what = (
+                f"this can never fire: it takes {format_duration(stretch)}, and the run lasts {format_duration(length)}"
+            )
+            raise experiment.document.error((*here, key), what, "lengthen the run, or lower its seconds", key=True)
+
+
+def _check_name(experiment: Experiment, here: Place, step: Step, begun: int) -> None:
+    """Refuse a node of a number that no node has had by then; other processes of a cluster only its store knows."""
+    for key in ("remove", "kill", "pause", "resume", "cut", "restore"):
+        name = getattr(step, key)
+        numbered = re.fullmatch(r"node-(\d+)", name) if isinstance(name, str) else None
+        if numbered and int(numbered[1]) >= begun:
+            what = f"there is no {name} by then: nodes are counted from node-0"
+            raise experiment.document.error((*here, key), what, f"name one up to node-{begun - 1}")
 
 
 def _own(file: ExperimentFile) -> ElasticFile:
