@@ -63,6 +63,7 @@ class Truth:
     usable: int = 16
     busy: float = 0.4
     stolen: float = 0.0
+    waiting: float = 0.0  #: share of the time in which something on the machine waited for storage
     #: CPUs that each node uses; what its statistics say in the first and from the last second on.
     node_cpu: float = 0.45
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -275,6 +276,7 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
     for second in range(truth.warmup + truth.seconds):
         writer.telemetry(0.5 + second, "host", "cpu.busy", truth.busy)
         writer.telemetry(0.5 + second, "host", "cpu.stolen", truth.stolen)
+        writer.telemetry(0.5 + second, "host", "pressure.io.some", truth.waiting)
         for node in range(nodes):
             writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", truth.node_cpu)
             for metric, (first, last) in truth.watched.items():

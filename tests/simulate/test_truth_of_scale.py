@@ -1,14 +1,14 @@
 """The scalability fit held against simulated stores whose sigma and kappa are known.
 
-Of 400 trials the 95 % intervals held each of them in 377 (`python -m benchmarks truth_of_scale`). Here are fewer, of
-fixed seeds, which may fall below 93 of 100 by chance.
+Of 400 trials the 95 % intervals held each of them in 377 (`python -m benchmarks truth_of_scale`). Here are 100 of fixed
+seeds, which held them in 98 and 96 when this was written; other seeds may fall below 93 by chance.
 """
 
 from loadframe.analyze.scalability import fit
 from loadframe.simulate import closed
 from loadframe.store.sim.model import Model
 
-TRIALS = 40
+TRIALS = 100
 
 
 def test_sigma_and_kappa_lie_within_their_intervals():
@@ -23,5 +23,4 @@ def test_sigma_and_kappa_lie_within_their_intervals():
         found = fit([(nodes, load.throughput) for nodes, load in runs], seed=trial).models["usl"].parameters
         for name in held:
             held[name] += found[name].low <= getattr(model, name) <= found[name].high
-    # Intervals that hold the truth 94 times in 100 fail this once in 300 times.
-    assert min(held.values()) >= 35
+    assert min(held.values()) >= 93
