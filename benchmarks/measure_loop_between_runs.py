@@ -1,0 +1,58 @@
+"""What the loop over runs adds to each: from one's beginning to that of the next on the same cluster, less the time of
+its load; and the CPU time of the whole command for each run, which others on the machine do not change."""
+
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.file import load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.loop import run_experiment
+from loadframe.record import Run
+from loadframe.units import format_duration
+
+LOAD, LEVELS, LIMIT = 1.0, 12, 2.0
+WORKLOAD = """\
+workload: few
+collections: {things: {elasticsearch: {}}}
+operations:
+  look: {search: {collection: things, size: 0}}
+phases:
+  - {name: look, operation: look, clients: 1, duration: 1s}
+"""
+EXPERIMENT = f"""\
+experiment: between
+store: {{kind: sim, settings: {{service: 5ms}}}}
+workload: ./few.yaml
+kind: scale
+factors: {{clients: {list(range(1, LEVELS + 1))}}}
+"""
+
+
+def main() -> None:
+    """Run the experiment on a simulated node, and print what each run took beyond its load."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["LOADFRAME_STATE"] = str(folder / "state")
+        (folder / "few.yaml").write_text(WORKLOAD)
+        (folder / "e.yaml").write_text(EXPERIMENT)
+        experiment = load_experiment(folder / "e.yaml")
+        planned = design(experiment)
+        recorded = ExperimentFolder(folder / "results", describe(experiment, planned))
+        before = time.process_time()
+        run_experiment(experiment, planned, recorded, Listener())
+        own = (time.process_time() - before) / len(planned.runs)
+        begun = [Run(recorded.runs_path / run.id).manifest["started"] for run in planned.runs]
+    instants = [datetime.fromisoformat(text).timestamp() for text in begun]
+    beyond = [later - earlier - LOAD for earlier, later in itertools.pairwise(instants)]
+    verdict = "reached" if max(beyond) <= LIMIT else "missed"
+    median, most = format_duration(statistics.median(beyond)), format_duration(max(beyond))
+    print(f"  {len(beyond)} runs of {format_duration(LOAD)} took {median} beyond it at the median, {most} at most;"
+          f" aim {format_duration(LIMIT)} {verdict}")  # fmt: skip
+    print(f"  CPU time of the command for each run, its cluster and its load included: {format_duration(own)}")
