@@ -1,0 +1,68 @@
+"""`loadframe run` that is killed (SIGKILL) at any instant: what is whole stays, and at most one run is lost."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from commands import Running, loadframe, open_folder, result, servers
+from loadframe.record import Run
+
+WORKLOAD = """\
+workload: small
+collections: {trips: {elasticsearch: {}}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 50}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 50}}
+  look: {search: {collection: trips, size: 1}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: look, clients: 1, duration: 300ms}
+"""
+EXPERIMENT = """\
+experiment: killed
+store: {kind: sim, settings: {service: 1ms}}
+workload: ./small.yaml
+kind: scale
+factors: {nodes: [1, 2], clients: [1, 2]}
+"""
+KILLS = 3
+#: s after the command says that it is at this: the cluster, its data, the load of a run, what is written after it.
+MOMENTS = ("starting", "phase fill", "phase look", "run ")
+
+
+@pytest.mark.store
+def test_a_command_that_is_killed_at_any_instant_loses_at_most_the_run_in_flight(monkeypatch):
+    choose = random.Random(9)
+    with open_folder("killed") as folder:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        Path("small.yaml").write_text(WORKLOAD)
+        Path("e.yaml").write_text(EXPERIMENT)
+        names = [run["run"] for run in result("run", "e.yaml", "--dry-run")["design"]]
+        runs, kept = Path("results/killed/runs"), {}
+        for _ in range(KILLS):
+            with Running("run", "e.yaml", folder=folder) as command:
+                moment = choose.choice(MOMENTS)
+                while moment not in command.stderr and command.process.poll() is None:
+                    time.sleep(0.02)
+                time.sleep(choose.uniform(0.0, 1.5))
+                over = command.process.poll() is not None
+                command.process.kill()
+                command.process.wait()
+                begun = {name for name in names if name in command.stderr}
+            whole = {path.name: path for path in runs.glob("*") if not path.name.startswith(".")}
+            started = {name: Run(path).manifest["started"] for name, path in whole.items()}
+            assert kept.items() <= started.items(), "what was whole stays as it is"
+            assert len(begun - started.keys()) <= 1, "one run at most is lost"
+            assert {Run(path).summary["status"] for path in whole.values()} <= {"done"}
+            kept = started
+            if over:
+                break
+        done = loadframe("run", "e.yaml")
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.name for path in runs.iterdir()) == sorted(names), "no half run is left"
+        assert kept.items() <= {path.name: Run(path).manifest["started"] for path in runs.iterdir()}.items()
+        # The guard ends the nodes of a command that was killed.
+        assert servers(folder / "state") == []
