@@ -36,9 +36,9 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
 use self::statement::Buffers;
-use crate::http1::{duration, no_timeout};
 use crate::neutral::Neutral;
 use crate::per_thread::PerThread;
+use crate::timeout;
 
 /// How long a node is waited for before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ impl Driver for Cql {
         Ok(Self {
             nodes,
             user,
-            timeout: duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?,
+            timeout: timeout::of_target(target)?,
             threads: PerThread::new(),
             operations: AtomicUsize::new(0),
             keyspaces: Mutex::new(Some(BTreeSet::new())),

@@ -1,12 +1,8 @@
 //! Reading an operation's form: strict, with the nearest word for every unknown one.
 
-use std::time::Duration;
-
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use serde_json::{Map, Value};
-
-use crate::http1::{duration, no_timeout};
 
 /// The kind of an operation and its argument: all that its form has beside `options`.
 pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'a str, &'a Value), PlanError> {
@@ -14,15 +10,13 @@ pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'
     let mut named = mapping.iter().filter(|(key, _)| !options.contains(&key.as_str()));
     match (named.next(), named.next()) {
         (Some((kind, argument)), None) => Ok((kind, argument)),
-        _ => Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", ")))),
-    }
-}
-
-/// How long an operation's answer is waited for: as its form says, or as long as any.
-pub fn timeout(form: &Value, any: Duration) -> Result<Duration, PlanError> {
-    match form.get("timeout").filter(|timeout| !timeout.is_null()) {
-        Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own)),
-        None => Ok(any),
+        (None, _) => Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", ")))),
+        (Some((first, _)), Some((second, _))) => {
+            match [first, second].into_iter().find(|key| !kinds.contains(&key.as_str())) {
+                Some(key) => Err(PlanError(unknown("key", key, kinds.iter().chain(options).copied()))),
+                None => Err(PlanError(format!("an operation has one kind, not both {first} and {second}"))),
+            }
+        }
     }
 }
 

@@ -17,7 +17,6 @@ pub mod tls;
 pub mod topology;
 pub mod wire;
 
-use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +35,7 @@ use self::route::Route;
 use self::topology::Topology;
 use self::wire::Wire;
 use crate::per_thread::PerThread;
+use crate::timeout;
 
 /// How long a host is waited for before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ pub struct Answered {
 impl Http1 {
     /// Resolves the target's hosts; does not connect.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        let timeout = duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?;
+        let timeout = timeout::of_target(target)?;
         let access = Access::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, access.tls.clone())?;
         Ok(Self { topology: Arc::new(topology), access, timeout, cap: None })
@@ -272,14 +272,4 @@ impl Answered {
         let items = self.documents.max(1);
         self.reply(0, Err(Failure { class, message, items }))
     }
-}
-
-/// Seconds that can be waited for: above 0, and so few that no clock overflows.
-pub fn duration(seconds: f64) -> Option<Duration> {
-    (seconds > 0.0 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
-}
-
-/// The error for seconds that cannot.
-pub fn no_timeout(seconds: impl Display) -> PlanError {
-    PlanError(format!("\"timeout\" wants seconds above 0, not {seconds}"))
 }

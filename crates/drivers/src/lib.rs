@@ -16,3 +16,4 @@ pub mod per_thread;
 pub mod redis;
 pub mod search;
 mod tally;
+mod timeout;

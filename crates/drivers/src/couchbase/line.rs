@@ -8,12 +8,13 @@ use loadframe_engine::plan::{PlanError, Target};
 
 use super::judge::refusal;
 use super::packet::{Answers, Opcode, Packet};
+use crate::http1::access::Access;
 use crate::http1::access::Authorization;
 use crate::http1::client::{Client, Exchanged, Trouble};
 use crate::http1::node::Host;
 use crate::http1::tls::Tls;
 use crate::http1::wire::Wire;
-use crate::http1::{access::Access, duration, no_timeout};
+use crate::timeout;
 
 /// What we ask the server to speak: no delay, reasons in words, buckets by name, frames before the extras, durable
 /// writes.
@@ -43,12 +44,7 @@ impl Terms {
             Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
         };
         let access = Access::new(target)?;
-        Ok(Self {
-            tls: access.tls,
-            user,
-            authorization: access.authorization,
-            timeout: duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?,
-        })
+        Ok(Self { tls: access.tls, user, authorization: access.authorization, timeout: timeout::of_target(target)? })
     }
 }
 

@@ -16,6 +16,7 @@ use super::subdoc::{self, FIELDS, MAKE};
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::neutral::{Action, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
+use crate::timeout;
 
 /// What may stand beside the kind.
 const OPTIONS: [&str; 3] = ["timeout", "durability", "assert"];
@@ -54,7 +55,7 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
-        let timeout = form::timeout(form, nodes.terms.timeout)?;
+        let timeout = timeout::of_operation(form, nodes.terms.timeout)?;
         let kind = if name == "query" {
             Kind::Query(query(argument, context).map_err(|error| error.within(name))?)
         } else {

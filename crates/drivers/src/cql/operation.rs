@@ -13,6 +13,7 @@ use super::table::TableName;
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
+use crate::timeout;
 
 /// What may stand beside the kind.
 const OPTIONS: [&str; 3] = ["timeout", "consistency", "assert"];
@@ -70,7 +71,7 @@ impl Operation {
         let own = form.get("consistency").filter(|own| !own.is_null()).map(consistency).transpose()?;
         // What a read must see of a write when replicas are several, and no dearer when there is one.
         let consistency = own.unwrap_or(Consistency::LocalQuorum);
-        let mut terms = Terms { timeout: form::timeout(form, timeout)?, consistency };
+        let mut terms = Terms { timeout: timeout::of_operation(form, timeout)?, consistency };
         let kind = if kind == "cql" {
             let (native, own) = Native::map(argument, context).map_err(|error| error.within(kind))?;
             terms.consistency = own.unwrap_or(terms.consistency);

@@ -14,8 +14,8 @@ use crate::assertion::assertion;
 use crate::form::Form;
 use crate::http1::answer::Answer;
 use crate::http1::request::{Body, Line, Request};
-use crate::http1::{duration, no_timeout};
 use crate::json::pointer::Pointer;
+use crate::timeout;
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
@@ -52,11 +52,8 @@ const KEYS: [&str; 8] = ["method", "path", "headers", "parameters", "body", "tex
 impl Operation {
     /// Maps `{"http": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
     pub fn map(form: &Value, variables: &Variables, timeout: Duration) -> Result<Self, PlanError> {
+        let timeout = timeout::of_operation(form, timeout)?;
         let form = Form::new(form, &["http", "timeout"])?;
-        let timeout = match form.get("timeout") {
-            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
-            None => timeout,
-        };
         Self::http(form.require("http")?, variables, timeout).map_err(|error| error.within("http"))
     }
 

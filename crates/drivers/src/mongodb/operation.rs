@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::neutral::{Neutral, VERBS};
+use crate::timeout;
 
 /// What may stand beside the kind.
 const OPTIONS: [&str; 4] = ["timeout", "assert", "write_concern", "read_preference"];
@@ -123,7 +124,7 @@ impl Operation {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, variables)?)?),
             None => None,
         };
-        let timeout = form::timeout(form, timeout)?;
+        let timeout = timeout::of_operation(form, timeout)?;
         Ok(Self { kind, timeout, concern, prefer: prefer.unwrap_or(Prefer::Primary), assertion })
     }
 }

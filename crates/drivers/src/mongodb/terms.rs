@@ -13,7 +13,7 @@ use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
 
-use crate::http1::{duration, no_timeout};
+use crate::timeout;
 
 /// A node that is gone is waited for so long, for it may be back.
 const SELECTION: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Terms {
             options.allow_invalid_certificates = Some(!tls.verify);
             Ok(options)
         });
-        let timeout = duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?;
+        let timeout = timeout::of_target(target)?;
         Ok(Self { timeout, user, tls: tls.transpose()? })
     }
 

@@ -14,7 +14,7 @@ use crate::http1::node::Host;
 use crate::http1::route::Wired;
 use crate::http1::tls::Tls;
 use crate::http1::wire::Wire;
-use crate::http1::{duration, no_timeout};
+use crate::timeout;
 
 /// What nodes are approached with.
 #[derive(Debug)]
@@ -37,11 +37,7 @@ impl Terms {
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
         };
-        Ok(Self {
-            tls: target.tls.as_ref().map(Tls::new).transpose()?,
-            user,
-            timeout: duration(target.timeout).ok_or_else(|| no_timeout(target.timeout))?,
-        })
+        Ok(Self { tls: target.tls.as_ref().map(Tls::new).transpose()?, user, timeout: timeout::of_target(target)? })
     }
 
     /// In the clear, as nobody in particular.

@@ -17,6 +17,7 @@ use super::slots::slot_of;
 use crate::assertion::Assertion;
 use crate::form;
 use crate::neutral::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
+use crate::timeout;
 
 /// What may stand beside the kind.
 const OPTIONS: [&str; 2] = ["timeout", "assert"];
@@ -78,7 +79,7 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["command"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
-        let timeout = form::timeout(form, nodes.terms.timeout)?;
+        let timeout = timeout::of_operation(form, nodes.terms.timeout)?;
         let kind = if name == "command" {
             Kind::Command(Command::map(argument, &context.variables).map_err(|error| error.within(name))?)
         } else {

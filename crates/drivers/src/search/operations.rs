@@ -9,7 +9,6 @@ mod searching;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
@@ -19,10 +18,10 @@ use super::dialect::{Dialect, Place};
 use super::judge::Judge;
 use super::paging::Paging;
 use crate::assertion::Assertion;
-use crate::form::Form;
+use crate::form::{self, Form};
 use crate::http1::request::{Body, Line, Request};
-use crate::http1::{duration, no_timeout};
 use crate::json::pointer::Pointer;
+use crate::timeout;
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
@@ -128,7 +127,7 @@ struct Mapping<'a> {
 impl Operation {
     /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
     pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
-        let (kind, argument) = kind(form)?;
+        let (kind, argument) = form::kind(form, &KINDS, &OPTIONS)?;
         let mapping = Mapping { context, dialect };
         let Made { step, then, parts, pages } = match kind {
             "read_modify_write" => mapping.read_modify_write(argument),
@@ -143,10 +142,7 @@ impl Operation {
             Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, step.judge, kind)?),
             None => None,
         };
-        let timeout = match form.get("timeout").filter(|timeout| !timeout.is_null()) {
-            Some(own) => own.as_f64().and_then(duration).ok_or_else(|| no_timeout(own))?,
-            None => timeout,
-        };
+        let timeout = timeout::of_operation(form, timeout)?;
         Ok(Self { step, then, parts, pages, assertion, timeout })
     }
 }
@@ -184,23 +180,6 @@ fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion,
         return Err(PlanError(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
     }
     Ok(assertion)
-}
-
-/// The one key of a form that is no option, and what stands there.
-fn kind(form: &Value) -> Result<(&str, &Value), PlanError> {
-    let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
-    let mut kinds = mapping.iter().filter(|(key, _)| !OPTIONS.contains(&key.as_str()));
-    match (kinds.next(), kinds.next()) {
-        (Some((kind, argument)), None) => Ok((kind, argument)),
-        (None, _) => Err(PlanError(format!("an operation names its kind, one of {}", KINDS.join(", ")))),
-        (Some((first, _)), Some((second, _))) => {
-            let known = |key: &str| KINDS.contains(&key);
-            match [first, second].into_iter().find(|key| !known(key)) {
-                Some(key) => Err(PlanError(unknown("key", key, KINDS.into_iter().chain(OPTIONS).collect::<Vec<_>>()))),
-                None => Err(PlanError(format!("an operation has one kind, not both {first} and {second}"))),
-            }
-        }
-    }
 }
 
 type Mapped = Result<(Request, Judge), PlanError>;
