@@ -23,8 +23,10 @@ def test_an_overloaded_node_ends_it():
     assert ramp(lambda clients: clients * 100.0, lambda clients: clients / 8) == [1, 2, 4, 8]
 
 
-def test_a_run_that_cannot_be_believed_ends_it():
-    assert ramp(lambda clients: None if clients == 4 else clients * 100.0) == [1, 2, 4]
+def test_one_disturbed_run_does_not_end_it_and_two_do():
+    assert ramp(lambda clients: None if clients == 4 else min(clients, 10) * 100.0) == [1, 2, 4, 8, 16, 32]
+    assert ramp(lambda clients: None if clients >= 4 else clients * 100.0) == [1, 2, 4, 8]
+    assert ramp(lambda clients: None) == [1, 2]
 
 
 def test_a_store_without_end_is_given_up_on():

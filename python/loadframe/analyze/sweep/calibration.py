@@ -50,15 +50,18 @@ def step_of(run: RecordedRun, phase: str) -> Step:
 def next_clients(steps: Sequence[Step]) -> int | None:
     """Return how many clients to try next, twice as many each time; None when more would say nothing new.
 
-    That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last run could not be
-    believed (the generator was the limit, as a rule).
+    That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last two runs could not
+    be believed: one may have been disturbed, two mean that the generator is the limit.
     """
     if not steps:
         return 1
     ordered = sorted(steps, key=lambda step: step.clients)
     last = ordered[-1]
-    before = max((step.throughput for step in ordered[:-1] if step.throughput is not None), default=0.0)
-    enough = last.throughput is None or last.throughput < _GAIN * before or (last.busiest or 0.0) > OVERLOADED
+    if last.throughput is None:
+        enough = len(ordered) > 1 and ordered[-2].throughput is None
+    else:
+        before = max((step.throughput for step in ordered[:-1] if step.throughput is not None), default=0.0)
+        enough = last.throughput < _GAIN * before or (last.busiest or 0.0) > OVERLOADED
     return None if enough or 2 * last.clients > _MOST else 2 * last.clients
 
 
