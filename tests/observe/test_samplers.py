@@ -163,6 +163,22 @@ def test_throttling_is_a_rate_and_memory_a_level_in_both_versions(group):
     }
 
 
+def test_pressure_of_a_node_is_that_of_its_group_of_version_2(tmp_path):
+    def write(seconds: float) -> None:
+        (tmp_path / "cpu.stat").write_text("nr_throttled 0\nthrottled_usec 0\n")
+        (tmp_path / "memory.current").write_text("1\n")
+        for resource in ("cpu", "memory", "io"):
+            line = f"avg10=0.00 avg60=0.00 avg300=0.00 total={int(seconds * 1e6)}"
+            (tmp_path / f"{resource}.pressure").write_text(f"some {line}\nfull {line}\n")
+
+    sampler = CgroupSampler(lambda: {"n1": {"cpu": tmp_path, "memory": tmp_path}})
+    write(1.0)
+    list(sampler.sample(1.0))
+    write(1.25)
+    seen = {name: value for name, value in figures(sampler.sample(2.0)).items() if name.startswith("pressure.")}
+    assert seen == dict.fromkeys([field.name for field in NODES if field.name.startswith("pressure.")], 0.25)
+
+
 def test_a_node_without_limits_has_no_control_groups(tmp_path):
     assert list(CgroupSampler(lambda: {"n1": {}}).sample(0.0)) == []
 

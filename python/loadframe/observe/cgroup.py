@@ -1,8 +1,9 @@
-"""Watches the control groups of nodes, of both versions: throttling by the CPU quota, memory."""
+"""Watches the control groups of nodes, of both versions: throttling by the CPU quota, memory, pressure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from loadframe.observe import pressure
 from loadframe.observe.sampler import Gap, Rates, Sample
 
 
@@ -28,8 +29,10 @@ class CgroupSampler:
             try:
                 if "memory" in controllers:
                     yield Sample(source, "cgroup.memory", _memory(controllers["memory"]))
-                if "cpu" in controllers:
-                    yield from self._rates.of(source, now, throttling(controllers["cpu"]))
+                if (group := controllers.get("cpu")) is not None:
+                    # One group for both is of version 2, and only that counts pressure.
+                    stalls = pressure.of_group(group) if group == controllers.get("memory") else {}
+                    yield from self._rates.of(source, now, throttling(group) | stalls)
             except OSError as error:
                 yield Gap(source, f"the control group cannot be read: {error.strerror} ({error.filename})")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from loadframe.observe import pressure
 from loadframe.observe.sampler import Gap, Rates, Sample
 
 _LOOPBACK = "lo"
@@ -21,7 +22,7 @@ class HostSampler:
     waits = False
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")):
-        self._pressure = proc / "pressure"
+        self._proc = proc
         self._interfaces = sys / "class" / "net"
         self._rates = Rates()
         self._carried = Rates()
@@ -34,7 +35,7 @@ class HostSampler:
         yield Sample(_SOURCE, "memory.available", psutil.virtual_memory().available)
         counters = psutil.net_io_counters(pernic=True)
         interfaces = {name: each for name, each in counters.items() if not self._of_nodes(name)}
-        yield from self._rates.of(_SOURCE, now, self._stalls() | _networks(interfaces) | _disks())
+        yield from self._rates.of(_SOURCE, now, pressure.of_machine(self._proc) | _networks(interfaces) | _disks())
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
@@ -74,22 +75,6 @@ class HostSampler:
         except (OSError, ValueError):
             return None
         return megabits * 1e6 / 8 if megabits > 0 else None
-
-    def _stalls(self) -> dict[str, float]:
-        """Return pressure stall totals in seconds (the kernel's documentation, accounting/psi)."""
-        stalls = {}
-        for resource, kinds in {"cpu": ("some",), "memory": ("some", "full"), "io": ("some", "full")}.items():
-            try:
-                lines = (self._pressure / resource).read_text().splitlines()
-            except OSError:
-                # Not every kernel keeps them.
-                continue
-            for line in lines:
-                kind, *figures = line.split()
-                if kind in kinds:
-                    microseconds = dict(figure.split("=") for figure in figures)["total"]
-                    stalls[f"pressure.{resource}.{kind}"] = int(microseconds) / 1e6
-        return stalls
 
 
 def _networks(interfaces: Mapping[str, Any]) -> dict[str, float]:

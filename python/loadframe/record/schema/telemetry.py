@@ -41,6 +41,16 @@ NODES = (
     Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which the CPU quota was used up"),
     Field("cgroup.throttled_time", "rate", "s/s", "time that threads stood still for the quota, summed over CPUs"),
     Field("cgroup.memory", "level", "B", "memory charged to the control group, page cache included"),
+    Field(
+        "pressure.cpu.some",
+        "rate",
+        "s/s",
+        "share of time in which some task of its waited for a CPU; of limited nodes, in control groups of version 2",
+    ),
+    Field("pressure.memory.some", "rate", "s/s", "share of time in which some task of its waited for memory"),
+    Field("pressure.memory.full", "rate", "s/s", "share of time in which all its tasks waited for memory"),
+    Field("pressure.io.some", "rate", "s/s", "share of time in which some task of its waited for storage"),
+    Field("pressure.io.full", "rate", "s/s", "share of time in which all its tasks waited for storage"),
     Field("network.received", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
     Field("network.sent", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
 )
