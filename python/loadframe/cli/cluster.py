@@ -98,7 +98,7 @@ def up(
 
 def step(line: str) -> None:
     """Print what begins, or what became of it."""
-    err.print(f"  {line}", style="dim", markup=False, highlight=False)
+    err.print(f"  {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def _without_none(**values: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Console(Listener):
 
     def step(self, text: str) -> None:
         """Print what begins, above the bars."""
-        err.print(f"  {text}", style="dim", markup=False, highlight=False)
+        err.print(f"  {text}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def remark(self, text: str) -> None:
         """Print what the user should read."""

@@ -218,7 +218,8 @@ def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
         for slot, target in view.migrating.items()
         if target in by_id and slot in view.slots
     ]
-    move(_routes(begun), seen.masters, clients, watch)
+    if begun:
+        move(_routes(begun), seen.masters, clients, watch)
     for view in (Ring.read(clients(node.address)).myself for node in seen.masters):
         for slot in {**view.migrating, **view.importing}:
             clients(by_id[view.id].address).ask("CLUSTER SETSLOT", slot, "STABLE")
