@@ -102,7 +102,7 @@ def phase(
         "warmup": warmup,
         "target": target,
         "operations": {"operation": operation},
-        "streams": [{"name": f"stream {n}", "mix": mix, "pacing": pacing, "stop": stop} for n in range(streams)],
+        "streams": [{"name": f"stream_{n}", "mix": mix, "pacing": pacing, "stop": stop} for n in range(streams)],
         **parts,
     }
 
