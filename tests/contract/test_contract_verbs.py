@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from held import Held
 
+from loadframe.load import run_phase
+
 pytestmark = pytest.mark.store
 
 DOCUMENT = {"key": "ann", "name": "Ann Lee", "age": 41}
@@ -51,6 +53,16 @@ def test_what_is_written_is_read_back(things):
     assert things.cluster.count("things") == 2
     assert things.errors(is_now(age=43), {"delete": ANN}) == ["assertion", None]
     assert things.cluster.count("things") == 1
+
+
+def test_updates_of_one_document_at_the_same_time_all_succeed(things, tmp_path):
+    things.asked({"insert": ANN | {"document": DOCUMENT}})
+    # Another value each time: what changes nothing gets into nobody's way.
+    numbers = {"variables": {"number": {"sequential": {"from": 0}}}}
+    plan = things.plan({"update": {"update": ANN | {"document": {"age": "${number}"}}}}, **numbers)
+    plan["streams"][0] |= {"pacing": {"closed": {"clients": 16}}, "stop": {"requests": 400}}
+    (update,) = run_phase(plan, tmp_path, lambda _: None)["operations"]
+    assert (update["successes"], update["errors"]) == (400, [])
 
 
 def test_a_read_and_then_a_write_are_one_operation_of_two_parts(things):

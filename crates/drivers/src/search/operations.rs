@@ -115,6 +115,12 @@ const KINDS: [&str; 34] = [
     "request",
 ];
 
+/// An update reads a document and writes it back. One that another update overtakes is done again by the store, up to so
+/// many times, as stores that lock a document let the second wait: else hot documents fail here and nowhere else.
+const OVERTAKEN: &str = "100";
+/// What the protocol calls that.
+const AGAIN: &str = "retry_on_conflict";
+
 /// What may stand beside the kind.
 const OPTIONS: [&str; 2] = ["timeout", "assert"];
 

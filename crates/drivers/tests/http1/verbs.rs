@@ -43,7 +43,10 @@ fn a_read_modify_write_reads_then_writes_and_tells_both() {
     let update = r#"{"doc":{"name":"new"}}"#.to_owned();
     assert_eq!(
         server.finish(),
-        [("GET /c/_doc/7 HTTP/1.1".into(), String::new()), ("POST /c/_update/7 HTTP/1.1".into(), update)]
+        [
+            ("GET /c/_doc/7 HTTP/1.1".into(), String::new()),
+            ("POST /c/_update/7?retry_on_conflict=100 HTTP/1.1".into(), update)
+        ]
     );
 }
 

@@ -224,9 +224,10 @@ mod tests {
         assert_eq!(error(&folder.0), " not a file");
         assert_eq!(error(&folder.file("empty", "")), " the file is empty");
         assert_eq!(error(&folder.file("blank", "\n \n")), " the file has no documents");
+        let remedy = "; correct it, or say broken: set_aside";
         let broken = folder.file("broken", "{\"n\": 0}\n\n{\"n\": 1\n{\"n\": 2}\n");
-        assert_eq!(error(&broken), "3: the line is no JSON object: \"{\\\"n\\\": 1\"");
-        assert_eq!(error(&folder.file("array", "[1]\n")), "1: the line is no JSON object: \"[1]\"");
+        assert_eq!(error(&broken), format!("3: the line is no JSON object: \"{{\\\"n\\\": 1\"{remedy}"));
+        assert_eq!(error(&folder.file("array", "[1]\n")), format!("1: the line is no JSON object: \"[1]\"{remedy}"));
     }
 
     #[test]

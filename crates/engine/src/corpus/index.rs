@@ -74,7 +74,10 @@ impl Index {
                 line = lines.next().ok_or_else(missing)?;
             }
             match flaw(line.text) {
-                Some(flaw) if !reading.set_aside => return Err(wrong(line.number, flaw, line.text)),
+                Some(flaw) if !reading.set_aside => {
+                    let PlanError(what) = wrong(line.number, flaw, line.text);
+                    return Err(PlanError(format!("{what}; correct it, or say broken: set_aside")));
+                }
                 Some(flaw) => {
                     let kept = keep_aside(&mut aside, named, map.len(), line.number, flaw, line.text);
                     kept.map_err(|error| wrong(line.number, &format!("it cannot be kept aside ({error})"), line.text))?;

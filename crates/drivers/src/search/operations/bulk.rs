@@ -9,7 +9,7 @@ use loadframe_engine::plan::PlanError;
 use memchr::memchr;
 use serde_json::Value;
 
-use super::{Mapped, Mapping};
+use super::{AGAIN, Mapped, Mapping, OVERTAKEN};
 use crate::form::Form;
 use crate::http1::request::{Batches, Body};
 use crate::json::pointer::Pointer;
@@ -181,7 +181,7 @@ fn digits(mut id: u64) -> [u8; 10] {
 }
 
 /// `{"index":{"_id":"7"}}`; a document without an id is left to the store, which makes one or says what it misses. With
-/// `per`, `"_index":"NAME-VALUE"` stands there, too.
+/// `per`, `"_index":"NAME-VALUE"` stands there, too; updates say what becomes of one that is overtaken.
 fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, id: Option<&[u8]>) {
     let name: &[u8] = match action {
         Action::Index => b"{\"index\":{",
@@ -198,6 +198,11 @@ fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, i
         body.extend_from_slice(b"\"_id\":\"");
         body.extend_from_slice(id);
         body.push(b'"');
+        if matches!(action, Action::Update | Action::Upsert) {
+            [b",\"", AGAIN.as_bytes(), b"\":", OVERTAKEN.as_bytes()]
+                .into_iter()
+                .for_each(|part| body.extend_from_slice(part));
+        }
     }
     body.extend_from_slice(b"}}\n");
 }

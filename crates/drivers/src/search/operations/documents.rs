@@ -3,7 +3,7 @@
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{Made, Mapped, Mapping, Step, id};
+use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, Step, id};
 use crate::form::Form;
 use crate::http1::request::Body;
 use crate::search::judge::Judge;
@@ -68,7 +68,8 @@ impl Mapping<'_> {
     fn change(&self, argument: &Value, body: fn(&Value) -> Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(&body(form.mapping("document")?))?;
-        Ok((self.at("POST", &form, self.dialect.update())?.finish(body), Judge::Shards { documents: 1 }))
+        let line = self.at("POST", &form, self.dialect.update())?.parameter(AGAIN, &OVERTAKEN.into())?;
+        Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
     /// The store knows no order of ids, so that a field has to hold them.

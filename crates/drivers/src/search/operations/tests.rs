@@ -81,7 +81,7 @@ fn operations_on_documents_have_their_paths_and_bodies() {
         (json!({"index": {"collection": "c", "document": {"a": 1}}}), "POST /c/_doc", "{\"a\":1}"),
         (
             json!({"update": {"collection": "c", "id": "x", "document": {"a": 1}}}),
-            "POST /c/_update/x",
+            "POST /c/_update/x?retry_on_conflict=100",
             "{\"doc\":{\"a\":1}}",
         ),
         (json!({"read": {"collection": "c", "id": id}}), "GET /c/_doc/a%20b%2F3", ""),
@@ -97,7 +97,7 @@ fn operations_on_documents_have_their_paths_and_bodies() {
         ),
         (
             json!({"upsert": {"collection": "c", "id": "x", "document": {"a": "${k}"}}}),
-            "POST /c/_update/x",
+            "POST /c/_update/x?retry_on_conflict=100",
             "{\"doc\":{\"a\":3},\"doc_as_upsert\":true}",
         ),
         (json!({"read_modify_write": {"collection": "c", "id": "x", "document": {"a": 1}}}), "GET /c/_doc/x", ""),
@@ -157,9 +157,10 @@ fn each_action_of_a_bulk_request_has_its_lines() {
     let id = json!({"_id": document["key"]});
     assert_eq!(lines(form("index"), 1), [json!({"index": id}), document.clone()]);
     assert_eq!(lines(form("create"), 1), [json!({"create": id}), document.clone()]);
-    assert_eq!(lines(form("update"), 1), [json!({"update": id}), json!({"doc": document})]);
+    let again = json!({"_id": document["key"], "retry_on_conflict": 100});
+    assert_eq!(lines(form("update"), 1), [json!({"update": again}), json!({"doc": document})]);
     let upsert = json!({"doc": document, "doc_as_upsert": true});
-    assert_eq!(lines(form("upsert"), 1), [json!({"update": id}), upsert]);
+    assert_eq!(lines(form("upsert"), 1), [json!({"update": again}), upsert]);
     assert_eq!(lines(form("delete"), 1), [json!({"delete": id})]);
     assert_eq!(lines(form("delete"), 0).len(), 2);
 }
@@ -202,6 +203,7 @@ fn documents_whose_ids_conflict_are_indexed_again_or_updated() {
     assert!(all.iter().all(|(length, id)| *length == 10 && *id < 25));
     assert!(old.iter().all(|id| new.contains(id)), "what conflicts was sent before");
     assert_eq!(changed.iter().filter(|line| line["doc_as_upsert"] == true).count(), old.len());
+    assert_eq!(changed.iter().filter(|line| line["update"]["retry_on_conflict"] == 100).count(), old.len());
     assert_eq!(lines(form("index"), 1), again, "after the last document comes the first, with the same id");
 }
 
@@ -333,7 +335,7 @@ fn an_older_version_is_asked_in_its_own_paths() {
         String::from_utf8(parts).unwrap().split(" HTTP/1.1").next().unwrap().to_owned()
     };
     let update = json!({"update": {"collection": "c", "id": "${k}", "document": {"a": 1}}});
-    assert_eq!(line(update), "POST /c/_doc/3/_update");
+    assert_eq!(line(update), "POST /c/_doc/3/_update?retry_on_conflict=100");
     let bulk = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 10}});
     assert_eq!(line(bulk), "POST /c/_doc/_bulk");
     assert_eq!(line(json!({"get": {"collection": "c", "id": 1}})), "GET /c/_doc/1");
