@@ -91,9 +91,7 @@ def _table(cluster: Cluster, look: "Look") -> Table:
     for title in [title for title, _, _ in _PROCESS] + [figure.title for figure in watched]:
         table.add_column(title, justify="right")
     for node in cluster.nodes:
-        # Some stores know their nodes by address alone.
-        told = (look.figures.get(f"node:{called}", {}) for called in (node.name, node.address))
-        figures = {metric: value for each in told for metric, value in each.items()}
+        figures = look.figures.get(f"node:{node.name}", {})
         cells = [write(figures[metric]) if metric in figures else "-" for _, metric, write in _PROCESS]
         for figure in watched:
             value = figures.get(f"{figure.metric}/s" if figure.total else figure.metric)

@@ -441,7 +441,8 @@ class Cluster:
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return each node's figures, by node name."""
-        return self.store.statistics(self._answering)
+        names = {node.address: node.name for node in self.nodes}
+        return {names.get(node, node): figures for node, figures in self.store.statistics(self._answering).items()}
 
     def target(self) -> dict[str, Any]:
         """Return what a plan must know of the cluster besides its addresses; it may hold secrets."""

@@ -272,4 +272,5 @@ class Store(ABC):
 
     @abstractmethod
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's figures by node name; cheap enough for once a second."""
+        """Return each node's figures by its name, or by its address where the store knows none; cheap enough for once
+        a second."""

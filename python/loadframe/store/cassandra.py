@@ -354,7 +354,7 @@ class Cassandra(Store):
             try:
                 connection = self._watched.get(address) or Connection(address, self._user, timeout=5.0)
                 self._watched[address] = connection
-                found[address.rpartition(":")[0]] = figures(connection.ask)
+                found[address] = figures(connection.ask)
             except (OSError, CqlError):
                 if (broken := self._watched.pop(address, None)) is not None:
                     broken.close()
