@@ -1,5 +1,6 @@
 """What tests of several parts share: folders of a test's own, and one real node for all that only need a store."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import loadframe.store
 from commands import open_folder
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
+
+# Tests are interrupted and hung up on, which a suite that was started in the background or by nohup would ignore.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
