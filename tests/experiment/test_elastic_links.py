@@ -88,6 +88,5 @@ def test_the_partition_is_measured_as_a_step_of_its_own(folder):
     if not group.runs:
         pytest.skip("others use this machine so much that the generator was the limit")
     assert [step.change for step in group.steps] == ["set maxmemory-samples 6", "cut node-1", "restore node-1"]
-    cut = group.steps[1].measures
-    # Whether the cut node's requests hang until it is back or fail before is the store's business.
-    assert cut["violation"].mean.value >= 1
+    # Whether the cut node's requests fail at once or hang until it is back, and count then, is the store's business.
+    assert sum(step.measures["violation"].mean.value for step in group.steps[1:]) >= 1
