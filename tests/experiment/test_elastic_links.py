@@ -5,12 +5,8 @@ import shutil
 
 import pytest
 
+from carried_out import carry_out
 from loadframe.analyze.elasticity import read_elasticity
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
 from loadframe.host.netns import NetnsHost
 from loadframe.record import Run
 
@@ -52,16 +48,7 @@ loads:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("apart")
-    (path / "keys.yaml").write_text(WORKLOAD)
-    (path / "e.yaml").write_text(EXPERIMENT)
-    experiment = load_experiment(path / "e.yaml")
-    planned = design(experiment)
-    folder = ExperimentFolder(path / "results", describe(experiment, planned))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOADFRAME_STATE", str(path / "state"))
-        run_experiment(experiment, planned, folder, Listener())
-    return folder
+    return carry_out(tmp_path_factory.mktemp("apart"), EXPERIMENT, WORKLOAD, "keys.yaml")
 
 
 def test_what_was_done_is_recorded_in_its_order(folder):

@@ -3,12 +3,8 @@
 import pyarrow.compute as pc
 import pytest
 
+from carried_out import carry_out
 from loadframe.analyze.elasticity.course import read_course
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
 from loadframe.record import Run
 from loadframe.report.kinds import read_report
 
@@ -45,16 +41,7 @@ loads:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("elastic-run")
-    (path / "small.yaml").write_text(WORKLOAD)
-    (path / "e.yaml").write_text(EXPERIMENT)
-    experiment = load_experiment(path / "e.yaml")
-    planned = design(experiment)
-    folder = ExperimentFolder(path / "results", describe(experiment, planned))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOADFRAME_STATE", str(path / "state"))
-        run_experiment(experiment, planned, folder, Listener())
-    return folder
+    return carry_out(tmp_path_factory.mktemp("elastic-run"), EXPERIMENT, WORKLOAD, "small.yaml")
 
 
 @pytest.fixture(scope="module")

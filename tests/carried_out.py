@@ -1,0 +1,24 @@
+"""Carries out an experiment that a test has written down, as `loadframe run` does."""
+
+from pathlib import Path
+
+import pytest
+
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.file import load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.loop import run_experiment
+
+
+def carry_out(path: Path, experiment: str, workload: str, name: str) -> ExperimentFolder:
+    """Write both files into the folder, the workload as `name`, and return the folder of the experiment's runs."""
+    (path / name).write_text(workload)
+    (path / "e.yaml").write_text(experiment)
+    loaded = load_experiment(path / "e.yaml")
+    planned = design(loaded)
+    folder = ExperimentFolder(path / "results", describe(loaded, planned))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADFRAME_STATE", str(path / "state"))
+        run_experiment(loaded, planned, folder, Listener())
+    return folder
