@@ -89,6 +89,9 @@ pub async fn open(
         .default_execution_profile_handle(profile.into_handle())
         .pool_size(PoolSize::PerShard(std::num::NonZeroUsize::MIN))
         .compression(None)
+        // A delay before each write is time that the store did not take. Requests that are due together are written together
+        // without it, since clients and writer share a thread.
+        .write_coalescing(false)
         .connection_timeout(patience)
         .keyspaces_to_fetch(&settings.keyspaces)
         .driver_config_reporting(false);
