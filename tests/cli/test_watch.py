@@ -50,6 +50,18 @@ def test_the_table_has_a_row_for_each_node_and_says_who_is_gone(trial, capsys):
     assert "is gone" in said.partition("machine: ")[2]
 
 
+def test_no_heading_is_cut_where_the_terminal_is_narrow(trial, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    with pytest.raises(SystemExit):
+        watch("--count", "1")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 40 for line in lines)
+    headings = [line.split() for line in lines if line.startswith("node ")]
+    assert len(headings) > 1
+    titles = [title for heading in headings for title in heading[1:]]
+    assert titles == ["cpu", "throttled", "memory", "read/s", "written/s", "pieces", "served/s"]
+
+
 def test_a_cluster_that_is_not_there_is_bad_input(state, capsys):
     with pytest.raises(SystemExit) as left:
         watch()

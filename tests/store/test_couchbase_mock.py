@@ -1,11 +1,6 @@
-"""The driver for Couchbase against CouchbaseMock, its maker's own stand-in: two nodes in one process, with one bucket.
-
-The mock knows no durable writes, answers one statement only, and takes a bucket's name for the user.
-"""
+"""The driver for Couchbase against CouchbaseMock, its maker's own stand-in: two nodes, with one bucket."""
 
 import json
-import socket
-import subprocess
 import threading
 import time
 import urllib.request
@@ -13,71 +8,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks import couchbase_mock
+from benchmarks.couchbase_mock import ADMINISTRATOR, USER
 
-from commands import PATIENCE
-from loadframe.cluster import artefacts, java
 from loadframe.errors import BadInput
 from loadframe.load import check_operations, run_phase
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
-from loadframe.store.distribution import Distribution, Jar
 
 pytestmark = pytest.mark.store
 
-MOCK = Distribution(
-    store="couchbase-mock",
-    version="1.5.27",
-    java=11,
-    jars=(
-        Jar(
-            "com.couchbase.mock:CouchbaseMock:1.5.27",
-            place="lib",
-            size=3_938_441,
-            sha256="69aad2c1b3e538120bc89425682f27facfb219094645906a63c411b2c46a8b9c",
-        ),
-    ),
-    modules=(),
-)
 ANN = {"collection": "things", "id": "ann"}
 DOCUMENT = {"key": "ann", "name": "Ann Lee", "age": 41, "tags": ["a", "b"], "in": {"x": 1}}
-HERE = Access(auth=Auth("basic", "", user="things"))
-ADMINISTRATOR = Access(auth=Auth("basic", "password", user="Administrator"))
 
 
 @pytest.fixture(scope="module")
 def mock() -> Iterator[str]:
     """The address of its administration."""
-    home = artefacts.install(MOCK, lambda _: None)
-    runtime = java.find(MOCK.java, None, None, lambda _: None)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [runtime.home / "bin" / "java", "-Xmx128m", "-jar", home / MOCK.jars[0].path]
-    options = ["--port", str(port), "--host", "127.0.0.1", "--nodes", "2", "--vbuckets", "64", "--replicas", "1"]
-    process = subprocess.Popen([*command, *options, "--buckets", "things:"], stdout=subprocess.DEVNULL)
-    try:
-        _wait(process, f"http://127.0.0.1:{port}/pools/default/b/things")
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    with couchbase_mock.running() as address:
+        yield address
 
 
-def _wait(process: subprocess.Popen, url: str) -> None:
-    """Return when something is there."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        assert process.poll() is None
-        assert time.monotonic() < end
-        try:
-            request = urllib.request.Request(url, headers=ADMINISTRATOR.headers)
-            with urllib.request.urlopen(request) as answer:
-                assert answer.status == 200
-            return
-        except OSError:
-            time.sleep(0.1)
-
-
-def plan(mock: str, operations: dict, access: Access = HERE, **more) -> dict:
+def plan(mock: str, operations: dict, access: Access = USER, **more) -> dict:
     stream = {"name": "s", "mix": [[name, 1] for name in operations], "pacing": {"closed": {"clients": 1}}}
     streams = [stream | {"stop": {"requests": 1}} | more.pop("stream", {})]
     target = {"driver": "couchbase", "hosts": [mock], "timeout": 10, **access.plan()}

@@ -7,6 +7,7 @@ from itertools import count as counting
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group
 from rich.live import Live as Screen
 from rich.table import Table
 
@@ -33,6 +34,9 @@ _PROCESS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("written/s", "process.written", format_size),
 )
 
+#: Between columns.
+_GAP = 2
+
 
 @app.command(epilog=_EXAMPLES)
 def watch(
@@ -53,10 +57,10 @@ def watch(
         elif out.is_terminal:
             with Screen(console=out, auto_refresh=False) as screen:
                 for _, look in _looks(cluster, count):
-                    screen.update(_table(cluster, look), refresh=True)
+                    screen.update(_screen(cluster, look), refresh=True)
         else:
             for _, look in _looks(cluster, count):
-                out.print(_table(cluster, look))
+                out.print(_screen(cluster, look))
     except KeyboardInterrupt:
         # That is how one stops watching.
         return
@@ -85,22 +89,45 @@ def _plain(at: float, look: "Look") -> dict[str, object]:
     return {"time": at, "nodes": nodes, "host": look.figures.get("host", {}), "gaps": look.gaps}
 
 
-def _table(cluster: Cluster, look: "Look") -> Table:
-    watched = cluster.store.watched
-    table = Table("node", box=None, pad_edge=False)
-    for title in [title for title, _, _ in _PROCESS] + [figure.title for figure in watched]:
-        table.add_column(title, justify="right")
-    for node in cluster.nodes:
-        figures = look.figures.get(f"node:{node.name}", {})
-        cells = [write(figures[metric]) if metric in figures else "-" for _, metric, write in _PROCESS]
-        for figure in watched:
-            value = figures.get(f"{figure.metric}/s" if figure.total else figure.metric)
-            cells.append("-" if value is None else format_size(value) if figure.size else format_count(value))
-        table.add_row(node.name if node.alive else f"{node.name} (gone)", *cells)
+def _screen(cluster: Cluster, look: "Look") -> Group:
+    """Return a line for each node; columns that do not fit beside the others stand below, in a table of their own."""
+    names = ["node", *(node.name if node.alive else f"{node.name} (gone)" for node in cluster.nodes)]
+    most = out.width - max(map(len, names))
+    tables: list[list[list[str]]] = []
+    room = 0
+    for column in _columns(cluster, look):
+        width = _GAP + max(map(len, column))
+        if not tables or width > room:
+            tables.append([names])
+            room = most
+        tables[-1].append(column)
+        room -= width
+    return Group(*map(_table, tables), _machine(look))
+
+
+def _columns(cluster: Cluster, look: "Look") -> Iterator[list[str]]:
+    """Yield a title and what stands below it, by node: of the processes, then of what the store says."""
+    nodes = [look.figures.get(f"node:{node.name}", {}) for node in cluster.nodes]
+    for title, metric, write in _PROCESS:
+        yield [title, *(write(figures[metric]) if metric in figures else "-" for figures in nodes)]
+    for figure in cluster.store.watched:
+        metric = f"{figure.metric}/s" if figure.total else figure.metric
+        write = format_size if figure.size else format_count
+        yield [figure.title, *(write(figures[metric]) if metric in figures else "-" for figures in nodes)]
+
+
+def _table(columns: list[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for at, (title, *_) in enumerate(columns):
+        table.add_column(title, justify="right" if at else "left", no_wrap=True)
+    for row in zip(*(cells for _, *cells in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _machine(look: "Look") -> str:
     host = look.figures.get("host", {})
     loopback = format_size(host.get("loopback.bytes", 0.0))
-    table.caption = f"machine: {host.get('cpu.busy', 0.0):.0%} busy, loopback {loopback}/s" + "".join(
+    return f"machine: {host.get('cpu.busy', 0.0):.0%} busy, loopback {loopback}/s" + "".join(
         f"; {source}: {cause}" for source, cause in look.gaps.items()
     )
-    table.caption_justify = "left"
-    return table
