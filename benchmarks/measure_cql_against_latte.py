@@ -23,12 +23,11 @@ VALUE = "x" * 100
 #: What both have in flight where there is no rate, and latte at most where there is.
 IN_FLIGHT = 128
 #: The rate, if any, how many requests are due at once, and the requests of the run with little to do and of that with
-#: much. latte's clock ticks each millisecond: above a thousand a second it sends several at once, and is woken less
-#: often. The driver sends each at an instant of its own, unless it is told to send as many at once.
+#: much. latte's clock ticks each millisecond at most: above a thousand a second it sends several at once, and is woken
+#: less often. The driver sends each at an instant of its own, unless it is told that so many are due at once.
 PACES = (
     (1_000, 1, (1_000, 8_000)),
     (4_000, 1, (4_000, 24_000)),
-    (4_000, 4, (4_000, 24_000)),
     (10_000, 10, (10_000, 60_000)),
     (None, 1, (5_000, 50_000)),
 )

@@ -33,8 +33,10 @@ class HostSampler:
         yield from self._processors()
         yield Sample(_SOURCE, "load.1m", os.getloadavg()[0])
         yield Sample(_SOURCE, "memory.available", psutil.virtual_memory().available)
-        counters = psutil.net_io_counters(pernic=True)
-        interfaces = {name: each for name, each in counters.items() if not self._of_nodes(name)}
+        # What looks like a counter that started anew gives no rate; the library need not look for that, too.
+        counters = psutil.net_io_counters(pernic=True, nowrap=False)
+        carrying = {name: each for name, each in counters.items() if each.bytes_recv or each.bytes_sent}
+        interfaces = {name: each for name, each in carrying.items() if not self._of_nodes(name)}
         yield from self._rates.of(_SOURCE, now, pressure.of_machine(self._proc) | _networks(interfaces) | _disks())
         yield from self._network_share(now, interfaces)
 
@@ -90,5 +92,5 @@ def _networks(interfaces: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _disks() -> dict[str, float]:
-    counters = psutil.disk_io_counters()
+    counters = psutil.disk_io_counters(nowrap=False)
     return {"disk.read": counters.read_bytes, "disk.written": counters.write_bytes} if counters else {}
