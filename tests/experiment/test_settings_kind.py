@@ -108,7 +108,7 @@ def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
     document = settings_document(read_settings(folder.path))
     assert document["results"][0]["responses"][0]["terms"][0]["claimed"]
     report = read_report(folder.path)
-    assert "What changes look throughput: heap" in report.page
+    assert "What changes throughput of look: heap" in report.page
     assert "Measured again" in report.page
 
 
@@ -117,7 +117,7 @@ def test_where_nothing_matters_nothing_is_claimed(opened):
     finished(experiment, folder, gain={})
     (result,) = read_settings(folder.path).results
     assert not any(response.claimed(term) for response in result.responses for term in response.adjusted)
-    assert "No setting changes look throughput" in read_report(folder.path).page
+    assert "No setting changes throughput of look" in read_report(folder.path).page
 
 
 def test_of_a_screening_only_what_stands_out_is_put_together(opened):

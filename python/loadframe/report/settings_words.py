@@ -77,7 +77,7 @@ def _effects(result: SettingsAt, response: Response) -> str:
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
-    what = response.measure.name
+    what = response.measure.phrase
     if not claimed:
         return f"No setting changes {what} by more than the runs scatter."
     parts = []
@@ -93,11 +93,11 @@ def _effects(result: SettingsAt, response: Response) -> str:
 
 def _winner(result: SettingsAt) -> str:
     if result.winner is None:
-        return f"Nothing beats the default's {result.objective.name}."
+        return f"Nothing beats the default in {result.objective.phrase}."
     words = f"The best combination is {combination_text(result, result.winner)}"
     standing = next((each for each in result.standings if result.combinations[each.combination] == result.winner), None)
     if standing:
-        words += f": {change_text(standing.ratio.value - 1)} {result.objective.name} against the default"
+        words += f": {change_text(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
         if standing.better is not None:
             words += f", better with a probability of {better_text(standing.better)}"
     cost = result.costs.get(standing.combination) if standing else None

@@ -40,6 +40,12 @@ class Measure:
         words = [self.phase] + ([self.operation] if self.operation not in (None, self.phase) else [])
         return " ".join([*words, self.kind])
 
+    @property
+    def phrase(self) -> str:
+        """The same within a sentence: `p99 of range_100`, `throughput of a`, `p99 of read in a`."""
+        own = self.operation in (None, self.phase)
+        return f"{self.kind} of {self.phase if own else f'{self.operation} in {self.phase}'}"
+
     def of(self, run: RecordedRun) -> float | None:
         """Return the run's value; None where it measured no such thing, or nothing succeeded."""
         entry = run.phase(self.phase)
