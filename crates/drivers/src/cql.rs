@@ -36,6 +36,7 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
 use self::statement::Buffers;
+use crate::deadline::Deadline;
 use crate::neutral::Neutral;
 use crate::per_thread::PerThread;
 use crate::timeout;
@@ -59,6 +60,7 @@ pub struct Cql {
 #[derive(Debug, Default)]
 pub struct Connection {
     buffers: Buffers,
+    deadline: Deadline,
     /// Filled where somebody wants to see what was asked and answered.
     shown: Option<Exchange>,
 }

@@ -3,6 +3,7 @@
 pub mod assertion;
 pub mod couchbase;
 pub mod cql;
+mod deadline;
 mod form;
 pub mod http;
 mod http1;

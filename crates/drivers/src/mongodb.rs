@@ -30,6 +30,7 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::request::Room;
 use self::terms::Terms;
+use crate::deadline::Deadline;
 use crate::http1::topology::Place;
 use crate::neutral::Neutral;
 use crate::per_thread::PerThread;
@@ -49,6 +50,7 @@ pub struct Connection {
     /// By the number of the node.
     lines: Vec<Option<Line>>,
     room: Room,
+    deadline: Deadline,
     /// Filled where somebody wants to see what was asked and answered.
     shown: Option<Exchange>,
 }
@@ -100,6 +102,7 @@ impl Driver for Mongo {
             place: self.nodes.topology.place(client),
             lines: Vec::new(),
             room: Room::default(),
+            deadline: Deadline::default(),
             shown: None,
         }
     }

@@ -17,6 +17,7 @@ use super::row::Row;
 use super::session::Thread;
 use super::statement::columns;
 use super::table::{Table, TableName};
+use crate::deadline::Deadline;
 use crate::neutral::{Neutral, Read, Scan, Write};
 
 /// The read of a read_modify_write among its operation's statements, which are found by names of columns.
@@ -90,16 +91,18 @@ impl Asking<'_> {
 
     /// Executes a statement with the values that were drawn.
     async fn run(&self, connection: &mut Connection, statement: &PreparedStatement) -> Asked {
-        let asked = self.execute(statement, &connection.buffers.row).await;
-        if let Some(shown) = &mut connection.shown {
+        let Connection { buffers, deadline, shown } = connection;
+        let asked = self.execute(statement, &buffers.row, deadline).await;
+        if let Some(shown) = shown {
             show(shown, statement, &asked.answer);
         }
         asked
     }
 
     /// Executes a statement with those values.
-    pub async fn execute(&self, statement: &PreparedStatement, row: &Row) -> Asked {
-        let executed = self.thread.execute(self.session, self.nodes, statement, row).await;
+    pub async fn execute(&self, statement: &PreparedStatement, row: &Row, deadline: &mut Deadline) -> Asked {
+        let timeout = self.operation.terms.timeout;
+        let executed = self.thread.execute(self.session, self.nodes, (statement, row), timeout, deadline).await;
         let answer = executed.answer.and_then(Answer::new).and_then(|answer| match answer.refused() {
             true => Err(failure(ErrorClass::Client, "not applied: the condition of the statement was not met")),
             false => Ok(answer),

@@ -14,6 +14,7 @@ use super::asking::{Asked, Asking, show};
 use super::row::Row;
 use super::statement::{Document, columns};
 use super::table::Table;
+use crate::deadline::Deadline;
 use crate::neutral::{Action, Bulk};
 use crate::tally::Tally;
 
@@ -42,7 +43,10 @@ pub async fn ask(asking: &Asking<'_>, table: &Table, bulk: &Bulk, k: u64, shown:
         }
     }
     let sent = Instant::now();
-    let executions = ready.iter().map(|(statement, row)| asking.execute(statement, row));
+    let execute = async |(statement, row): &(Rc<PreparedStatement>, Row)| {
+        asking.execute(statement, row, &mut Deadline::default()).await
+    };
+    let executions = ready.iter().map(execute);
     let answers: Vec<Asked> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
     let done = Instant::now();
     if let (Some(shown), Some((statement, _)), Some(asked)) = (shown, ready.first(), answers.first()) {

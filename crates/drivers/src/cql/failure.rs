@@ -1,5 +1,7 @@
 //! What the protocol's errors mean in the engine's classes.
 
+use std::time::Duration;
+
 use loadframe_engine::driver::{ErrorClass, Failure};
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 
@@ -15,12 +17,14 @@ pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
     failure(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
 }
 
-/// An execution without an answer, or with an error for one.
+/// An execution without an answer in time.
+pub fn late(timeout: Duration) -> Failure {
+    failure(ErrorClass::Timeout, format!("no answer within {} s", timeout.as_secs_f64()))
+}
+
+/// An execution that failed, or has an error for an answer.
 pub fn execution(error: &ExecutionError) -> Failure {
     match error {
-        ExecutionError::RequestTimeout(limit) => {
-            failure(ErrorClass::Timeout, format!("no answer within {} s", limit.as_secs_f64()))
-        }
         ExecutionError::LastAttemptError(error) => attempt(error),
         ExecutionError::PrepareError(error) => preparation(error),
         ExecutionError::BadQuery(error) => failure(ErrorClass::Client, error.to_string()),
@@ -104,7 +108,7 @@ mod tests {
 
     #[test]
     fn silence_is_a_timeout_and_an_empty_cluster_no_connection() {
-        let silent = execution(&ExecutionError::RequestTimeout(std::time::Duration::from_millis(1500)));
+        let silent = late(Duration::from_millis(1500));
         assert_eq!((silent.class, silent.message.as_str()), (ErrorClass::Timeout, "no answer within 1.5 s"));
         assert_eq!(execution(&ExecutionError::EmptyPlan).class, ErrorClass::Connect);
     }

@@ -28,6 +28,7 @@ use super::nodes::Nodes;
 use super::routing::{Noting, noted};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
+use crate::deadline::Deadline;
 
 /// How sessions are opened.
 #[derive(Clone, Debug)]
@@ -83,6 +84,8 @@ pub async fn open(
         .load_balancing_policy(Noting::token_aware())
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
+        // A timer for each request costs more than a deadline that moves along.
+        .request_timeout(None)
         .build();
     let mut builder = SessionBuilder::new()
         .known_nodes_addr(contacts)
@@ -156,23 +159,29 @@ impl Thread {
         slot.get_or_try_init(|| prepare(session, text(), terms)).await.cloned()
     }
 
-    /// Executes a statement.
+    /// Executes a statement; whoever asks has a `deadline` of his own.
     pub async fn execute(
         &self,
         session: &Session,
         nodes: &Nodes,
-        statement: &PreparedStatement,
-        row: &Row,
+        (statement, row): (&PreparedStatement, &Row),
+        timeout: Duration,
+        deadline: &mut Deadline,
     ) -> Executed {
         let sent = Instant::now();
-        let (answer, picked) = noted(session.execute_unpaged(statement, row)).await;
+        let execution = deadline.within(sent + timeout, session.execute_unpaged(statement, row));
+        let (answer, picked) = noted(execution).await;
         let done = Instant::now();
         let served = match &answer {
-            Ok(answer) => Some(answer.request_coordinator().node().host_id),
-            Err(_) => picked,
+            Some(Ok(answer)) => Some(answer.request_coordinator().node().host_id),
+            _ => picked,
+        };
+        let answer = match answer {
+            Some(answer) => answer.map_err(|error| failure::execution(&error)),
+            None => Err(failure::late(timeout)),
         };
         let node = served.map_or(0, |id| self.place(session, nodes, id));
-        Executed { sent, done, answer: answer.map_err(|error| failure::execution(&error)), node }
+        Executed { sent, done, answer, node }
     }
 
     fn place(&self, session: &Session, nodes: &Nodes, id: Uuid) -> u16 {
@@ -192,6 +201,5 @@ async fn prepare(session: &Session, text: String, terms: Terms) -> Result<Rc<Pre
     let late = |_| failure(ErrorClass::Timeout, "the statement was not prepared in time");
     let mut statement = asked.map_err(late)?.map_err(|error| failure::preparation(&error))?;
     statement.set_consistency(terms.consistency);
-    statement.set_request_timeout(Some(terms.timeout));
     Ok(Rc::new(statement))
 }

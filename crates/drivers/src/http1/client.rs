@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
 
 use super::answer::Answer;
 use super::tls::refusal;
 use super::wire::Wire;
+use crate::deadline::Deadline;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Client {
 impl<F: Frame> Client<F> {
     /// One whose answers `answer` takes.
     pub fn with(answer: F) -> Self {
-        Self { answer, deadline: Deadline(None) }
+        Self { answer, deadline: Deadline::default() }
     }
 
     /// What takes the answers, to be made ready for the next.
@@ -277,32 +277,4 @@ fn malformed(error: impl Display) -> Trouble {
 fn closed(answer: &impl Frame) -> Trouble {
     let when = if answer.received() == 0 { "without an answer" } else { "amid its answer" };
     Trouble::broken(format!("the server closed the connection {when}"))
-}
-
-/// A timer that follows the deadlines of one request after another. It is armed for some deadline and left so; only
-/// when it fires does it look whether the deadline has moved on meanwhile, which it has unless the server is silent.
-struct Deadline(Option<Pin<Box<Sleep>>>);
-
-impl Deadline {
-    /// Sees to it that the timer fires at `due` or before.
-    fn arm(&mut self, due: Instant) {
-        let due = tokio::time::Instant::from_std(due);
-        match &mut self.0 {
-            None => self.0 = Some(Box::pin(tokio::time::sleep_until(due))),
-            Some(sleep) if sleep.deadline() > due => sleep.as_mut().reset(due),
-            Some(_) => {}
-        }
-    }
-
-    /// Ready when `due` has passed.
-    fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(sleep) = &mut self.0 else { return Poll::Ready(()) };
-        loop {
-            ready!(sleep.as_mut().poll(cx));
-            if Instant::now() >= due {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(tokio::time::Instant::from_std(due));
-        }
-    }
 }

@@ -102,7 +102,7 @@ impl Asking<'_> {
             Ok(command) => command,
             Err(unexpected) => return unsent(0, unfit(unexpected)),
         };
-        let Connection { place, client, lines, shown, .. } = connection;
+        let Connection { place, client, lines, deadline, shown, .. } = connection;
         let (node, address) = match self.nodes.pick(self.operation.prefer, place, *client, self.k) {
             Ok(picked) => picked,
             Err(failure) => return unsent(0, failure),
@@ -131,12 +131,12 @@ impl Asking<'_> {
                 Take::Told => line.tell(command, criteria).await.map(Answer::Told),
             }
         };
-        let answer = tokio::time::timeout(self.operation.timeout, exchange).await;
+        let answer = deadline.within(sent + self.operation.timeout, exchange).await;
         let done = Instant::now();
         drop(busy);
         let mut answer = match answer {
-            Ok(answer) => answer.map_err(|error| failure::request(&error)),
-            Err(_) => {
+            Some(answer) => answer.map_err(|error| failure::request(&error)),
+            None => {
                 let limit = self.operation.timeout.as_secs_f64();
                 Err(failure(ErrorClass::Timeout, format!("no answer within {limit} s")))
             }

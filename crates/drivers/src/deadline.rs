@@ -1,0 +1,72 @@
+//! Giving up on an answer that does not come.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tokio::time::Sleep;
+
+/// A timer that follows the deadlines of one request after another. It is armed for some deadline and left so; only
+/// when it fires does it look whether the deadline has moved on meanwhile, which it has unless the server is silent.
+#[derive(Debug, Default)]
+pub struct Deadline(Option<Pin<Box<Sleep>>>);
+
+impl Deadline {
+    /// What comes of `request`, or `None` if nothing has come at `due`.
+    pub async fn within<F: Future>(&mut self, due: Instant, request: F) -> Option<F::Output> {
+        let mut request = pin!(request);
+        self.arm(due);
+        poll_fn(|cx| match request.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => self.poll(due, cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// Sees to it that the timer fires at `due` or before.
+    pub fn arm(&mut self, due: Instant) {
+        let due = tokio::time::Instant::from_std(due);
+        match &mut self.0 {
+            None => self.0 = Some(Box::pin(tokio::time::sleep_until(due))),
+            Some(sleep) if sleep.deadline() > due => sleep.as_mut().reset(due),
+            Some(_) => {}
+        }
+    }
+
+    /// Ready when `due`, for which it is armed, has passed.
+    pub fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(sleep) = &mut self.0 else { return Poll::Ready(()) };
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(tokio::time::Instant::from_std(due));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_deadline_after_another_is_kept_whether_it_comes_before_or_after_the_last() {
+        let mut deadline = Deadline::default();
+        let silence = std::future::pending::<()>;
+        for milliseconds in [2_000, 20, 60, 5] {
+            let start = Instant::now();
+            let due = start + Duration::from_millis(milliseconds);
+            assert_eq!(deadline.within(due, async { 7 }).await, Some(7));
+            if milliseconds < 1_000 {
+                assert_eq!(deadline.within(due, silence()).await, None);
+                let waited = start.elapsed();
+                assert!(due <= Instant::now(), "{waited:?} is before {milliseconds} ms");
+                assert!(waited < Duration::from_millis(1_500), "the first deadline was waited for");
+            }
+        }
+    }
+}
