@@ -35,7 +35,7 @@ _MOCK = Distribution(
     ),
     modules=(),
 )
-_PATIENCE = 120.0
+_PATIENCE = 240.0
 
 
 @contextmanager

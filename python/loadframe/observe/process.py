@@ -1,7 +1,7 @@
 """Watches the processes of nodes: CPU, memory, threads, storage, and the network where each has its own.
 
-Two files of proc(5) tell all of a process. A library that asks for each figure by itself reads seven, and that was most
-of what looking at eight nodes costs.
+Two files of proc(5) tell all of a process. A library that reads several files for the same figures took about twice the
+CPU time for it.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 #: States of a process that has ended: one that nobody has waited for yet, and one that is going.
 _ENDED = ("Z", "X")
-_OWN_NETWORK = Path("/proc/self/ns/net").readlink()
 
 
 class ProcessSampler:
@@ -103,7 +102,7 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
 def _network(pid: int) -> dict[str, float]:
     """Return the bytes that went over a process's own link (proc(5), /proc/PID/net/dev); nothing if it has none."""
     try:
-        if Path(f"/proc/{pid}/ns/net").readlink() == _OWN_NETWORK:
+        if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
             return {}
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
     except OSError:
