@@ -63,6 +63,7 @@ class Truth:
     usable: int = 16
     busy: float = 0.4
     stolen: float = 0.0
+    pace: float = 1.0  #: how many times as fast as usual the machine is
     waiting: float = 0.0  #: share of the time in which something on the machine waited for storage
     #: CPUs that each node uses; what its statistics say in the first and from the last second on.
     node_cpu: float = 0.45
@@ -156,6 +157,30 @@ def write_experiment(
         own = replace(truth, cpu_share=0.97) if name in invalid else truth
         labels = {"treatment": treatment, "block": entry["block"], "repetition": entry["block"]}
         write_run(path / "runs", name, own, **treatment, seed=seed, **labels)
+    return path
+
+
+def write_variants(path: Path, truths: Mapping[str, Truth], *, repetitions: int = 6) -> Path:
+    """Write an experiment that compares variants, which differ in a setting, at two numbers of clients."""
+    variants = {name: {"store.settings.heap": f"{256 + 64 * number}m"} for number, name in enumerate(truths)}
+    design = [
+        {"run": f"b{block}-{name}-{clients}", "block": block,
+         "treatment": {"variant": name, **variants[name], "clients": clients}}
+        for block in range(1, repetitions + 1)
+        for name in truths
+        for clients in (4, 8)
+    ]  # fmt: skip
+    description = {
+        "experiment": "versions", "kind": "compare", "variants": variants, "factors": {"clients": [4, 8]},
+        "store": {"kind": "opensearch"}, "workload": "nyc_taxis", "repetitions": repetitions, "seed": 1,
+        "measure": ["range_100"], "design": design,
+    }  # fmt: skip
+    path.mkdir(parents=True)
+    (path / "experiment.json").write_text(json.dumps(description))
+    for seed, entry in enumerate(design):
+        treatment = entry["treatment"]
+        write_run(path / "runs", entry["run"], truths[treatment["variant"]], clients=treatment["clients"], seed=seed,
+                  treatment=treatment, block=entry["block"], repetition=entry["block"])  # fmt: skip
     return path
 
 
@@ -268,7 +293,7 @@ def _manifest(run_id: str, truth: Truth, nodes: int, clients: int, seed: int, la
         generator={"ranks": 1, "threads": 1},
         command=["loadframe", "run", "simulated.yaml"],
         versions=VERSIONS,
-        hardware=HARDWARE | {"usable": truth.usable},
+        hardware=HARDWARE | {"usable": truth.usable, "yardstick": [0.0017 / truth.pace] * 2},
     )
 
 

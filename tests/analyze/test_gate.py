@@ -1,5 +1,6 @@
 """A gate: what is a regression, what passes, and when nothing can be told."""
 
+import json
 import shutil
 
 import pytest
@@ -45,6 +46,52 @@ def test_an_equal_version_passes(results):
 
 def test_a_speed_up_passes(results):
     assert judge(results, "old", "slow").standing == "passed"
+
+
+@pytest.fixture(scope="module")
+def paced(tmp_path_factory):
+    """Two versions in the minutes of a machine that is as fast as usual, slower and faster by a quarter."""
+    root = tmp_path_factory.mktemp("paces")
+    truths = {
+        "usual": Truth(seconds=2),
+        "slowed": Truth(lam=75, pace=0.75, seconds=2),
+        "sped": Truth(lam=125, pace=1.25, seconds=2),
+        "hidden": Truth(lam=100, pace=1.25, seconds=2),
+        "worse": Truth(lam=50, pace=0.75, seconds=2),
+    }
+    for seed, (name, truth) in enumerate(truths.items()):
+        for number in range(6):
+            write_run(root / name, f"r{number}", truth, seed=900 + 10 * seed + number)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("new", "standing", "why"),
+    [
+        ("slowed", "undecided", "the machine had become slower by as much"),
+        ("sped", "passed", "better"),
+        ("hidden", "undecided", "the machine had become faster, which may hide 20%"),
+        ("worse", "regression", "beyond 5%"),
+    ],
+)
+def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, why):
+    gate = judge(paced, new, "usual", kinds=["throughput"])
+    assert gate.standing == standing
+    assert why in gate.checks[0].why
+    (warning,) = gate.warnings
+    assert f"25% {'faster' if new in ('sped', 'hidden') else 'slower'} when {new} was measured" in warning.cause
+
+
+def test_runs_of_a_version_that_took_no_yardstick_are_judged_without(paced, tmp_path):
+    shutil.copytree(paced / "slowed", tmp_path / "slowed")
+    shutil.copytree(paced / "usual", tmp_path / "usual")
+    for file in (tmp_path / "usual").glob("*/manifest.json"):
+        manifest = json.loads(file.read_text())
+        del manifest["hardware"]["yardstick"]
+        file.write_text(json.dumps(manifest))
+    gate = judge(tmp_path, "slowed", "usual", kinds=["throughput"])
+    assert gate.standing == "regression"
+    assert gate.warnings == ()
 
 
 def test_too_few_runs_tell_nothing(results):

@@ -147,6 +147,19 @@ def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
     assert "took 12% of this machine's processors" in found.cause
 
 
+def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(), nodes=(1,), clients=(4, 8), repetitions=2)
+    (curves,) = read_sweep(path).curves
+    assert not [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
+    file = path / "runs" / "b2-nodes1-clients8" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["hardware"]["yardstick"] = [0.0021, 0.0023]
+    file.write_text(json.dumps(manifest))
+    (curves,) = read_sweep(path).curves
+    [found] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
+    assert "up to 29% longer" in found.cause
+
+
 def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
     def warned(cores: tuple[int, ...]) -> list:
         path = write_experiment(tmp_path / str(len(cores)), Truth(usable=2), clients=(4, 8), repetitions=1)

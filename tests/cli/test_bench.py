@@ -40,6 +40,7 @@ def test_two_nodes_take_a_file_of_trips_and_the_run_is_recorded_whole(state, fol
     assert sorted(path.name for path in run.path.iterdir()) == sorted(schema.MEMBERS)
     assert printed == {"run": "runs/first", **run.summary}
     assert undocumented(run.manifest, schema.MANIFEST) == []
+    assert len([time for time in run.manifest["hardware"]["yardstick"] if time > 0]) == 2
     assert undocumented(run.summary, schema.SUMMARY) == []
     assert [undocumented(event, schema.EVENTS) for event in run.events] == len(run.events) * [[]]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from commands import loadframe, result, within
-from simulated import Truth, write_experiment, write_run
+from simulated import Truth, write_experiment, write_run, write_variants
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,14 @@ def test_a_single_experiment_is_split_by_its_treatments(tmp_path):
     write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 8), repetitions=4)
     document = result("compare", tmp_path / "e", "--measure", "throughput")
     assert [group["group"] for group in document["groups"]] == ["clients 1", "clients 8"]
+
+
+def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
+    write_variants(tmp_path / "e", {"now": Truth(seconds=2), "then": Truth(seconds=2)}, repetitions=2)
+    document = result("compare", tmp_path / "e", "--measure", "throughput")
+    assert [group["group"] for group in document["groups"]] == ["now", "then"]
+    assert [each["treatment"] for each in document["contrasts"]] == [{"clients": 4}, {"clients": 8}]
+    assert [warning for warning in document["warnings"] if "load" in warning["cause"]] == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from commands import loadframe, within
-from simulated import Truth, write_run
+from simulated import Truth, write_run, write_variants
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,21 @@ def test_the_exit_status_says_what_came_of_it(results, tmp_path, new, status, wo
 def test_a_bound_is_enough(results):
     assert within("gate", results / "same", "--bound", "p99<=10s")[0] == 0
     assert loadframe("gate", "same", "--bound", "throughput>=1000000/s", cwd=results).returncode == 1
+
+
+@pytest.mark.parametrize(("lam", "status"), [(100, 0), (75, 1)])
+def test_an_experiment_that_compares_two_variants_is_judged_by_itself(tmp_path, lam, status):
+    write_variants(tmp_path / "both", {"main": Truth(seconds=2), "new": Truth(lam=lam, seconds=2)})
+    ended, said, errors = within("gate", tmp_path / "both")
+    assert ended == status, errors
+    assert said.startswith("new ")
+
+
+def test_of_three_variants_none_is_the_new_one(tmp_path):
+    write_variants(tmp_path / "e", {name: Truth(seconds=2) for name in "abc"}, repetitions=1)
+    status, _, errors = within("gate", tmp_path / "e")
+    assert status == 2
+    assert "a gate holds one variant against one" in errors
 
 
 @pytest.mark.parametrize(

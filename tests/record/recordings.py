@@ -7,6 +7,7 @@ from typing import Any
 from hdrh.histogram import HdrHistogram
 
 from loadframe.record import Manifest
+from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
@@ -49,6 +50,7 @@ def manifest(**parts: Any) -> Manifest:
         "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 2},
         "seed": 42,
         "generator": {"ranks": 1, "threads": 2, "spread": "fixed", "connections": None, "ceiling": 80000.0},
+        "hardware": {**hardware(), "yardstick": [0.0017, 0.0018]},
     }
     return Manifest(**(whole | parts))
 

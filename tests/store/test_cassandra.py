@@ -67,6 +67,12 @@ def test_a_heap_that_leaves_no_memory_for_the_rest_is_refused():
         plan(memory=GIB, settings={"heap": "1g"})
 
 
+def test_options_of_the_jvm_stand_above_ours():
+    planned = plan(settings={"jvm": "-XX:MaxGCPauseMillis=100"})
+    assert planned.argv.index("-XX:MaxGCPauseMillis=100") > planned.argv.index("-XX:MaxGCPauseMillis=300")
+    assert "jvm" not in configuration(planned)
+
+
 def test_all_nodes_use_the_same_ports_at_addresses_of_their_own():
     assert STORE.own_address
     found = configuration(plan())

@@ -114,6 +114,23 @@ def test_a_heap_that_is_no_size_is_refused():
         find("opensearch").check_settings({"heap": "much"})
 
 
+@pytest.mark.parametrize("kind", ["opensearch", "elasticsearch", "cassandra"])
+@pytest.mark.parametrize(
+    ("options", "said"), [("-Xmx1g", "is loadframe's to decide"), ("UseZGC", "no option of a JVM's")]
+)
+def test_options_of_the_jvm_are_options_and_none_of_ours(kind, options, said):
+    with pytest.raises(BadInput, match=said):
+        find(kind).check_settings({"jvm": f"-XX:+UseSerialGC {options}"})
+
+
+def test_options_of_the_jvm_come_after_ours_and_replace_the_collector():
+    planned = plan(settings={"jvm": "-XX:+UseSerialGC -XX:-UsePerfData"})
+    assert "-XX:+UseSerialGC" in planned.facts["jvm_options"]
+    assert planned.argv.count("-XX:-UsePerfData") == 2
+    assert "-XX:+UseG1GC" not in planned.argv
+    assert "jvm" not in planned.files["config/opensearch.yml"]
+
+
 def test_a_version_that_is_not_embedded_is_answered_with_those_that_are():
     with pytest.raises(BadInput, match=r"opensearch 1\.0 is not among the embedded versions\n  take 3\.8\.0"):
         find("opensearch").distribution("1.0")

@@ -27,7 +27,7 @@ def compare(
         list[str],
         typer.Argument(
             help="Run folders, folders of runs, experiments or quoted patterns; the first is the baseline."
-            " A single experiment is split by its treatments."
+            " A single experiment is split by its variants or treatments."
         ),
     ],
     measure: Annotated[
@@ -48,7 +48,15 @@ def compare(
     from loadframe.analyze.comparison import compare as compare_groups
     from loadframe.report.comparison_terminal import print_comparison
 
-    comparison = compare_groups(_groups(groups), kinds, least=smallest, level=level, seed=seed)
+    comparison = compare_groups(
+        # What the treatments of one experiment differ in is what it is about.
+        _groups(groups),
+        kinds,
+        least=smallest,
+        level=level,
+        seed=seed,
+        intended=len(groups) == 1,
+    )
     if output:
         from loadframe.report.comparison_page import comparison_page
 
@@ -66,11 +74,11 @@ def compare(
 
 
 def _groups(arguments: list[str]) -> "tuple[Group, ...]":
-    from loadframe.analyze.comparison import read_groups, read_runs, split_by_treatment
+    from loadframe.analyze.comparison import read_groups, read_runs, read_variants, split_by_treatment
 
     if len(arguments) > 1:
         return read_groups(arguments)
-    split = split_by_treatment(read_runs(arguments[0]))
+    split = read_variants(arguments[0]) or split_by_treatment(read_runs(arguments[0]))
     if len(split) == 1:
         raise BadInput(
             "its runs have all the same treatment, so there is nothing to compare",

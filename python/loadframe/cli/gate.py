@@ -20,6 +20,7 @@ Examples:
   loadframe gate results/new --baseline results/main
   loadframe gate results/new --history 'results/nightly-*' --junit gate.xml --markdown gate.md
   loadframe gate results/new --bound 'p99<=50ms' --bound 'errors<=0.1%'
+  loadframe gate results/versions             # an experiment of kind compare: its second variant against its first
   loadframe gate results/new --baseline results/main --measure throughput --least 3% --catch 10%
 
 Exit status: 0 passed, 1 regression, 2 cannot tell (too few or invalid runs, or bad input).
@@ -28,7 +29,7 @@ Exit status: 0 passed, 1 regression, 2 cannot tell (too few or invalid runs, or 
 
 @app.command(epilog=_EXAMPLES)
 def gate(
-    new: Annotated[str, typer.Argument(help="The new runs: a folder, an experiment or a quoted pattern.")],
+    new: Annotated[str, typer.Argument(help="The new runs: a folder, experiment or quoted pattern.")],
     baseline: Annotated[
         str | None, typer.Option(help="The runs of one earlier version: a folder, experiment or quoted pattern.")
     ] = None,
@@ -58,11 +59,10 @@ def gate(
     exclude(
         {"--baseline": baseline, "--history": history}, ["--baseline"], ["--history"], "each is what to hold against"
     )
-    if baseline is None and history is None and not bound:
-        raise BadInput("there is nothing to hold the runs against", remedy="give --baseline, --history or --bound")
+    earlier = baseline or history
     kinds = measure_kinds(measure)
 
-    from loadframe.analyze.comparison import read_groups
+    from loadframe.analyze.comparison import read_groups, read_variants
     from loadframe.analyze.gate import Thresholds, judge_gate
     from loadframe.report.gate_files import junit as junit_text
     from loadframe.report.gate_files import markdown as markdown_text
@@ -73,11 +73,23 @@ def gate(
         catch=_shares(catch, "--catch", kinds),
         bounds=[_bound(text) for text in bound],
     )
-    earlier = baseline or history
-    groups = read_groups([new, earlier] if earlier else [new])
+    variants = () if earlier else read_variants(new)
+    if len(variants) > 2:
+        listed = ", ".join(variant.label for variant in variants)
+        raise BadInput(
+            f"{listed}: a gate holds one variant against one",
+            where=new,
+            remedy="compare two of them, or read its report",
+        )
+    if not variants and not earlier and not bound:
+        raise BadInput(
+            "there is nothing to hold the runs against",
+            remedy="give --baseline, --history or --bound, or the folder of an experiment that compares two variants",
+        )
+    groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
     judged = judge_gate(
         groups[0],
-        groups[1] if earlier else None,
+        groups[1] if len(groups) > 1 else None,
         thresholds,
         kinds=kinds,
         history=history is not None,

@@ -16,7 +16,7 @@ from loadframe.experiment import watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Generator, Outcome, Progress, run_phase, validate_plan
-from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler
+from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, yardstick
 from loadframe.record import Manifest, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
@@ -140,6 +140,7 @@ class Session:
         beside = beside or Beside()
         with RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
+            pace = [yardstick()]
             deviations = self.cluster.deviations()
             outcomes: list[Outcome] = []
             samplers = self._samplers(health=beside.disturbs)
@@ -161,6 +162,7 @@ class Session:
                         writer.event("documents differ", phase=phase.name, difference=difference)
                         self.listener.remark(difference)
                         deviations.append(difference)
+            manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             if not beside.disturbs:
                 deviations += [text for text in self.cluster.deviations() if text not in deviations]
             interrupted = bool(outcomes) and outcomes[-1]["interrupted"]

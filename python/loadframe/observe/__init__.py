@@ -11,6 +11,7 @@ from loadframe.observe.own_group import OwnGroupSampler
 from loadframe.observe.process import ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
 from loadframe.observe.statistics import StoreSampler
+from loadframe.observe.yardstick import yardstick
 
 __all__ = [
     "CgroupSampler",
@@ -23,4 +24,5 @@ __all__ = [
     "Sample",
     "Sampler",
     "StoreSampler",
+    "yardstick",
 ]

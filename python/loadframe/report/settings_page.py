@@ -103,7 +103,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
         ("setting", "level", "ratio", "share of variation", "p"),
         rows,
         names=2,
-        note=f"Ratios are of {response.measure.name} to that at the default, {others}, with 95 % intervals. p is"
+        note=f"Ratios are of {response.measure.phrase} to that at the default, {others}, with 95 % intervals. p is"
         " adjusted by Holm for all terms; what is more than noise stands in black.",
     )
 
@@ -128,7 +128,13 @@ def ranking_table(result: SettingsAt) -> Table:
             ]
         )
     return Table(
-        ("combination", "runs", f"{result.objective.name}, ratio", "better than the default", "CPU per request, ratio"),
+        (
+            "combination",
+            "runs",
+            f"{result.objective.phrase}, ratio",
+            "better than the default",
+            "CPU per request, ratio",
+        ),
         rows,
         note="Ratios are to the default, with 95 % intervals from a spread that all combinations share. The first of"
         " many looks better than it is: only what was measured again can be trusted.",

@@ -56,7 +56,7 @@ def _effects(result: SettingsAt) -> Table:
 
 def _ranking(result: SettingsAt) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(f"combination, by {result.objective.name}")
+    table.add_column(f"combination, by {result.objective.phrase}")
     for header in ("runs", "ratio", "better", "CPU per request"):
         table.add_column(header, justify="right")
     for each in result.standings[:_SHOWN]:

@@ -81,6 +81,7 @@ def _machine(hardware: Mapping[str, Any]) -> dict[str, str | None]:
         "clock": hardware.get("clock"),
         "control groups": hardware.get("cgroup"),
         "load before": ", ".join(map(str, hardware.get("load", []))),
+        "yardstick": ", ".join(map(format_duration, hardware.get("yardstick", []))),
     }
 
 

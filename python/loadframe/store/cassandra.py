@@ -10,7 +10,7 @@ from typing import Any, Self
 import psutil
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store import cassandra_config, distribution, installed
+from loadframe.store import cassandra_config, distribution, installed, jvm
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
@@ -28,7 +28,6 @@ from loadframe.store.base import (
 from loadframe.store.cassandra_ring import Ring, figures
 from loadframe.store.cql import NOT_LET_IN, Connection, CqlError
 from loadframe.store.distribution import Distribution
-from loadframe.units import parse_size
 
 KEYSPACE = "loadframe"
 _ALREADY_EXISTS = 0x2400
@@ -97,19 +96,17 @@ class Cassandra(Store):
         return Found(version, home, java=17, java_most=23)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of cassandra.yaml, and `heap`, such as 1g."""
+        """Settings are those of cassandra.yaml, and those of its JVM."""
         for key in settings:
             if key in cassandra_config.OURS:
                 raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
-        if "heap" in settings:
-            parse_size(settings["heap"])
+        jvm.check_settings(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, keep its management on loopback, and write down how that is called."""
         if installation.java is None:
             raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
-        heap = cassandra_config.heap(node)
-        options = cassandra_config.jvm_options(node, heap)
+        heap, options = cassandra_config.jvm_options(node)
         java = str(installation.java / "bin" / "java")
         classpath = f"{installation.home}/lib/*"
         jmx_port = node.extra_ports[0]

@@ -1,20 +1,12 @@
 """What a Cassandra node is started with: its configuration, its JVM, its log."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.store import jvm
 from loadframe.store.base import NodeSpec
-from loadframe.units import format_size, parse_size
 
-#: Without a memory limit. Enough for the workloads at laptop scale, and three nodes fit a small machine.
-_DEFAULT_HEAP = 512 * 2**20
-#: Under this a node spends its time in the garbage collector, or does not come up.
-_LEAST_HEAP = 256 * 2**20
-#: Above about 31 GiB a JVM loses compressed pointers and holds less, not more.
-_GREATEST_HEAP = 31 * 2**30
 #: Bytes that a node takes besides its heap at least: code, threads, buffers of the network and of files.
 _BESIDES = 256 * 2**20
 
@@ -92,6 +84,11 @@ _JVM = (
 
 #: On one machine, gossip has settled and a change of the ring is known to all within moments.
 RING_DELAY = 2000
+_SERVER = (
+    f"-Dcassandra.ring_delay_ms={RING_DELAY}",
+    "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+    "-Dcassandra.consistent.rangemovement=true",
+)
 
 LOGGING = """\
 <configuration>
@@ -103,34 +100,9 @@ LOGGING = """\
 """
 
 
-def heap(node: NodeSpec) -> int:
-    """Bytes: as the settings say, or half of the memory limit, so that files are cached in the other half."""
-    if "heap" in node.settings:
-        size = parse_size(node.settings["heap"])
-    elif node.memory is not None:
-        size = min(max(node.memory // 2, _LEAST_HEAP), _GREATEST_HEAP)
-    else:
-        size = _DEFAULT_HEAP
-    if node.memory is not None and size + _BESIDES > node.memory:
-        raise BadInput(
-            f"a heap of {format_size(size)} leaves a node of {format_size(node.memory)} too little besides",
-            remedy="give the node at least 512m, or twice the heap",
-        )
-    return size
-
-
-def jvm_options(node: NodeSpec, size: int) -> list[str]:
-    """Return the options that decide how the server runs; the manifest has them."""
-    options = [f"-Xms{size}", f"-Xmx{size}", *_JVM]
-    if node.cpus is not None:
-        options.append(f"-XX:ActiveProcessorCount={math.ceil(node.cpus)}")
-    return [
-        *options,
-        *MODULES,
-        f"-Dcassandra.ring_delay_ms={RING_DELAY}",
-        "-Dcassandra.skip_wait_for_gossip_to_settle=0",
-        "-Dcassandra.consistent.rangemovement=true",
-    ]
+def jvm_options(node: NodeSpec) -> tuple[int, list[str]]:
+    """Return the heap in bytes, and the options that decide how the server runs; the manifest has them."""
+    return jvm.options(node, (*_JVM, *MODULES, *_SERVER), besides=_BESIDES)
 
 
 def configuration(node: NodeSpec) -> str:
@@ -161,7 +133,7 @@ def configuration(node: NodeSpec) -> str:
         "commitlog_sync_period": "10000ms",
         # A dropped table of a test is not to stay on the disk, and a developer's disk is fuller than a server's.
         "auto_snapshot": False,
-        **{key: value for key, value in node.settings.items() if key != "heap"},
+        **{key: value for key, value in node.settings.items() if key not in jvm.SETTINGS},
     }
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
 

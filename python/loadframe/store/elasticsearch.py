@@ -107,7 +107,7 @@ class Elasticsearch(SearchStore):
         return Found(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of elasticsearch.yml, and `heap`, such as 1g."""
+        """Settings are those of elasticsearch.yml, and those of its JVM."""
         search_jvm.check_settings(settings, _OURS)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:

@@ -64,7 +64,7 @@ class OpenSearch(SearchStore):
         return Found(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of opensearch.yml, and `heap`, such as 1g."""
+        """Settings are those of opensearch.yml, and those of its JVM."""
         search_jvm.check_settings(settings, _OURS)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:

@@ -3,7 +3,7 @@
 from loadframe.analyze.comparison.comparison import LEAST, LEVEL, Comparison, Contrast, compare
 from loadframe.analyze.comparison.groups import Group, read_groups, read_runs, split_by_treatment
 from loadframe.analyze.comparison.measures import KINDS, USUAL, Measure
-from loadframe.analyze.comparison.variants import compare_variants
+from loadframe.analyze.comparison.variants import compare_variants, read_variants
 
 __all__ = [
     "KINDS",
@@ -18,5 +18,6 @@ __all__ = [
     "compare_variants",
     "read_groups",
     "read_runs",
+    "read_variants",
     "split_by_treatment",
 ]

@@ -12,6 +12,7 @@ from loadframe.analyze.comparison import doubts
 from loadframe.analyze.comparison.differences import Difference, differences
 from loadframe.analyze.comparison.groups import Group, started
 from loadframe.analyze.comparison.measures import USUAL, Measure, measures_of
+from loadframe.analyze.comparison.pace import pace
 from loadframe.analyze.comparison.ranks import cliffs_delta, holm, least_p, rank_test
 from loadframe.analyze.comparison.ratio import ratio_of_medians
 from loadframe.analyze.estimate import Estimate
@@ -195,6 +196,9 @@ def _conditions(baseline: Group, group: Group, found: Sequence[Difference], inte
     machine = tuple(each for each in found if each.of_machine)
     if machine:
         warnings.append(doubts.OtherMachine(baseline.label, group.label, machine))
+    factor = pace(baseline.usable, group.usable)
+    if factor != 1:
+        warnings.append(doubts.OtherPace(baseline.label, group.label, factor))
     load = tuple(each for each in found if each.of_load)
     if load and not intended and baseline.treatments == group.treatments:
         warnings.append(doubts.OtherLoad(baseline.label, group.label, load))

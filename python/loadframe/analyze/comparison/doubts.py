@@ -66,6 +66,27 @@ class OtherMachine(Finding):
 
 
 @dataclass(frozen=True)
+class OtherPace(Finding):
+    """The machine was faster or slower."""
+
+    first: str
+    second: str
+    #: How many times as fast as in the first group's minutes.
+    factor: float
+
+    def _cause(self) -> str:
+        faster = self.factor > 1
+        share = self.factor - 1 if faster else 1 - self.factor
+        return (
+            f"the machine was {share:.0%} {'faster' if faster else 'slower'} when {self.second} was measured than when"
+            f" {self.first} was, by the CPU time of a fixed computation: what it did is not told from what they do"
+        )
+
+    def _remedy(self) -> str:
+        return "interleave them, as experiments of kind compare do, or measure where processors are shared with nobody"
+
+
+@dataclass(frozen=True)
 class OtherLoad(Finding):
     """The load or its generator differ."""
 

@@ -1,20 +1,28 @@
 """The runs of an experiment that compares variants: a group for each, at the treatments that they share."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from loadframe.analyze.comparison.comparison import LEAST, Comparison, compare
 from loadframe.analyze.comparison.groups import Group
-from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, read_experiment
 
 #: The entry of a treatment that names its variant.
 _VARIANT = "variant"
 
 
-def compare_variants(folder: RecordedExperiment) -> Comparison:
-    """Compare each variant with the first; what the variants set themselves is no part of the treatment."""
+def read_variants(argument: str) -> tuple[Group, ...]:
+    """Return the variants of the folder of an experiment that compares some; none of anything else."""
+    path = Path(argument)
+    folder = read_experiment(path) if (path / EXPERIMENT_FILE).is_file() else None
+    return split_by_variant(folder) if folder and "variants" in folder.description else ()
+
+
+def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
+    """Return a group for each variant; what the variants set themselves is no part of the treatment."""
     description = folder.description
     at = [name for name in description["factors"] if all(name not in sets for sets in description["variants"].values())]
-    groups = [
+    return tuple(
         Group(
             label,
             tuple(
@@ -24,7 +32,15 @@ def compare_variants(folder: RecordedExperiment) -> Comparison:
             ),
         )
         for label in description["variants"]
-    ]
+    )
+
+
+def compare_variants(folder: RecordedExperiment) -> Comparison:
+    """Compare each variant with the first."""
+    description = folder.description
     return compare(
-        groups, least=float(description.get("least") or LEAST), seed=int(description.get("seed") or 0), intended=True
+        split_by_variant(folder),
+        least=float(description.get("least") or LEAST),
+        seed=int(description.get("seed") or 0),
+        intended=True,
     )

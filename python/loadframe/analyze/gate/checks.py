@@ -52,31 +52,43 @@ class Check:
         }
 
 
-def worse_by(contrast: Contrast) -> tuple[float, float, float]:
-    """Return by what share of the baseline a group is worse, with the ends of its interval; negative is better."""
+def worse_by(contrast: Contrast, pace: float = 1.0) -> tuple[float, float, float]:
+    """Return by what share of the baseline a group is worse, with the ends of its interval; negative is better.
+
+    `pace`: what would be left of it on a machine that had not become that many times as fast.
+    """
     ratio = contrast.ratio
     if contrast.measure.better == "higher":
-        return 1 - ratio.value, 1 - ratio.high, 1 - ratio.low
-    return ratio.value - 1, ratio.low - 1, ratio.high - 1
+        return 1 - ratio.value / pace, 1 - ratio.high / pace, 1 - ratio.low / pace
+    return ratio.value * pace - 1, ratio.low * pace - 1, ratio.high * pace - 1
 
 
-def against_baseline(contrast: Contrast, *, least: float, catch: float, reachable: bool, level: float) -> Check:
+def against_baseline(
+    contrast: Contrast, *, least: float, catch: float, reachable: bool, level: float, pace: float = 1.0
+) -> Check:
     """Judge a contrast.
 
     It is a regression if it is significantly worse by at least `least`. It passes if its interval excludes that it is
-    worse by `catch` or more. `reachable`: whether so few runs could be significant at all.
+    worse by `catch` or more. `reachable`: whether so few runs could be significant at all. `pace`: how many times as
+    fast the machine was for the new runs; what that can explain, or can hide, is undecided.
     """
     value, low, high = worse_by(contrast)
     span = f"{_worse(value)} [{_signed(low)}, {_signed(high)}], p = {contrast.p:.2g}"
+    # Throughput and response times follow the machine's pace at most in full, or not at all.
+    paced_value, _, paced_high = worse_by(contrast, pace)
     standing: Standing = "passed"
     why = span
     if contrast.p < level and value >= least:
         standing, why = "regression", f"{span}: beyond {least:.0%}"
+        if paced_value < least:
+            standing, why = "undecided", f"{span}: the machine had become slower by as much"
     elif not reachable:
         sizes = f"{len(contrast.first)} runs against {len(contrast.second)}"
         standing, why = "undecided", f"{span}: {sizes} can never reach p < {level:g}"
     elif high >= catch:
         standing, why = "undecided", f"{span}: the interval does not exclude {catch:.0%}"
+    elif paced_high >= catch:
+        standing, why = "undecided", f"{span}: the machine had become faster, which may hide {catch:.0%}"
     return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast)
 
 

@@ -11,6 +11,7 @@ from loadframe.analyze.comparison import LEVEL, Comparison, Contrast, Group, Mea
 from loadframe.analyze.comparison.doubts import NotInterleaved
 from loadframe.analyze.comparison.groups import started
 from loadframe.analyze.comparison.measures import measures_of
+from loadframe.analyze.comparison.pace import pace
 from loadframe.analyze.comparison.ranks import least_p
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
@@ -146,6 +147,7 @@ def judge_gate(
         missing = _missing(baseline, new)
         if missing:
             warnings.append(MissingTreatments(new.label, missing))
+        factor = pace(baseline.usable, new.usable)
         reachable = [_reachable(contrast, comparison, thresholds.level) for contrast in comparison.contrasts]
         checks += [
             against_baseline(
@@ -153,6 +155,7 @@ def judge_gate(
                 least=thresholds.least_of(contrast.measure.kind),
                 catch=thresholds.catch_of(contrast.measure.kind),
                 reachable=can,
+                pace=factor,
                 level=thresholds.level,
             )
             for contrast, can in zip(comparison.contrasts, reachable, strict=True)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
@@ -19,6 +19,8 @@ _HERE = ("local", "netns", "container")
 _BUSY = 0.95
 #: A machine that loses more than this on average gives other figures from minute to minute.
 _STOLEN = 0.02
+#: The yardstick of one run over that of another, beyond which the machine shows in what is compared.
+_PACES = 1.15
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,22 @@ class ProcessorsStolen(Finding):
         return "repeat on a machine that shares its processors with nobody; more repetitions narrow what it scatters"
 
 
+@dataclass(frozen=True)
+class PaceVaried(Finding):
+    """The machine was not equally fast all the time."""
+
+    slowdown: float
+
+    def _cause(self) -> str:
+        return (
+            f"a fixed computation took up to {self.slowdown:.0%} longer beside one run than beside another:"
+            " the machine was not equally fast all the time"
+        )
+
+    def _remedy(self) -> str:
+        return "repeat on a machine that shares its processors with nobody; more repetitions narrow what it scatters"
+
+
 def pitfalls(runs: Sequence[RecordedRun], phase: str) -> tuple[Finding, ...]:
     """Return what is seen in the usable runs of a phase."""
     usable = [run for run in runs if run.usable and run.phase(phase)]
@@ -229,6 +247,9 @@ def _about_machine(
     stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]
     if stolen and fmean(stolen) > _STOLEN:
         yield ProcessorsStolen(fmean(stolen), max(stolen))
+    times = [median(taken) for run in usable if (taken := run.manifest.get("hardware", {}).get("yardstick"))]
+    if times and max(times) > _PACES * min(times):
+        yield PaceVaried(max(times) / min(times) - 1)
     busy = {}
     for nodes, runs in by_nodes.items():
         shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]

@@ -66,6 +66,12 @@ MANIFEST = (
     Field("hardware.governor", "string or null", "", "CPU frequency governor, where it can be read"),
     Field("hardware.cgroup", "string", "", "control groups: `v1`, `v2`, `hybrid` or `none`"),
     Field("hardware.load", "list", "tasks", "load averages of 1, 5 and 15 minutes when the run began"),
+    Field(
+        "hardware.yardstick",
+        "list",
+        "s",
+        "CPU time of a fixed computation before and after the load; longer where the machine is slower",
+    ),
 )
 
 _LATENCY = (

@@ -1,0 +1,77 @@
+"""The JVM that a node of Cassandra, Elasticsearch or OpenSearch runs in: its heap, its processors, its options."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.store.base import NodeSpec
+from loadframe.units import format_size, parse_size
+
+#: The settings of a store that are its JVM's, and none of the server's configuration.
+SETTINGS = frozenset({"heap", "jvm"})
+
+#: Without a memory limit. Enough for the workloads at laptop scale, and three nodes fit a small machine.
+_DEFAULT_HEAP = 512 * 2**20
+#: Under this a node spends its time in the garbage collector, or does not come up.
+_LEAST_HEAP = 256 * 2**20
+#: Above about 31 GiB a JVM loses compressed pointers and holds less, not more.
+_GREATEST_HEAP = 31 * 2**30
+
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
+#: What other keys decide.
+_OURS = re.compile(r"-Xm[sx]|-XX:ActiveProcessorCount=")
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise BadInput for a heap that is no size, and for options that are none or are decided elsewhere."""
+    if "heap" in settings:
+        parse_size(settings["heap"])
+    for option in _asked(settings):
+        if not option.startswith("-X"):
+            raise BadInput(
+                f"the setting jvm has {option!r}, which is no option of a JVM's", remedy="write such as -XX:+UseZGC"
+            )
+        if _OURS.match(option):
+            raise BadInput(
+                f"the setting jvm has {option!r}, which is loadframe's to decide",
+                remedy="leave it out; the setting heap and the limit of CPUs say it",
+            )
+
+
+def options(node: NodeSpec, vendors: Sequence[str], *, besides: int) -> tuple[int, list[str]]:
+    """Return the heap in bytes and the JVM's options with it: `vendors` choice, and over that the user's.
+
+    `besides`: bytes that a node takes beside its heap at least.
+    """
+    heap = _heap(node, besides)
+    asked = _asked(node.settings)
+    if any(_COLLECTOR.match(option) for option in asked):
+        # A JVM with two collectors does not start.
+        vendors = [option for option in vendors if not _COLLECTOR.match(option)]
+    chosen = [f"-Xms{heap}", f"-Xmx{heap}", *vendors]
+    if node.cpus is not None:
+        chosen.append(f"-XX:ActiveProcessorCount={math.ceil(node.cpus)}")
+    # Of options that contradict each other a JVM takes the last.
+    return heap, chosen + asked
+
+
+def _asked(settings: Mapping[str, Any]) -> list[str]:
+    return str(settings.get("jvm") or "").split()
+
+
+def _heap(node: NodeSpec, besides: int) -> int:
+    """Bytes: as the settings say, or half of the memory limit, so that files are cached in the other half."""
+    if "heap" in node.settings:
+        size = parse_size(node.settings["heap"])
+    elif node.memory is not None:
+        size = min(max(node.memory // 2, _LEAST_HEAP), _GREATEST_HEAP)
+    else:
+        size = _DEFAULT_HEAP
+    if node.memory is not None and size + besides > node.memory:
+        raise BadInput(
+            f"a heap of {format_size(size)} leaves a node of {format_size(node.memory)} too little besides",
+            remedy="give the node at least 512m, or twice the heap",
+        )
+    return size
