@@ -9,6 +9,7 @@ from loadframe.units import (
     format_bandwidth,
     format_count,
     format_duration,
+    format_nodes,
     format_size,
     parse_bandwidth,
     parse_cores,
@@ -230,3 +231,11 @@ def test_cores_are_numbers_and_ranges(text, cores):
 def test_what_names_no_cores_is_refused(text):
     with pytest.raises(BadInput, match="names no cores"):
         parse_cores(text)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [((1,), "1 node"), ((2,), "2 nodes"), ((1, 2), "1 and 2 nodes"), ((1, 2, 4), "1, 2 and 4 nodes")],
+)
+def test_numbers_of_nodes_are_written_as_they_are_said(counts, words):
+    assert format_nodes(*counts) == words

@@ -114,6 +114,13 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
 
 
+def format_nodes(*counts: int) -> str:
+    """Write numbers of nodes as they are said: `1 node`, `1, 2 and 4 nodes`."""
+    *first, last = [format_count(count) for count in counts]
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return f"{listed} node{'s' * (counts != (1,))}"
+
+
 def _three_digits(value: float) -> str:
     text = f"{value:.3g}"
     return f"{value:,.0f}" if "e+" in text else text

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from loadframe.analyze.comparison import read_runs
 from loadframe.analyze.sweep import pitfalls, read_sweep
 from loadframe.errors import BadInput
-from simulated import Truth, write_experiment
+from simulated import Truth, write_experiment, write_run
 
 TRUTH = Truth(noise=0.01)
 
@@ -157,7 +159,26 @@ def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
     file.write_text(json.dumps(manifest))
     (curves,) = read_sweep(path).curves
     [found] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
-    assert "up to 29% longer" in found.cause
+    assert "up to 1.3 times as long" in found.cause
+    assert found.share is None
+
+
+def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
+    paces = np.linspace(0.7, 1.3, 6)
+    for name, lams in {"machine": 100 * paces, "own": [100, 60, 140, 130, 70, 100]}.items():
+        for block, (lam, speed) in enumerate(zip(lams, paces, strict=True)):
+            for clients in (4, 8):
+                write_run(tmp_path / name, f"b{block}-{clients}", Truth(lam=lam, pace=speed, seconds=2, noise=0.0),
+                          clients=clients, treatment={"clients": clients}, block=block)  # fmt: skip
+    found = {}
+    for name in ("machine", "own"):
+        (pitfall,) = [
+            each for each in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100")
+            if isinstance(each, pitfalls.PaceVaried)
+        ]  # fmt: skip
+        found[name] = pitfall.share
+    assert found["machine"] == pytest.approx(1, abs=0.01)
+    assert found["own"] < 0.2
 
 
 def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):

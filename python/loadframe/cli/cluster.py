@@ -12,7 +12,7 @@ from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
 from loadframe.report.labels import cores_text
-from loadframe.units import format_size, parse_cores, parse_size
+from loadframe.units import format_nodes, format_size, parse_cores, parse_size
 
 cluster = typer.Typer(
     help="Keep a cluster up for other commands, under a name.", no_args_is_help=True, rich_markup_mode="rich"
@@ -222,7 +222,7 @@ def show(name: str, as_json: bool) -> None:
     asked += [format_size(limits["memory"])] if limits["memory"] else []
     where = f", {cores_text(limits['cores'])}" if limits["cores"] else ""
     out.print(
-        f"{name}: {state['store']} {state['version']}, {state['size']} node{'s' if state['size'] > 1 else ''}"
+        f"{name}: {state['store']} {state['version']}, {format_nodes(state['size'])}"
         f"{' of ' + ' and '.join(asked) if asked else ''}{where}, {state['state']}",
         markup=False,
         highlight=False,
@@ -254,7 +254,7 @@ def _show_attached(cluster: Cluster, as_json: bool) -> None:
     if as_json:
         print_json(state)
         return
-    size = f"{cluster.size} node{'s' if cluster.size > 1 else ''}"
+    size = format_nodes(cluster.size)
     out.print(
         f"{', '.join(cluster.addresses)}: {state['store']} {state['version']}, {size}, {state['state']}",
         markup=False,

@@ -9,7 +9,7 @@ from loadframe.analyze.sweep.equal import Shape
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
-from loadframe.units import format_count
+from loadframe.units import format_count, format_nodes
 
 UNIT = "requests/s"
 _ENOUGH_SIZES = 6
@@ -63,9 +63,8 @@ def limits(curves: PhaseCurves) -> list[str]:
             )
     words += [_calibration(each) for each in curves.calibrations]
     if curves.at_edge:
-        listed = " and ".join(format_count(number) for number in curves.at_edge)
         words.append(
-            f"At {listed} node{'s' * (curves.at_edge != (1,))} the most clients gave the most throughput, so more"
+            f"At {format_nodes(*curves.at_edge)} the most clients gave the most throughput, so more"
             " clients might give more still."
         )
     return words
@@ -75,7 +74,7 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
     """Return, for each number of nodes, its name and what its curve over clients says."""
     rows = []
     for curve in curves.over_clients:
-        name = f"{curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else "over clients"
+        name = format_nodes(curve.nodes) if curve.nodes else "over clients"
         rows.append((name, sentence(curve.fit, UNIT) if curve.fit else f"Not fitted: {curve.refusal}."))
     return rows
 
@@ -93,7 +92,7 @@ def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
         found.append(("Over nodes, each at its best number of clients", curves.over_nodes.fit))
     for curve in curves.over_clients:
         if curve.fit:
-            at = f" at {curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else ""
+            at = f" at {format_nodes(curve.nodes)}" if curve.nodes else ""
             found.append((f"Over clients{at}", curve.fit))
     return found
 
@@ -116,12 +115,12 @@ def equal_resources(shapes: Sequence[Shape]) -> list[str]:
 
 
 def _shape(shape: Shape) -> str:
-    return f"{shape.nodes} node{'s' * (shape.nodes != 1)} of {shape.cpus:g}"
+    return f"{format_nodes(shape.nodes)} of {shape.cpus:g}"
 
 
 def _calibration(found: Calibration) -> str:
     """Say how many clients keep every node between idling and overload."""
-    at = f"At {found.nodes} node{'s' * (found.nodes != 1)}" if found.nodes else "There"
+    at = f"At {format_nodes(found.nodes)}" if found.nodes else "There"
     shares = f"{found.idlest or 0:.0%} to {found.busiest or 0:.0%}"
     if found.clients is None:
         return f"{at} no number of clients kept every node between 20 % and 90 % of its CPU limit (they used {shares})."

@@ -6,7 +6,7 @@ from typing import Any
 from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Slo
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import round_to
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_count, format_duration, format_nodes
 
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
@@ -33,7 +33,7 @@ def rate_text(capacity: Capacity) -> str:
 
 def sentence(capacity: Capacity, slo: Slo) -> str:
     """Return what is known of one treatment."""
-    name = treatment_text(capacity.treatment) or f"{capacity.nodes} node{'s' * (capacity.nodes != 1)}"
+    name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
         return f"{name}: the search is not done; the same command goes on with it."
     if capacity.kind is Kind.NONE:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.report.numbers import estimate_text, percent_text
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_count, format_duration, format_nodes
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def heading(group: Group) -> str:
 
 def step_heading(step: Step) -> str:
     """Return what a step did, and to how many nodes."""
-    nodes = f"{format_count(step.before)} node{'s' * (step.before != 1)}"
+    nodes = format_nodes(step.before)
     more = "" if step.after == step.before else f", then {format_count(step.after)}"
     return f"Step {step.number}: {step.change or 'no change'} ({nodes}{more}; {format_duration(step.horizon)} watched)"
 

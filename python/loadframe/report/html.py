@@ -21,7 +21,7 @@ from loadframe.report.setup import design_facts, manifest_facts, run_facts
 from loadframe.report.tables import Table, generator_table, models_table, operations_table, speedup_table
 from loadframe.report.time_plots import phase_over_time, run_over_time
 from loadframe.report.trust import runs_view
-from loadframe.units import format_count
+from loadframe.units import format_count, format_nodes
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _subtitle(description: Mapping[str, Any], manifest: Mapping[str, Any]) -> st
 
 
 def _size(nodes: int | None, clients: int | None) -> str:
-    words = [f"{nodes} node{'s' * (nodes != 1)}"] if nodes else []
+    words = [format_nodes(nodes)] if nodes else []
     words += [f"{clients} client{'s' * (clients != 1)}"] if clients else []
     return ", ".join(words)
 

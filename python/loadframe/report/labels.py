@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loadframe.units import format_count, format_duration, format_size
+from loadframe.units import format_count, format_duration, format_nodes, format_size
 
 
 def pacing_text(pacing: Mapping[str, Any]) -> str:
@@ -29,7 +29,7 @@ def cluster_text(store: Mapping[str, Any]) -> str:
     nodes = store.get("nodes")
     words = [" ".join(str(store[key]) for key in ("kind", "version") if store.get(key))]
     if nodes:
-        words.append(f"{nodes} node{'s' * (nodes != 1)}")
+        words.append(format_nodes(nodes))
     limits = limits_text(store)
     return ", ".join([*words, limits] if limits else words)
 

@@ -9,6 +9,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import Curve, PhaseCurves, Point
 from loadframe.report.figures import COLORS, INK, MUTED, SYMBOLS, Figure, axis, band, layout, log_axis, numbers
 from loadframe.report.fit_words import NAMES, tells
+from loadframe.units import format_nodes
 
 _STEPS = 160
 #: A band that knows no bound is cut here, as a multiple of the largest throughput in the plot.
@@ -209,4 +210,4 @@ def _style(index: int) -> str:
 
 
 def _label(curve: Curve) -> str:
-    return f"{curve.nodes} node{'s' * (curve.nodes != 1)}" if curve.nodes else "runs"
+    return format_nodes(curve.nodes) if curve.nodes else "runs"

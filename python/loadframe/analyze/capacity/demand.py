@@ -15,7 +15,7 @@ from loadframe.analyze.capacity.search import Kind
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit, fit
 from loadframe.errors import BadInput
-from loadframe.units import format_count
+from loadframe.units import format_count, format_nodes
 
 #: No curve is followed beyond this many times the largest number of nodes that was measured.
 _REACH = 2
@@ -95,7 +95,7 @@ def sentence(answer: Demand, largest: int) -> str:
             f"No number of nodes sustains {load} up to {answer.reach}, EXTRAPOLATED from at most {largest}: further"
             " than that no curve can be trusted."
         )
-    count = f"{answer.nodes} node{'s' * (answer.nodes != 1)}"
+    count = format_nodes(answer.nodes)
     if answer.least == answer.nodes == answer.most:
         sure = "the intervals allow no other number"
     else:

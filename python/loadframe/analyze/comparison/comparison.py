@@ -12,11 +12,11 @@ from loadframe.analyze.comparison import doubts
 from loadframe.analyze.comparison.differences import Difference, differences
 from loadframe.analyze.comparison.groups import Group, started
 from loadframe.analyze.comparison.measures import USUAL, Measure, measures_of
-from loadframe.analyze.comparison.pace import pace
 from loadframe.analyze.comparison.ranks import cliffs_delta, holm, least_p, rank_test
 from loadframe.analyze.comparison.ratio import ratio_of_medians
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.pace import pace
 from loadframe.errors import BadInput
 
 #: Of p after Holm's adjustment.

@@ -11,11 +11,11 @@ from loadframe.analyze.comparison import LEVEL, Comparison, Contrast, Group, Mea
 from loadframe.analyze.comparison.doubts import NotInterleaved
 from loadframe.analyze.comparison.groups import started
 from loadframe.analyze.comparison.measures import measures_of
-from loadframe.analyze.comparison.pace import pace
 from loadframe.analyze.comparison.ranks import least_p
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
 from loadframe.analyze.history import ChangePoint, change_points
+from loadframe.analyze.pace import pace
 
 #: What is checked unless other measures are named.
 KINDS = ("throughput", "p50", "p99")

@@ -11,7 +11,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import by_source, growth, samples
 from loadframe.analyze.sweep.treatments import Treatment
-from loadframe.units import format_count
+from loadframe.units import format_count, format_nodes
 
 #: Throughput below this share of what as many times the clients would give is a bend.
 _BENT = 0.8
@@ -34,7 +34,7 @@ class Bend(Finding):
     advice: str
 
     def _cause(self) -> str:
-        at = f"at {self.nodes} node{'s' * (self.nodes != 1)} " if self.nodes else ""
+        at = f"at {format_nodes(self.nodes)} " if self.nodes else ""
         seen = "; ".join(self.reasons) if self.reasons else "nothing that was watched was used up"
         return f"{at}{self.clients} clients did the work of {format_count(self.effective)}: {seen}"
 

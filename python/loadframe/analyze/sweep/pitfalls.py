@@ -1,15 +1,18 @@
 """What makes a scale experiment say something else than it seems to: seen in manifests, summaries and telemetry."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
+from loadframe.analyze import pace
+from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import samples
-from loadframe.units import format_count, format_size
+from loadframe.units import format_nodes, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
 _READS = 2**20
@@ -58,8 +61,8 @@ class ReplicasClipped(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{self.replicas + 1} copies of the data were asked for, and {_counts(self.nodes)} cannot hold so many:"
-            " the small clusters did less work"
+            f"{self.replicas + 1} copies of the data were asked for, and {format_nodes(*self.nodes)} cannot hold so"
+            " many: the small clusters did less work"
         )
 
     def _remedy(self) -> str:
@@ -74,7 +77,9 @@ class ShardsUneven(Finding):
     nodes: tuple[int, ...]
 
     def _cause(self) -> str:
-        return f"{self.shards} shards cannot be spread evenly over {_counts(self.nodes)}: some nodes have less to do"
+        return (
+            f"{self.shards} shards cannot be spread evenly over {format_nodes(*self.nodes)}: some nodes have less to do"
+        )
 
     def _remedy(self) -> str:
         return "choose a number of shards that every number of nodes divides, or one that grows with the nodes"
@@ -89,7 +94,7 @@ class DataOutgrowsMemory(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{_counts(self.reading)} read up to {format_size(self.rate)}/s from storage while others read nearly"
+            f"{format_nodes(*self.reading)} read up to {format_size(self.rate)}/s from storage while others read nearly"
             " nothing: data that fit in memory are compared with data that do not"
         )
 
@@ -136,7 +141,7 @@ class MachineFull(Finding):
 
     def _cause(self) -> str:
         return (
-            f"with {_counts(self.nodes)} the whole machine was up to {self.busy:.0%} busy:"
+            f"with {format_nodes(*self.nodes)} the whole machine was up to {self.busy:.0%} busy:"
             " its processors, and not the cluster, may be what ends the curve"
         )
 
@@ -165,12 +170,18 @@ class ProcessorsStolen(Finding):
 class PaceVaried(Finding):
     """The machine was not equally fast all the time."""
 
-    slowdown: float
+    #: How many times as long the yardstick took beside one run than beside another, and the share of the scatter of
+    #: throughput between repetitions that goes with it; None where too few runs say it.
+    factor: float
+    share: float | None
 
     def _cause(self) -> str:
+        scatter = (
+            "" if self.share is None else f", and {self.share:.0%} of the scatter between repetitions goes with it"
+        )
         return (
-            f"a fixed computation took up to {self.slowdown:.0%} longer beside one run than beside another:"
-            " the machine was not equally fast all the time"
+            f"a fixed computation took up to {self.factor:.1f} times as long beside one run as beside another: the"
+            f" machine was not equally fast all the time{scatter}"
         )
 
     def _remedy(self) -> str:
@@ -247,9 +258,11 @@ def _about_machine(
     stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]
     if stolen and fmean(stolen) > _STOLEN:
         yield ProcessorsStolen(fmean(stolen), max(stolen))
-    times = [median(taken) for run in usable if (taken := run.manifest.get("hardware", {}).get("yardstick"))]
-    if times and max(times) > _PACES * min(times):
-        yield PaceVaried(max(times) / min(times) - 1)
+    factor = pace.slowest(usable)
+    if factor > _PACES:
+        throughput = Measure(phase, "throughput")
+        points = [(json.dumps(run.treatment), run, throughput.of(run) or 0.0) for run in usable]
+        yield PaceVaried(factor, pace.share(points))
     busy = {}
     for nodes, runs in by_nodes.items():
         shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]
@@ -257,9 +270,3 @@ def _about_machine(
             busy[nodes] = max(shares)
     if busy:
         yield MachineFull(tuple(sorted(busy)), max(busy.values()))
-
-
-def _counts(nodes: Sequence[int]) -> str:
-    words = [format_count(number) for number in nodes]
-    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-    return f"{listed} node{'s' * (list(nodes) != [1])}"
