@@ -114,7 +114,7 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
 
 
-def format_nodes(*counts: int) -> str:
+def format_nodes(*counts: float) -> str:
     """Write numbers of nodes as they are said: `1 node`, `1, 2 and 4 nodes`."""
     *first, last = [format_count(count) for count in counts]
     listed = f"{', '.join(first)} and {last}" if first else last
