@@ -165,10 +165,12 @@ def test_the_interval_of_repetitions_holds_the_truth_in_19_of_20():
 
 
 def test_one_run_says_nothing_of_its_scatter_and_a_censored_one_only_a_bound():
-    one = repeated("stabilisation", {1: Value(50.0)}, {})
+    one = repeated("stabilisation", 1, {1: Value(50.0)}, {})
     assert not one.mean.is_finite
     assert one.difference is None
-    bound = repeated("stabilisation", {1: Value(50.0), 2: Value(480.0, censored=True)}, {1: Value(0.0), 2: Value(0.0)})
+    bound = repeated(
+        "stabilisation", 2, {1: Value(50.0), 2: Value(480.0, censored=True)}, {1: Value(0.0), 2: Value(0.0)}
+    )
     assert bound.censored == 1
     assert np.isinf(bound.mean.high)
     assert bound.difference is None
@@ -177,7 +179,7 @@ def test_one_run_says_nothing_of_its_scatter_and_a_censored_one_only_a_bound():
 def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_block():
     values = {block: Value(50.0 + block) for block in (1, 2, 3)}
     control = {block: Value(2.0 + block) for block in (1, 2, 3)}
-    found = repeated("lost_work", values, control)
+    found = repeated("lost_work", 3, values, control)
     assert found.difference.value == near(48.0)
     assert found.difference.high - found.difference.low < 1e-6
 
@@ -195,17 +197,17 @@ def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_bl
 )
 def test_drift_is_large_and_stands_out_from_the_scatter_of_control_runs(control, is_drift):
     blocks = {block: Value(growth) for block, growth in enumerate(control, start=1)}
-    found = {"growth": repeated("growth", dict.fromkeys(blocks, Value(1.7)), blocks)}
+    found = {"growth": repeated("growth", len(blocks), dict.fromkeys(blocks, Value(1.7)), blocks)}
     assert (drifted(found) is not None) == is_drift
 
 
 def test_more_than_in_control_runs_may_be_chance():
     values = {1: Value(1.7), 2: Value(1.6), 3: Value(1.8)}
-    scattered = repeated("growth", values, {1: Value(1.0), 2: Value(2.1), 3: Value(1.3)})
-    quiet = repeated("growth", values, {1: Value(1.0), 2: Value(1.02), 3: Value(0.98)})
+    scattered = repeated("growth", 3, values, {1: Value(1.0), 2: Value(2.1), 3: Value(1.3)})
+    quiet = repeated("growth", 3, values, {1: Value(1.0), 2: Value(1.02), 3: Value(0.98)})
     assert by_chance({"growth": scattered}).low < 0
     assert by_chance({"growth": quiet}) is None
-    assert by_chance({"growth": repeated("growth", values, {})}) is None, "without control runs nothing is known"
+    assert by_chance({"growth": repeated("growth", 3, values, {})}) is None, "without control runs nothing is known"
 
 
 def test_the_loss_against_a_control_run_is_free_of_what_noise_alone_would_count():
@@ -214,6 +216,6 @@ def test_the_loss_against_a_control_run_is_free_of_what_noise_alone_would_count(
         values[block] = measure(course(noise=0.1, seed=block, events=grown(), **LOST), GROW, 60.0)["lost_work"]
         still = Change(120.0, 600.0, 1, 1, open=False)
         control[block] = measure(course(noise=0.1, seed=100 + block), still, 60.0)["lost_work"]
-    found = repeated("lost_work", values, control)
+    found = repeated("lost_work", 3, values, control)
     assert found.mean.value < found.difference.value + 25
     assert control[1].value > 10

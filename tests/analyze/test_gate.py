@@ -61,7 +61,9 @@ def paced(tmp_path_factory):
     }
     for seed, (name, truth) in enumerate(truths.items()):
         for number in range(6):
-            write_run(root / name, f"r{number}", truth, seed=900 + 10 * seed + number)
+            run = write_run(root / name, f"r{number}", truth, seed=900 + 10 * seed + number)
+            if name != "usual":
+                _on_day(run.path, 3)
     return root
 
 
@@ -80,6 +82,16 @@ def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, wh
     assert why in gate.checks[0].why
     (warning,) = gate.warnings
     assert f"25% {'faster' if new in ('sped', 'hidden') else 'slower'} when {new} was measured" in warning.cause
+
+
+def test_the_pace_of_runs_that_were_made_in_turns_is_chance(paced, tmp_path):
+    for name in ("slowed", "usual"):
+        shutil.copytree(paced / name, tmp_path / name)
+    for run in (tmp_path / "usual").glob("r[3-5]"):
+        _on_day(run, 4)
+    gate = judge(tmp_path, "slowed", "usual", kinds=["throughput"])
+    assert gate.standing == "regression"
+    assert gate.warnings == ()
 
 
 def test_runs_of_a_version_that_took_no_yardstick_are_judged_without(paced, tmp_path):
@@ -179,5 +191,9 @@ def test_a_treatment_that_was_not_measured_again_is_not_passed(tmp_path):
 def _dated(folder):
     """Give the runs the order of their names."""
     for day, run in enumerate(sorted(folder.iterdir()), start=1):
-        file = run / "manifest.json"
-        file.write_text(file.read_text().replace("2026-01-02T", f"2026-01-{day:02}T"))
+        _on_day(run, day)
+
+
+def _on_day(run, day):
+    file = run / "manifest.json"
+    file.write_text(file.read_text().replace("2026-01-02T", f"2026-01-{day:02}T"))

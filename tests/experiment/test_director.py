@@ -45,7 +45,7 @@ def directed(cluster, tmp_path):
 
 def steps(*texts):
     made = [Step.model_validate(text) for text in texts]
-    return [Planned(step, trigger_of(step, None)) for step in made]
+    return [Planned(step, trigger_of(step, None, 0.0)) for step in made]
 
 
 def kinds(events):

@@ -106,6 +106,7 @@ TIMELINE = f"timeline: [{STEP}]"
         (STEP, "{at: 60s, cut: node-1}", "{at", "none can be cut off", "netns"),
         (STEP, "{at: 60s, kill: node-3}", "node-3", "no node-3 by then", "up to node-2"),
         (STEP, "{overloaded: {seconds: 200}, add: 1}", "overloaded", "never fire: it takes 6 min 40 s", "lengthen"),
+        (STEP, "{overloaded: true, within: 10s, add: 1}", "10s", "never fire: it takes", "shorten the window"),
         (STEP, "{slo_broken: 6m, add: 1}", "slo_broken", "the run lasts 5 min", "lengthen"),
         (STEP, "{at: 60s, ad: 3}", "ad", "unknown key 'ad'", "'add'"),
         (STEP, "{overloaded: {cpu: 120%}, add: 1}", "120%", "is no share", ""),

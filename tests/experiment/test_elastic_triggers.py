@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from loadframe.experiment.elastic.file import Objective, Overload
+from loadframe.experiment.elastic.file import Objective, Overload, Step
 from loadframe.experiment.elastic.policies import Observed, target_tracking, thresholds
 from loadframe.experiment.elastic.sight import Second, Sight
-from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, fall
+from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, fall, trigger_of
 from loadframe.load import Progress
 
 
@@ -55,6 +55,15 @@ def test_without_a_drop_asked_for_overload_is_throughput_that_no_longer_grows():
     plateau = Overloaded(Overload(cpu=0.9, drop=0.0, seconds=5))
     assert plateau.fires(moment(sight([100.0] * 5 + [200.0] * 5, cpu=0.95))) is None
     assert plateau.fires(moment(sight([200.0] * 5 + [199.0] * 5, cpu=0.95))) is not None
+
+
+def test_nothing_fires_before_the_level_is_known_that_it_is_to_change():
+    step = Step.model_validate({"overloaded": {"drop": 0.0, "seconds": 5}, "add": 1})
+    trigger = trigger_of(step, None, 20.0)
+    seen = sight([200.0] * 5 + [199.0] * 5, cpu=0.95)
+    assert trigger.fires(moment(seen, now=19.9)) is None
+    assert trigger.fires(moment(seen, now=20.1)) is not None
+    assert "no longer growing" in trigger.words
 
 
 def test_noise_alone_is_seldom_taken_for_overload():

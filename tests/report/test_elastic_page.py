@@ -97,6 +97,20 @@ def test_a_gain_that_control_runs_may_have_by_chance_is_not_claimed(tmp_path):
     assert "without the change, throughput became" not in text, "what scatters so much is no drift"
 
 
+def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
+    path = write_elastic(tmp_path / "e")
+    early = path / "runs" / "b2-grow-steady" / "events.jsonl"
+    entries = [json.loads(line) for line in early.read_text().splitlines()]
+    for entry in entries:
+        if entry["kind"] not in ("phase started", "phase ended"):
+            entry["time"] -= 50
+    early.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    text = " ".join(Page(elastic_page(read_elasticity(path))).text.split())
+    assert "2 times the nodes gave 1.69 times the throughput (from 1 of 2 runs): a realised gain" in text
+    assert ", in a single run, which says nothing of how that scatters" in text
+    assert "1 of 2 runs had less: measures that rest on them are of the others alone" in text
+
+
 def test_the_plot_has_one_time_axis_with_all_lanes_and_the_events(page):
     plot = page.plots["g0"]
     titles = [axis["title"]["text"] for name, axis in plot["layout"].items() if name.startswith("yaxis")]

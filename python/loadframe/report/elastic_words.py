@@ -64,18 +64,20 @@ def _sentences(group: Group, step: Step) -> list[str]:
     if "realised_gain" in found and step.after > step.before:
         growth, gain = step.after / step.before, found["realised_gain"].mean
         gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
+        gave += f" throughput{_of(found['realised_gain'])}"
         if drift := drifted(found):
             words.append(
-                f"{gave} throughput, but in the control run it became {_text(drift, '')} times what it was without"
+                f"{gave}, but in the control run it became {_text(drift, '')} times what it was without"
                 " them: what the nodes brought cannot be told from drift."
             )
         elif more := by_chance(found):
             words.append(
-                f"{gave} throughput, {estimate_text(more)} times more than in the control runs: that may be chance, so"
+                f"{gave}, {estimate_text(more)} times more than in the control runs: that may be chance, so"
                 " no gain is claimed."
             )
         else:
-            words.append(f"{gave} throughput: a realised gain of {_text(gain, 'share')}.")
+            alone = "" if gain.is_finite else ", in a single run, which says nothing of how that scatters"
+            words.append(f"{gave}: a realised gain of {_text(gain, 'share')}{alone}.")
     if group.open and "slowdown" in found:
         slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
         words.append(f"At its worst second p99 was {slow} times what it was before.")
@@ -84,10 +86,10 @@ def _sentences(group: Group, step: Step) -> list[str]:
 
 def _cost(lost: Repeated) -> str:
     if lost.difference is None:
-        return f"On the way the work of {_duration(lost.mean)} was lost"
+        return f"On the way the work of {_duration(lost.mean)} was lost{_of(lost)}"
     if lost.difference.value <= 0:
-        return "On the way no more work was lost than in the control run"
-    return f"On the way the work of {_duration(lost.difference)} was lost, beyond the control run's"
+        return f"On the way no more work was lost than in the control run{_of(lost)}"
+    return f"On the way the work of {_duration(lost.difference)} was lost, beyond the control run's{_of(lost)}"
 
 
 def rows(step: Step) -> list[Row]:
@@ -130,12 +132,18 @@ def _row(measure: Repeated) -> Row:
 
 
 def _said(measure: Repeated) -> str:
-    """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s`."""
+    """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
     text = _text(measure.mean, MEASURES[measure.name].unit)
-    if not measure.censored:
-        return text
-    runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
-    return f"> {text}{runs}"
+    if measure.censored:
+        runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
+        text = f"> {text}{runs}"
+    return text + _of(measure)
+
+
+def _of(measure: Repeated) -> str:
+    """Say on how few of its runs a measure rests."""
+    told = len(measure.values)
+    return f" (from {told} of {measure.runs} runs)" if told < measure.runs else ""
 
 
 def _plain(measure: Repeated) -> str:

@@ -196,13 +196,14 @@ def _conditions(baseline: Group, group: Group, found: Sequence[Difference], inte
     machine = tuple(each for each in found if each.of_machine)
     if machine:
         warnings.append(doubts.OtherMachine(baseline.label, group.label, machine))
-    factor = pace(baseline.usable, group.usable)
-    if factor != 1:
-        warnings.append(doubts.OtherPace(baseline.label, group.label, factor))
     load = tuple(each for each in found if each.of_load)
     if load and not intended and baseline.treatments == group.treatments:
         warnings.append(doubts.OtherLoad(baseline.label, group.label, load))
     instants = [[started(run) for run in each.usable] for each in (baseline, group)]
-    if all(len(each) > 1 for each in instants) and not doubts.interleaved(*instants):
-        warnings.append(doubts.NotInterleaved(baseline.label, group.label))
+    if not doubts.interleaved(*instants):
+        if all(len(each) > 1 for each in instants):
+            warnings.append(doubts.NotInterleaved(baseline.label, group.label))
+        factor = pace(baseline.usable, group.usable)
+        if factor != 1:
+            warnings.append(doubts.OtherPace(baseline.label, group.label, factor))
     return warnings

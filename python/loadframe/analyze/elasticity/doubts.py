@@ -74,11 +74,15 @@ class ShortRun(Finding):
     """The run had too little time around the change."""
 
     window: float
+    short: int
+    runs: int
 
     def _cause(self) -> str:
+        which = f"{self.short} of {self.runs} runs" if self.runs > 1 else "the run"
         return (
             f"levels before and after the change need a window of {format_duration(self.window)} before it and two"
-            " after it, and some run had less: measures that rest on them are missing"
+            f" after it, and {which} had less: measures that rest on them are"
+            f" {'missing' if self.short == self.runs else 'of the others alone'}"
         )
 
     def _remedy(self) -> str:
@@ -160,8 +164,10 @@ def _doubts(
         yield NoCapacity()
     if policy:
         return
-    if any("x1" not in measures for measures in steps):
-        yield ShortRun(float(description["window"]))
+    for measures in steps:
+        whole = len(measures["x1"].values) if "x1" in measures else 0
+        if whole < measures["errors"].runs:
+            yield ShortRun(float(description["window"]), measures["errors"].runs - whole, measures["errors"].runs)
     before = steps[0].get("x0") if steps else None
     if before and before.difference:
         change = before.difference.value / (before.mean.value - before.difference.value)

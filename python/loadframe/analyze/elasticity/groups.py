@@ -127,7 +127,7 @@ def _steps(
             after=median(change.after for change in changes[number]),
             horizon=median(change.end - change.begin for change in changes[number]),
             measures={
-                name: repeated(name, values[number][name], compared[number][name])
+                name: repeated(name, len(changes[number]), values[number][name], compared[number][name])
                 for name in MEASURES
                 if values[number][name]
             },
@@ -215,7 +215,12 @@ def _as_a_whole(
         sides.append(found)
     if not runs:
         return ()
-    measures = {name: repeated(name, sides[0][name], sides[1].get(name, {})) for name in MEASURES if name in sides[0]}
+    with_event, control = sides
+    measures = {
+        name: repeated(name, len(runs), with_event[name], control.get(name, {}))
+        for name in MEASURES
+        if name in with_event
+    }
     return (Step(1, "decided by a policy", runs[0].nodes or 1, median(after), median(horizon), measures),)
 
 

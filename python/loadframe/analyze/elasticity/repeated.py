@@ -14,13 +14,14 @@ from loadframe.analyze.estimate import Estimate
 
 @dataclass(frozen=True)
 class Repeated:
-    """One measure's values by block, of runs with the event and of their control runs.
+    """One measure's values by block, of runs with the event and of their control runs. `runs` might have had one.
 
     `mean` is over the former. Where some are censored, it is a lower bound and its interval is open to above.
     `difference` is the mean of what blocks with both runs have more with the event than without.
     """
 
     name: str
+    runs: int
     values: Mapping[int, Value]
     control: Mapping[int, Value]
     mean: Estimate
@@ -40,6 +41,7 @@ class Repeated:
         """Return it for JSON."""
         return {
             "mean": self.mean.as_dict(),
+            "runs": self.runs,
             "censored": self.censored,
             "difference": self.difference and self.difference.as_dict(),
             "values": {str(block): value.value for block, value in self.values.items()},
@@ -47,15 +49,15 @@ class Repeated:
         }
 
 
-def repeated(name: str, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
-    """Return a measure over its repetitions; there must be one."""
+def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
+    """Return a measure over those of so many repetitions that have it; there must be one."""
     mean = interval([value.value for value in values.values()])
     if any(value.censored for value in values.values()):
         mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)
     both = [block for block in values if block in control]
     known = both and not any(values[block].censored or control[block].censored for block in both)
     differences = [values[block].value - control[block].value for block in both]
-    return Repeated(name, values, control, mean, interval(differences) if known else None)
+    return Repeated(name, runs, values, control, mean, interval(differences) if known else None)
 
 
 def interval(values: Sequence[float]) -> Estimate:

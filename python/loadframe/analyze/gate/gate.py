@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadframe.analyze.comparison import LEVEL, Comparison, Contrast, Group, Measure, compare
-from loadframe.analyze.comparison.doubts import NotInterleaved
+from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace
 from loadframe.analyze.comparison.groups import started
 from loadframe.analyze.comparison.measures import measures_of
 from loadframe.analyze.comparison.ranks import least_p
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
 from loadframe.analyze.history import ChangePoint, change_points
-from loadframe.analyze.pace import pace
 
 #: What is checked unless other measures are named.
 KINDS = ("throughput", "p50", "p99")
@@ -147,7 +146,7 @@ def judge_gate(
         missing = _missing(baseline, new)
         if missing:
             warnings.append(MissingTreatments(new.label, missing))
-        factor = pace(baseline.usable, new.usable)
+        factor = next((each.factor for each in comparison.warnings if isinstance(each, OtherPace)), 1.0)
         reachable = [_reachable(contrast, comparison, thresholds.level) for contrast in comparison.contrasts]
         checks += [
             against_baseline(

@@ -135,13 +135,30 @@ class Balanced(Trigger):
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
 
-def trigger_of(step: Step, slo: Objective | None) -> Trigger:
-    """Return the trigger of a step."""
+@dataclass(frozen=True)
+class From(Trigger):
+    """Fires as another one does, but not before an instant, s: until then the level before the change is not known."""
+
+    since: float
+    trigger: Trigger
+
+    @property
+    def words(self) -> str:
+        """What the other one waits for."""
+        return self.trigger.words
+
+    def fires(self, moment: Moment) -> str | None:
+        """Ask the other one when it is time."""
+        return self.trigger.fires(moment) if moment.now >= self.since else None
+
+
+def trigger_of(step: Step, slo: Objective | None, window: float) -> Trigger:
+    """Return the trigger of a step. What the load brings about is watched for once the run is `window` s old."""
     if step.at is not None:
         return AtTime(step.at)
     if step.overloaded is not None:
-        return Overloaded(step.overloaded)
+        return From(window, Overloaded(step.overloaded))
     if step.slo_broken is not None:
         assert slo
-        return SloBroken(slo, step.slo_broken)
+        return From(window, SloBroken(slo, step.slo_broken))
     return Balanced(step.balanced or 0.0)

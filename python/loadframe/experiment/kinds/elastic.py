@@ -84,7 +84,7 @@ class Elastic(Kind):
             if (step.cut or step.restore) and file.store.host != "netns":
                 what = "nodes on this host share its network, so none can be cut off"
                 raise document.error(here, what, "say store: {host: netns}")
-            _check_patience(experiment, here, step)
+            _check_patience(experiment, here, step, first=index == 0)
             _check_name(experiment, here, step, begun)
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
             nodes += (step.add or 0) - removed
@@ -142,21 +142,24 @@ class Elastic(Kind):
         return loaded(phase, entry, capacity)
 
 
-def _check_patience(experiment: Experiment, here: Place, step: Step) -> None:
-    """Refuse a trigger that looks at more seconds than there are."""
+def _check_patience(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
+    """Refuse a trigger that looks at more seconds than there are, or than it may wait."""
+    window, length = _own(experiment.file).window, _own(experiment.file).duration or 0.0
     stretches = {
         # A stretch is compared with an earlier one of the same length.
-        "overloaded": 2.0 * step.overloaded.seconds if step.overloaded else 0.0,
-        "slo_broken": step.slo_broken or 0.0,
+        "overloaded": max(2.0 * step.overloaded.seconds, window) if step.overloaded else 0.0,
+        "slo_broken": max(step.slo_broken, window) if step.slo_broken else 0.0,
         "balanced": step.balanced or 0.0,
     }
-    length = _own(experiment.file).duration or 0.0
     for key, stretch in stretches.items():
         if stretch > length:
             what = (
                 f"this can never fire: it takes {format_duration(stretch)}, and the run lasts {format_duration(length)}"
             )
             raise experiment.document.error((*here, key), what, "lengthen the run, or lower its seconds", key=True)
+        if first and step.within is not None and stretch > step.within:
+            what = f"this can never fire: it takes {format_duration(stretch)} from the beginning on"
+            raise experiment.document.error((*here, "within"), what, "let it wait longer, or shorten the window")
 
 
 def _check_name(experiment: Experiment, here: Place, step: Step, begun: int) -> None:
@@ -224,7 +227,7 @@ def _plan(experiment: Experiment, transition: Transition) -> list[Planned] | Rul
     file = _own(experiment.file)
     if transition.policy is not None:
         return Ruled(transition.policy, policy_of(transition.policy, experiment.document.path.parent))
-    return [Planned(step, trigger_of(step, file.slo)) for step in transition.timeline or ()]
+    return [Planned(step, trigger_of(step, file.slo, file.window)) for step in transition.timeline or ()]
 
 
 def _warmup(experiment: Experiment, workload: Workload) -> float:
