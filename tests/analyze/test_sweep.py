@@ -163,6 +163,18 @@ def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
     assert found.share is None
 
 
+@pytest.mark.parametrize(("node_sigma", "told"), [(0.1, False), (0.5, True)])
+def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma, told):
+    truth = Truth(node_sigma=node_sigma, node_cpu=0.4, noise=0.0)
+    path = write_experiment(tmp_path / "e", truth, nodes=(1, 3), clients=(4, 8), repetitions=2)
+    (curves,) = read_sweep(path).curves
+    found = [each for each in curves.warnings if isinstance(each, pitfalls.DearerRequests)]
+    assert [each.nodes for each in found] == [(1, 3)] * told
+    for each in found:
+        assert each.cost == pytest.approx((0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02)
+        assert "with 3 nodes and" in each.cause
+
+
 def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
     paces = np.linspace(0.7, 1.3, 6)
     for name, lams in {"machine": 100 * paces, "own": [100, 60, 140, 130, 70, 100]}.items():

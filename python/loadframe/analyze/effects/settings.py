@@ -23,7 +23,7 @@ from loadframe.analyze.effects.ranking import Standing, rank
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.sweep.telemetry import by_source
+from loadframe.analyze.sweep.telemetry import cores_used
 from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.record import Run
 
@@ -262,12 +262,8 @@ def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> di
 
 
 def _cores(run: RecordedRun, phase: str) -> float:
-    """Return how many cores all nodes together used on average in the measured window; 0 if nobody looked."""
-    if run.run is None:
-        return 0.0
     # Read anew and let go of: experiments have thousands of runs.
-    passing = replace(run, run=Run(run.run.path))
-    return sum(fmean(values) for values in by_source(passing, phase, "node:", "process.cpu").values())
+    return cores_used(replace(run, run=Run(run.run.path)), phase) if run.run else 0.0
 
 
 def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:

@@ -11,8 +11,8 @@ from loadframe.analyze import pace
 from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.sweep.telemetry import samples
-from loadframe.units import format_nodes, format_size
+from loadframe.analyze.sweep.telemetry import cores_used, samples
+from loadframe.units import format_duration, format_nodes, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
 _READS = 2**20
@@ -22,6 +22,8 @@ _HERE = ("local", "netns", "container")
 _BUSY = 0.95
 #: A machine that loses more than this on average gives other figures from minute to minute.
 _STOLEN = 0.02
+#: What a request takes of the nodes' processors with many nodes over that with few, beyond which it is told.
+_DEARER = 1.25
 #: The yardstick of one run over that of another, beyond which the machine shows in what is compared.
 _PACES = 1.15
 
@@ -167,6 +169,28 @@ class ProcessorsStolen(Finding):
 
 
 @dataclass(frozen=True)
+class DearerRequests(Finding):
+    """With more nodes a request takes more of their processors."""
+
+    nodes: tuple[int, int]
+    #: CPU time of all nodes for one request, s.
+    cost: tuple[float, float]
+
+    def _cause(self) -> str:
+        (few, many), (cheap, dear) = self.nodes, self.cost
+        return (
+            f"a request took {format_duration(dear)} of the nodes' CPU time with {format_nodes(many)} and"
+            f" {format_duration(cheap)} with {format_nodes(few)}, so part of what more nodes have goes into that"
+        )
+
+    def _remedy(self) -> str:
+        return (
+            "see what nodes do for each other (copies, passing on, shards that each search asks), and measure them on"
+            " processors of their own: those of one machine share its caches"
+        )
+
+
+@dataclass(frozen=True)
 class PaceVaried(Finding):
     """The machine was not equally fast all the time."""
 
@@ -198,6 +222,7 @@ def pitfalls(runs: Sequence[RecordedRun], phase: str) -> tuple[Finding, ...]:
         *_about_load(usable, by_nodes, phase),
         *_about_data(by_nodes),
         *_about_storage(by_nodes, phase),
+        *_about_work(by_nodes, phase),
         *_about_machine(usable, by_nodes, phase),
     )
 
@@ -235,6 +260,22 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
     reading = tuple(sorted(nodes for nodes, rate in rates.items() if rate > _READS))
     if reading and any(rate < _READS / 10 for rate in rates.values()):
         yield DataOutgrowsMemory(reading, max(rates.values()))
+
+
+def _about_work(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
+    """Compare what a request takes, each number of nodes at the load that gave it the most."""
+    rate, costs = Measure(phase, "throughput"), {}
+    for nodes, runs in sorted(by_nodes.items()):
+        found: dict[str, list[tuple[RecordedRun, float]]] = defaultdict(list)
+        for run in runs:
+            if throughput := rate.of(run):
+                found[json.dumps(run.treatment)].append((run, throughput))
+        if found:
+            best = max(found.values(), key=lambda pairs: fmean(throughput for _, throughput in pairs))
+            costs[nodes] = fmean(cores_used(run, phase) / throughput for run, throughput in best)
+    few, many = min(costs, default=0), max(costs, default=0)
+    if few < many and costs[few] and costs[many] > _DEARER * costs[few]:
+        yield DearerRequests((few, many), (costs[few], costs[many]))
 
 
 def _about_machine(

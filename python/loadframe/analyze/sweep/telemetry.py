@@ -1,6 +1,7 @@
 """Telemetry of a run's measured window: the samples of a metric, by source."""
 
 from collections import defaultdict
+from statistics import fmean
 
 import pyarrow.compute as pc
 
@@ -26,6 +27,11 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
     for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
         found[name].append(value)
     return found
+
+
+def cores_used(run: RecordedRun, phase: str) -> float:
+    """Return how many cores all nodes together used on average in the measured window; 0 if nobody looked."""
+    return sum(fmean(values) for values in by_source(run, phase, "node:", "process.cpu").values())
 
 
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
