@@ -25,9 +25,9 @@ _WATCHED = ((ASKED, "trigger fired", {"step": 1, "trigger": "at 60 s", "seen": "
 _IN_VAIN = ((float(SECONDS), "trigger never fired", {"step": 1, "trigger": "at 60 s"}),)
 
 
-def factor(second: int) -> float:
+def _relieved(gain: float) -> Callable[[int], float]:
     """Return what throughput is multiplied with when the node is added."""
-    return 1.0 if second < ASKED else 0.5 if second < ASKED + 40 else GAIN
+    return lambda second: 1.0 if second < ASKED else 0.5 if second < ASKED + 40 else gain
 
 
 def _drifting(drift: float) -> Callable[[int], float]:
@@ -44,6 +44,7 @@ def write_elastic(
     drift: Sequence[float] = (1.0,),
     capacity: Sequence[dict[str, float]] = (),
     fired: bool = True,
+    gain: float = GAIN,
 ) -> Path:
     """Write an experiment of one transition under one load; with a rate the load is open.
 
@@ -60,7 +61,7 @@ def write_elastic(
             design.append({"run": name, "block": block, "treatment": treatment})
             alone = _drifting(drift[block % len(drift)])
             events = (_GROWN if event else _WATCHED) if fired else _IN_VAIN
-            own = replace(truth, events=events, factor=factor if event and fired else alone)
+            own = replace(truth, events=events, factor=_relieved(gain) if event and fired else alone)
             if name == failed:
                 own = replace(own, cpu_share=0.97)
             labels = {"treatment": treatment, "block": block, "repetition": block}

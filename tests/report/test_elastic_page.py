@@ -92,9 +92,15 @@ def test_a_gain_that_came_without_the_node_is_not_claimed(tmp_path):
 def test_a_gain_that_control_runs_may_have_by_chance_is_not_claimed(tmp_path):
     found = read_elasticity(write_elastic(tmp_path / "e", drift=(0.7, 1.9)))
     text = " ".join(Page(elastic_page(found)).text.split())
-    assert "times more than in the control runs: that may be chance, so no gain is claimed" in text
+    assert "may be chance: neither gain nor loss is claimed" in text
     assert "realised gain of 84 %" not in text
     assert "without the change, throughput became" not in text, "what scatters so much is no drift"
+
+
+def test_more_nodes_that_do_less_are_no_gain(tmp_path):
+    found = read_elasticity(write_elastic(tmp_path / "e", gain=0.8))
+    text = " ".join(Page(elastic_page(found)).text.split())
+    assert "2 times the nodes gave 0.79 times the throughput: more nodes did less" in text
 
 
 def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):

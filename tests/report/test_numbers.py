@@ -16,6 +16,7 @@ from loadframe.report.numbers import change_text, estimate_text, percent_text
         (Estimate(0.056139, 0.04739, 0.06489), "0.056 [0.047, 0.065]"),
         (Estimate(0.00163, 0.00079, 0.00246), "0.0016 [0.0008, 0.0025]"),
         (Estimate(1.7e-6, 0, 2.8e-4), "2e-06 [0, 0.00028]"),
+        (Estimate(511.0, 21.0, 912.0), "500 [20, 900]"),
         (Estimate(24.4, 18.3, math.inf), "24.4 [18.3, ∞]"),
         (Estimate(1.0, 1.0, 1.0), "1"),
         (Estimate(0.0, 0.0, 0.004), "0 [0, 0.0040]"),

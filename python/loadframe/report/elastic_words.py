@@ -72,9 +72,11 @@ def _sentences(group: Group, step: Step) -> list[str]:
             )
         elif more := by_chance(found):
             words.append(
-                f"{gave}, {estimate_text(more)} times more than in the control runs: that may be chance, so"
-                " no gain is claimed."
+                f"{gave}, and the control runs without them {_alone(found['growth'])} times. The difference,"
+                f" {estimate_text(more)}, may be chance: neither gain nor loss is claimed."
             )
+        elif gain.value * growth < 1:
+            words.append(f"{gave}: more nodes did less.")
         else:
             alone = "" if gain.is_finite else ", in a single run, which says nothing of how that scatters"
             words.append(f"{gave}: a realised gain of {_text(gain, 'share')}{alone}.")
@@ -82,6 +84,12 @@ def _sentences(group: Group, step: Step) -> list[str]:
         slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
         words.append(f"At its worst second p99 was {slow} times what it was before.")
     return words
+
+
+def _alone(measure: Repeated) -> str:
+    """Write its mean in the control runs, which there are."""
+    assert measure.drift
+    return format_count(round(measure.drift.value, 2))
 
 
 def _cost(lost: Repeated) -> str:

@@ -41,8 +41,10 @@ def round_to(value: float, resolution: float) -> str:
     if decimals > _MOST_DECIMALS:
         return f"{value:.{max(1, decimals + size + 1)}g}"
     rounded = round(value, decimals)
-    # What is not zero must not read as zero.
-    return f"{rounded:,.{max(decimals, 0)}f}" if rounded else f"{value:.1g}"
+    if not rounded:
+        # What is not zero must not read as zero.
+        decimals, rounded = -size, round(value, -size)
+    return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.1g}"
 
 
 def percent_text(estimate: Estimate) -> str:
