@@ -11,7 +11,7 @@ from loadframe.analyze.experiment import RecordedRun
 #: A smaller change from one group of runs to another is not told from how the yardstick scatters.
 _LEAST = 0.05
 #: With fewer runs beyond the first of each treatment, a share of their scatter says nothing.
-_FREEDOM = 6
+_FREEDOM = 10
 
 
 def yardsticks(runs: Sequence[RecordedRun]) -> list[float]:
