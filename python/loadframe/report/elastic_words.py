@@ -58,7 +58,8 @@ def _sentences(group: Group, step: Step) -> list[str]:
         lost = found["lost_work"]
         cost = _cost(lost)
         even = found.get("break_even")
-        if even and even.mean.value and step.after > step.before:
+        dear = lost.difference is None or lost.difference.value > 0
+        if dear and even and even.mean.value and step.after > step.before:
             cost += f"; it was made up for after {_said(even)}" if not even.censored else "; it was not made up for"
         words.append(f"{cost}.")
     if "realised_gain" in found and step.after > step.before:
