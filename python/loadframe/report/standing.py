@@ -44,7 +44,8 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
         elif not reasons:
             remedy = "mend the cause; `loadframe run --retry-failed` makes failed runs again"
             found.setdefault(why(run), []).append((run.id, why(run), remedy))
-    groups = [Exclusion(tuple(name for name, _, _ in rows), rows[0][1], rows[0][2]) for rows in found.values()]
+    # A run may have one reason in several of its phases.
+    groups = [Exclusion(tuple(dict.fromkeys(row[0] for row in rows)), *rows[0][1:]) for rows in found.values()]
     return sorted(groups, key=lambda group: -len(group.runs))
 
 
