@@ -67,6 +67,7 @@ class Truth:
     waiting: float = 0.0  #: share of the time in which something on the machine waited for storage
     #: CPUs that each node uses; what its statistics say in the first and from the last second on.
     node_cpu: float = 0.45
+    others_cpu: float | None = None  #: what all nodes but the first use, where it is something else
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: With a rate, the load is open.
     rate: float | None = None
@@ -303,7 +304,8 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
         writer.telemetry(0.5 + second, "host", "cpu.stolen", truth.stolen)
         writer.telemetry(0.5 + second, "host", "pressure.io.some", truth.waiting)
         for node in range(nodes):
-            writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", truth.node_cpu)
+            used = truth.others_cpu if node and truth.others_cpu is not None else truth.node_cpu
+            writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", used)
             for metric, (first, last) in truth.watched.items():
                 value = first + (last - first) * max(second - truth.warmup, 0) / max(truth.seconds - 1, 1)
                 writer.telemetry(0.5 + second, f"node:{node}", metric, value)

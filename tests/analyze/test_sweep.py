@@ -175,6 +175,18 @@ def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma
         assert "with 3 nodes and" in each.cause
 
 
+@pytest.mark.parametrize(
+    ("first", "others", "told"), [(0.49, 0.1, True), (0.49, 0.4, False), (0.49, 0.49, False), (0.3, 0.05, False)]
+)
+def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, others, told):
+    truth = Truth(node_cpu=first, others_cpu=others)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    found = [each for each in curves.warnings if isinstance(each, pitfalls.HotNode)]
+    assert [each.nodes for each in found] == [(2, 3)] * told
+    for each in found:
+        assert "with 2 and 3 nodes one node used 98% of its CPU limit and the others 20%: " in each.cause
+
+
 def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
     paces = np.linspace(0.7, 1.3, 6)
     for name, lams in {"machine": 100 * paces, "own": [100, 60, 140, 130, 70, 100]}.items():

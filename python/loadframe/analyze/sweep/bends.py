@@ -9,7 +9,7 @@ from statistics import fmean
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.sweep.telemetry import by_source, growth, samples
+from loadframe.analyze.sweep.telemetry import cpu_shares, growth, samples
 from loadframe.analyze.sweep.treatments import Treatment
 from loadframe.units import format_count, format_nodes
 
@@ -107,16 +107,6 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
     busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
     if busy and fmean(busy) > _MACHINE:
         yield f"the machine was {fmean(busy):.0%} busy", "use separate machines, or lower CPU limits per node"
-
-
-def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
-    """Return the mean CPU use of each node as a share of its enforced limit; empty without a limit."""
-    limits = run.manifest.get("store", {}).get("limits") or {}
-    cpus = limits.get("cpus")
-    if not cpus or limits.get("enforced_by", "none") == "none":
-        return {}
-    found = by_source(run, phase, "node:", "process.cpu")
-    return {name.removeprefix("node:"): fmean(values) / cpus for name, values in found.items() if values}
 
 
 def _generator(above: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:

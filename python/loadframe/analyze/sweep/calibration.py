@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.sweep.bends import cpu_shares
+from loadframe.analyze.sweep.telemetry import cpu_shares
 
 IDLE, OVERLOADED = 0.2, 0.9
 #: A doubling of clients that brings less than this has found the end.

@@ -11,7 +11,7 @@ from loadframe.analyze import pace
 from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.sweep.telemetry import cores_used, samples
+from loadframe.analyze.sweep.telemetry import cores_used, cpu_shares, samples
 from loadframe.units import format_duration, format_nodes, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
@@ -24,6 +24,8 @@ _BUSY = 0.95
 _STOLEN = 0.02
 #: What a request takes of the nodes' processors with many nodes over that with few, beyond which it is told.
 _DEARER = 1.25
+#: Share of its CPU limit from which a node is used up, and share of what it uses below which others are idle beside it.
+_USED_UP, _IDLE_BESIDE = 0.9, 0.6
 #: The yardstick of one run over that of another, beyond which the machine shows in what is compared.
 _PACES = 1.15
 
@@ -191,6 +193,31 @@ class DearerRequests(Finding):
 
 
 @dataclass(frozen=True)
+class HotNode(Finding):
+    """One node had no CPU left while others had."""
+
+    nodes: tuple[int, ...]
+    #: Shares of the CPU limit: the least that the busiest node used, and the least and the most of the others.
+    busiest: float
+    others: tuple[float, float]
+
+    def _cause(self) -> str:
+        idle, busy = (f"{share:.0%}" for share in self.others)
+        used = idle if idle == busy else f"{idle} to {busy}"
+        others = "the other" if self.nodes == (2,) else "the others"
+        return (
+            f"with {format_nodes(*self.nodes)} one node used {self.busiest:.0%} of its CPU limit and {others} {used}:"
+            " the work was not spread, and that node is what ends the curve"
+        )
+
+    def _remedy(self) -> str:
+        return (
+            "see which shards, keys or roles the requests go to and where those lie (telemetry.parquet says which node"
+            " it was); until they are spread, more nodes give nothing"
+        )
+
+
+@dataclass(frozen=True)
 class PaceVaried(Finding):
     """The machine was not equally fast all the time."""
 
@@ -263,19 +290,31 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
 
 
 def _about_work(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
-    """Compare what a request takes, each number of nodes at the load that gave it the most."""
-    rate, costs = Measure(phase, "throughput"), {}
-    for nodes, runs in sorted(by_nodes.items()):
-        found: dict[str, list[tuple[RecordedRun, float]]] = defaultdict(list)
-        for run in runs:
-            if throughput := rate.of(run):
-                found[json.dumps(run.treatment)].append((run, throughput))
-        if found:
-            best = max(found.values(), key=lambda pairs: fmean(throughput for _, throughput in pairs))
-            costs[nodes] = fmean(cores_used(run, phase) / throughput for run, throughput in best)
+    """Look at what nodes do for a request, each number of nodes at the load that gave it the most."""
+    best = {nodes: found for nodes, runs in sorted(by_nodes.items()) if (found := _best(runs, phase))}
+    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in found) for nodes, found in best.items()}
     few, many = min(costs, default=0), max(costs, default=0)
     if few < many and costs[few] and costs[many] > _DEARER * costs[few]:
         yield DearerRequests((few, many), (costs[few], costs[many]))
+    hot = {}
+    for nodes, found in best.items():
+        shares = [sorted(used) for run, _ in found if len(used := cpu_shares(run, phase).values()) > 1]
+        if shares and all(used[-1] >= _USED_UP and fmean(used[:-1]) <= _IDLE_BESIDE * used[-1] for used in shares):
+            hot[nodes] = shares
+    if hot:
+        every = [used for shares in hot.values() for used in shares]
+        others = [share for used in every for share in used[:-1]]
+        yield HotNode(tuple(hot), min(used[-1] for used in every), (min(others), max(others)))
+
+
+def _best(runs: Sequence[RecordedRun], phase: str) -> list[tuple[RecordedRun, float]]:
+    """Return the runs of the treatment with the greatest mean throughput, each with its own; empty if none has any."""
+    rate = Measure(phase, "throughput")
+    found: dict[str, list[tuple[RecordedRun, float]]] = defaultdict(list)
+    for run in runs:
+        if throughput := rate.of(run):
+            found[json.dumps(run.treatment)].append((run, throughput))
+    return max(found.values(), key=lambda pairs: fmean(throughput for _, throughput in pairs), default=[])
 
 
 def _about_machine(

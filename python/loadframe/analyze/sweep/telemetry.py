@@ -34,6 +34,16 @@ def cores_used(run: RecordedRun, phase: str) -> float:
     return sum(fmean(values) for values in by_source(run, phase, "node:", "process.cpu").values())
 
 
+def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
+    """Return the mean CPU use of each node as a share of its enforced limit; empty without a limit."""
+    limits = run.manifest.get("store", {}).get("limits") or {}
+    cpus = limits.get("cpus")
+    if not cpus or limits.get("enforced_by", "none") == "none":
+        return {}
+    found = by_source(run, phase, "node:", "process.cpu")
+    return {name.removeprefix("node:"): fmean(values) / cpus for name, values in found.items() if values}
+
+
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
     """Return by how much totals grew in the window, of all sources with this beginning together."""
     return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())
