@@ -7,9 +7,12 @@ import pytest
 from loadframe.errors import BadInput
 from loadframe.units import (
     format_bandwidth,
+    format_change,
     format_count,
     format_duration,
     format_nodes,
+    format_share,
+    format_shares,
     format_size,
     parse_bandwidth,
     parse_cores,
@@ -239,3 +242,13 @@ def test_what_names_no_cores_is_refused(text):
 )
 def test_numbers_of_nodes_are_written_as_they_are_said(counts, words):
     assert format_nodes(*counts) == words
+
+
+@pytest.mark.parametrize(("change", "text"), [(0.031, "+3.1 %"), (-0.12, "-12 %"), (371.96, "+37,196 %")])
+def test_changes_have_a_sign(change, text):
+    assert format_change(change) == text
+
+
+def test_shares_are_percentages():
+    assert (format_share(0.1234), format_share(0.1234, 1)) == ("12 %", "12.3 %")
+    assert (format_shares(0.09, 0.23), format_shares(0.2, 0.204)) == ("9 to 23 %", "20 %")

@@ -114,6 +114,22 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
 
 
+def format_share(share: float, digits: int = 0) -> str:
+    """Write a share of one as percentage: `12 %`, with one digit `12.3 %`."""
+    return f"{100 * share:,.{digits}f} %"
+
+
+def format_shares(least: float, most: float) -> str:
+    """Write the ends of a range of shares of one: `9 to 23 %`, and `20 %` where they read alike."""
+    low, high = f"{100 * least:.0f}", f"{100 * most:.0f}"
+    return f"{high} %" if low == high else f"{low} to {high} %"
+
+
+def format_change(change: float) -> str:
+    """Write a relative change with its sign: `+3.1 %`, `-12 %`, `+1,240 %`."""
+    return f"{100 * change:+,.1f} %" if abs(change) < 0.1 else f"{100 * change:+,.0f} %"
+
+
 def format_nodes(*counts: float) -> str:
     """Write numbers of nodes as they are said: `1 node`, `1, 2 and 4 nodes`."""
     *first, last = [format_count(count) for count in counts]

@@ -32,13 +32,13 @@ def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
 @pytest.mark.parametrize(
     ("truth", "said"),
     [
-        ({"node_cpu": 0.49}, "the busiest node used 98% of its CPU limit"),
-        ({"node_cpu": 0.2, "busy": 0.98}, "the machine was 98% busy"),
+        ({"node_cpu": 0.49}, "the busiest node used 98 % of its CPU limit"),
+        ({"node_cpu": 0.2, "busy": 0.98}, "the machine was 98 % busy"),
         ({"node_cpu": 0.2, "watched": {"search_queue": (7.0, 7.0), "search_active": (4.0, 4.0)}},
          "7.0 requests waited in each node's search queue, beside 4.0 that were served"),
         ({"node_cpu": 0.2, "watched": {"search_rejected": (10.0, 30.0)}}, "nodes rejected 20 requests"),
-        ({"node_cpu": 0.2, "watched": {"gc_old_ms": (0.0, 1500.0)}}, "nodes collected garbage for 50% of the time"),
-        ({"node_cpu": 0.2, "waiting": 0.4}, "something waited for storage for 40% of the time"),
+        ({"node_cpu": 0.2, "watched": {"gc_old_ms": (0.0, 1500.0)}}, "nodes collected garbage for 50 % of the time"),
+        ({"node_cpu": 0.2, "waiting": 0.4}, "something waited for storage for 40 % of the time"),
         ({"node_cpu": 0.2, "watched": {"cgroup.throttled_time": (0.3, 0.3)}},
          "nodes' threads stood still for their CPU quota for 0.3 s in each second"),
     ],

@@ -50,7 +50,7 @@ def test_the_most_clients_without_idling_or_overload_are_the_calibrated_ones():
 @pytest.mark.parametrize(
     ("cpu", "said"),
     [
-        (0.3, "At 1 node up to 4 clients kept every node between 20 % and 90 % of its CPU limit (60% to 60%)."),
+        (0.3, "At 1 node up to 4 clients kept every node between 20 % and 90 % of its CPU limit (60 %)."),
         (0.05, "At 1 node no number of clients kept every node between 20 % and 90 % of its CPU limit"),
     ],
 )

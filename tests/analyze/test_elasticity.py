@@ -133,9 +133,14 @@ def test_an_outage_throughout_is_measured_and_not_divided_by():
     assert "x0" not in measure(course(rate=0.0), GROW, 60.0)
 
 
-def test_what_was_moved_is_what_was_counted_down():
-    left = [(151.0, 8.0), (160.0, 5.0), (170.0, 1.0), (180.0, 0.0)]
-    assert measure(course(events=grown(), left=left), GROW, 60.0)["moved"] == Value(8.0)
+@pytest.mark.parametrize(("unit", "what"), [("shards", "pieces"), ("bytes", "bytes")])
+def test_what_was_moved_is_what_was_counted_down(unit, what):
+    left = [(150.0, 0.0), (151.0, 8.0), (160.0, 5.0), (167.0, 0.0), (180.0, 0.0)]
+    found = measure(replace(course(events=grown(), left=left), unit=unit), GROW, 60.0)
+    assert (found[f"{what}_moved"], found[f"{what}_rate"]) == (Value(8.0), Value(0.5))
+    at_once = measure(course(events=grown(), left=[(151.0, 8.0)]), GROW, 60.0)
+    assert at_once["pieces_moved"] == Value(0.0)
+    assert "pieces_rate" not in at_once
 
 
 def test_dorys_score_is_the_areas_over_the_levels():

@@ -1,6 +1,7 @@
 """A gate: what is a regression, what passes, and when nothing can be told."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -35,7 +36,7 @@ def test_a_slow_down_by_a_fifth_is_a_regression(results):
     gate = judge(results, "slow", "old")
     assert gate.standing == "regression"
     assert [check.standing for check in gate.checks] == ["regression"] * 3
-    assert "beyond 5%" in gate.checks[0].why
+    assert "beyond 5 %" in gate.checks[0].why
 
 
 def test_an_equal_version_passes(results):
@@ -72,8 +73,8 @@ def paced(tmp_path_factory):
     [
         ("slowed", "undecided", "the machine had become slower by as much"),
         ("sped", "passed", "better"),
-        ("hidden", "undecided", "the machine had become faster, which may hide 20%"),
-        ("worse", "regression", "beyond 5%"),
+        ("hidden", "undecided", "the machine had become faster, which may hide 20 %"),
+        ("worse", "regression", "beyond 5 %"),
     ],
 )
 def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, why):
@@ -81,7 +82,7 @@ def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, wh
     assert gate.standing == standing
     assert why in gate.checks[0].why
     (warning,) = gate.warnings
-    assert f"25% {'faster' if new in ('sped', 'hidden') else 'slower'} when {new} was measured" in warning.cause
+    assert f"25 % {'faster' if new in ('sped', 'hidden') else 'slower'} when {new} was measured" in warning.cause
 
 
 def test_the_pace_of_runs_that_were_made_in_turns_is_chance(paced, tmp_path):
@@ -130,7 +131,7 @@ def test_noise_that_hides_what_must_be_caught_is_not_passed(tmp_path):
             write_run(tmp_path / name, f"r{number}", truth, seed=10 * seed + number + 1)
     gate = judge(tmp_path, "new", "old", kinds=["throughput"])
     assert gate.standing == "undecided"
-    assert "does not exclude 20%" in gate.checks[0].why
+    assert "does not exclude 20 %" in gate.checks[0].why
     assert (
         judge(tmp_path, "new", "old", Thresholds(catch={"throughput": 3.0}), kinds=["throughput"]).standing == "passed"
     )
@@ -173,7 +174,7 @@ def test_of_a_history_only_the_runs_since_the_last_change_count(results, tmp_pat
     history = judge(tmp_path, "new", "history", history=True)
     assert history.standing == "passed"
     assert len(history.comparison.contrasts[0].first) == 6
-    assert any("changed by -20%" in warning.cause or "changed by -19%" in warning.cause for warning in history.warnings)
+    assert any(re.search("changed by -(19|20) %", warning.cause) for warning in history.warnings)
     assert any("2-slow0" in warning.cause for warning in history.warnings)
 
 

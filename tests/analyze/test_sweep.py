@@ -146,7 +146,7 @@ def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
     [found] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.ProcessorsStolen)]
     assert found.mean == pytest.approx(0.12)
-    assert "took 12% of this machine's processors" in found.cause
+    assert "took 12 % of this machine's processors" in found.cause
 
 
 def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
@@ -184,7 +184,7 @@ def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, oth
     found = [each for each in curves.warnings if isinstance(each, pitfalls.HotNode)]
     assert [each.nodes for each in found] == [(2, 3)] * told
     for each in found:
-        assert "with 2 and 3 nodes one node used 98% of its CPU limit and the others 20%: " in each.cause
+        assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in each.cause
 
 
 def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):

@@ -100,7 +100,7 @@ def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
         [alone] = verdict(replace(figures, stolen_share=0.01), pacing).reasons
         assert "hypervisor" not in alone.cause
         [shared] = verdict(replace(figures, stolen_share=0.12), pacing).reasons
-        assert shared.cause.endswith("; the hypervisor had 12% of this machine's processors")
+        assert shared.cause.endswith("; the hypervisor had 12 % of this machine's processors")
         assert "neighbours" in shared.remedy
     assert codes(replace(QUIET, stolen_share=0.12)) == []
 

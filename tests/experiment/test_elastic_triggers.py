@@ -36,7 +36,7 @@ OVERLOADED = Overloaded(Overload(cpu=0.9, drop=0.05, seconds=10))
 
 def test_overload_is_a_busy_node_and_a_drop_of_throughput():
     dropped = [*noisy(1000, 30), *noisy(850, 10, seed=2)]
-    assert "95% CPU" in str(OVERLOADED.fires(moment(sight(dropped, cpu=0.95))))
+    assert "95 % CPU" in str(OVERLOADED.fires(moment(sight(dropped, cpu=0.95))))
     assert OVERLOADED.fires(moment(sight(dropped, cpu=0.85))) is None
     assert OVERLOADED.fires(moment(sight(noisy(1000, 40), cpu=0.95))) is None
     assert OVERLOADED.fires(moment(sight([*noisy(1000, 30), *noisy(1200, 10)], cpu=0.95))) is None

@@ -60,7 +60,7 @@ def test_a_ceiling_comes_from_a_whole_and_undisturbed_calibration_only():
     assert measured().ceiling("another") is None
     assert measured(quick=True).ceiling("search") is None
     assert measured(waited_share=0.2).ceiling("search") is None
-    assert "20%" in measured(waited_share=0.2).doubt
+    assert "20 %" in measured(waited_share=0.2).doubt
 
 
 def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):

@@ -12,6 +12,7 @@ from elastic_folder import ASKED, BALANCED, GAIN, JOINED, SECONDS, write_elastic
 from loadframe.analyze.elasticity import read_elasticity
 from loadframe.report.elastic_page import elastic_page
 from loadframe.report.kinds import read_report
+from loadframe.units import format_share
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_a_policy_is_scored_where_the_file_has_capacities(tmp_path):
     assert score.under_accuracy == pytest.approx(short / 2, abs=0.01)
     assert (score.over_share, score.over_accuracy) == (0.0, 0.0)
     assert score.jitter == pytest.approx(1 / SECONDS, rel=0.02)
-    assert f"{score.under_share:.1%}" in elastic_page(found)
+    assert format_share(score.under_share, 1) in elastic_page(found)
 
 
 def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):

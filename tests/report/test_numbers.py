@@ -5,7 +5,7 @@ import math
 import pytest
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.report.numbers import change_text, estimate_text, percent_text
+from loadframe.report.numbers import estimate_text, percent_text
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,3 @@ def test_the_interval_decides_on_the_digits(estimate, text):
 def test_shares_are_percentages():
     assert percent_text(Estimate(0.836, 0.81, 0.862)) == "83.6 % [81.0, 86.2]"
     assert percent_text(Estimate(1.0, 1.0, 1.0)) == "100 %"
-
-
-@pytest.mark.parametrize(("change", "text"), [(0.031, "+3.1 %"), (-0.12, "-12 %"), (371.96, "+37,196 %")])
-def test_changes_have_a_sign(change, text):
-    assert change_text(change) == text

@@ -46,7 +46,7 @@ def test_an_invalid_run_says_so_first(tmp_path):
     page = Page(run_page(run))
     assert "Invalid: these figures must not be believed. In phase range_100 a generator thread" in page.text
     assert "INVALID: do not believe these figures" in printed(run)
-    assert "! in phase range_100 a generator thread used 90% of its core" in printed(run)
+    assert "! in phase range_100 a generator thread used 90 % of its core" in printed(run)
 
 
 def test_failed_requests_are_shown_by_class(tmp_path):

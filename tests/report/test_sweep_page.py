@@ -52,14 +52,14 @@ def test_the_answer_has_intervals_and_says_what_three_node_counts_cannot(page):
 
 def test_runs_that_are_left_out_are_named_with_their_reason(page):
     section = page.text[page.text.index("The 2 runs that were left out") : page.text.index("All 36 runs")]
-    assert "b1-nodes2-clients4 invalid in phase range_100 a generator thread used 97% of its core" in section
+    assert "b1-nodes2-clients4 invalid in phase range_100 a generator thread used 97 % of its core" in section
     assert "b2-nodes3-clients16 failed node 1 did not come up within 120 s" in section
 
 
 def test_each_reason_for_leaving_runs_out_has_a_remedy(page):
     section = page.text[page.text.index("Why runs were left out") : page.text.index("The 2 runs that were left out")]
     assert (
-        "1 run: in phase range_100 a generator thread used 97% of its core (limit 80%). Give the generator" in section
+        "1 run: in phase range_100 a generator thread used 97 % of its core (limit 80 %). Give the generator" in section
     )
     assert "1 run: node 1 did not come up within 120 s. Mend the cause" in section
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 from loadframe.analyze.finding import Finding
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_change, format_count, format_duration, format_share
 
 #: A worker that is busier than this is late at its next burst, and its own speed becomes the store's.
 CPU_LIMIT = 0.8
@@ -53,7 +53,10 @@ class GeneratorBusy(Reason):
     threads: int
 
     def _cause(self) -> str:
-        return f"in phase {self.phase} a generator thread used {self.share:.0%} of its core (limit {CPU_LIMIT:.0%})"
+        return (
+            f"in phase {self.phase} a generator thread used {format_share(self.share)} of its core"
+            f" (limit {format_share(CPU_LIMIT)})"
+        )
 
     def _remedy(self) -> str:
         return f"give the generator more threads (it had {self.threads}) or a machine of its own, or ask for less load"
@@ -69,8 +72,8 @@ class Starved(Reason):
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} a generator thread stood ready for {self.share:.0%} of the time without a core"
-            f" (limit {WAITED_LIMIT:.0%}): other processes had it"
+            f"in phase {self.phase} a generator thread stood ready for {format_share(self.share)} of the time without a"
+            f" core (limit {format_share(WAITED_LIMIT)}): other processes had it"
         )
 
     def _remedy(self) -> str:
@@ -87,8 +90,8 @@ class Throttled(Reason):
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} the generator stood still for {self.share:.0%} of the time, since its control"
-            f" group had used up its CPU quota (limit {THROTTLED_LIMIT:.0%})"
+            f"in phase {self.phase} the generator stood still for {format_share(self.share)} of the time, since its"
+            f" control group had used up its CPU quota (limit {format_share(THROTTLED_LIMIT)})"
         )
 
     def _remedy(self) -> str:
@@ -105,8 +108,8 @@ class NetworkBusy(Reason):
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} this machine's busiest network interface carried {self.share:.0%} of its speed"
-            f" (limit {NETWORK_LIMIT:.0%})"
+            f"in phase {self.phase} this machine's busiest network interface carried {format_share(self.share)} of its"
+            f" speed (limit {format_share(NETWORK_LIMIT)})"
         )
 
     def _remedy(self) -> str:
@@ -124,8 +127,8 @@ class NearCeiling(Reason):
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} each generator thread sent {self.share:.0%} of the requests that calibration found"
-            f" it to be good for on this machine (limit {CEILING_LIMIT:.0%})"
+            f"in phase {self.phase} each generator thread sent {format_share(self.share)} of the requests that"
+            f" calibration found it to be good for on this machine (limit {format_share(CEILING_LIMIT)})"
         )
 
     def _remedy(self) -> str:
@@ -140,7 +143,9 @@ class Delayed(Reason):
     stolen: float
 
     def _cause(self) -> str:
-        taken = f"; the hypervisor had {self.stolen:.0%} of this machine's processors" if self._shared() else ""
+        taken = (
+            f"; the hypervisor had {format_share(self.stolen)} of this machine's processors" if self._shared() else ""
+        )
         return self._delay() + taken
 
     def _remedy(self) -> str:
@@ -169,10 +174,10 @@ class Late(Delayed):
     response: float | None
 
     def _delay(self) -> str:
-        share = f", {self.lateness / self.response:.0%} of the response time's" if self.response else ""
+        share = f", {format_share(self.lateness / self.response)} of the response time's" if self.response else ""
         return (
             f"in phase {self.phase} requests were sent late: 99th percentile {format_duration(self.lateness)}{share}"
-            f" (limits {format_duration(LATENESS_LIMIT)} and {LATENESS_SHARE:.0%})"
+            f" (limits {format_duration(LATENESS_LIMIT)} and {format_share(LATENESS_SHARE)})"
         )
 
     def _cores(self) -> str:
@@ -190,7 +195,7 @@ class LoopLag(Delayed):
     def _delay(self) -> str:
         return (
             f"in phase {self.phase} the generator's event loops lagged: 99th percentile {format_duration(self.lag)},"
-            f" {self.lag / self.response:.0%} of the response time's (limit {LATENESS_SHARE:.0%})"
+            f" {format_share(self.lag / self.response)} of the response time's (limit {format_share(LATENESS_SHARE)})"
         )
 
     def _cores(self) -> str:
@@ -209,7 +214,7 @@ class NotAchieved(Reason):
     achieved: float
 
     def _cause(self) -> str:
-        return f"in phase {self.phase} only {self.achieved:.1%} of the offered rate was achieved in time"
+        return f"in phase {self.phase} only {format_share(self.achieved, 1)} of the offered rate was achieved in time"
 
     def _remedy(self) -> str:
         return "the rate is above the capacity: lower it, or read this run as one of overload"
@@ -249,7 +254,7 @@ class Errors(Reason):
     def _cause(self) -> str:
         return (
             f"in phase {self.phase} {format_count(self.failed)} of {format_count(self.requests)} requests of"
-            f" {self.operation} failed ({self.classes}; limit {ERROR_LIMIT:.0%})"
+            f" {self.operation} failed ({self.classes}; limit {format_share(ERROR_LIMIT)})"
         )
 
     def _remedy(self) -> str:
@@ -283,7 +288,7 @@ class Unsteady(Reason):
 
     def _cause(self) -> str:
         how = "drifted" if self.settled else "had not settled when the window began"
-        return f"in phase {self.phase} throughput {how}: {self.change:+.0%} over {self.seconds} s"
+        return f"in phase {self.phase} throughput {how}: {format_change(self.change)} over {self.seconds} s"
 
     def _remedy(self) -> str:
         return "lengthen the warm-up; if it still moves, look at merges, compactions and caches of the store"

@@ -10,7 +10,7 @@ from rich.table import Table
 from loadframe import folders
 from loadframe.cli.app import Json, app, err, out, print_json
 from loadframe.report.labels import seconds_text
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_count, format_duration, format_share
 
 if TYPE_CHECKING:
     from loadframe.load import Calibration
@@ -92,5 +92,5 @@ def print_calibration(found: "Calibration") -> None:
 
 def _late(lateness: "Lateness") -> str:
     if lateness.achieved < _ACHIEVED:
-        return f"{lateness.achieved:.0%} reached"
+        return f"{format_share(lateness.achieved)} reached"
     return f"{format_duration(lateness.p50)}, {format_duration(lateness.p99)}"

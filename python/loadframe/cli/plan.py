@@ -10,6 +10,7 @@ from rich.text import Text
 
 from loadframe.cli.app import Json, app, out, print_json
 from loadframe.errors import BadInput
+from loadframe.units import format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
@@ -101,7 +102,7 @@ def _designs(planned: "Plan") -> Table:
             _percent(each.sigma),
             _percent(each.kappa),
             f"{each.peak.low:.0f} to {each.peak.high:.0f}".replace("inf", "∞"),
-            f"{each.claimed:.0%}",
+            format_share(each.claimed),
         )
     return table
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from loadframe.cli.app import app, out
 from loadframe.cluster import Cluster
-from loadframe.units import format_count, format_size
+from loadframe.units import format_count, format_share, format_size
 
 if TYPE_CHECKING:
     from loadframe.observe.live import Look
@@ -128,6 +128,6 @@ def _table(columns: list[list[str]]) -> Table:
 def _machine(look: "Look") -> str:
     host = look.figures.get("host", {})
     loopback = format_size(host.get("loopback.bytes", 0.0))
-    return f"machine: {host.get('cpu.busy', 0.0):.0%} busy, loopback {loopback}/s" + "".join(
+    return f"machine: {format_share(host.get('cpu.busy', 0.0))} busy, loopback {loopback}/s" + "".join(
         f"; {source}: {cause}" for source, cause in look.gaps.items()
     )

@@ -40,7 +40,7 @@ class Shape:
             raise BadInput(f"a delay of {self.delay} s on a link", remedy="give 0 to 60 s, such as 20ms")
         if not 0 <= self.loss < 1:
             raise BadInput(
-                f"a loss of {self.loss:.0%} on a link",
+                f"a loss of {100 * self.loss:.3g} % on a link",
                 remedy="give 0 % or more and less than 100 %; to lose all, cut it",
             )
         if self.rate is not None and not 1000 <= self.rate <= 2e10:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import loadframe
 from loadframe.errors import BadInput
 from loadframe.record.machine import hardware
+from loadframe.units import format_share
 
 #: What makes two machines alike: how fast a core is, and how many there are.
 _HARDWARE = ("cpu", "architecture", "virtual", "threads", "usable", "clock", "governor")
@@ -98,7 +99,7 @@ class Calibration:
     def doubt(self) -> str | None:
         """Why no verdict rests on these figures; None if one may."""
         if self.waited_share > _DISTURBED:
-            return f"other processes had the generator's core for up to {self.waited_share:.0%} of the time"
+            return f"other processes had the generator's core for up to {format_share(self.waited_share)} of the time"
         return "it was a quick one" if self.quick else None
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from loadframe.analyze.sweep.equal import Shape
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
-from loadframe.units import format_count, format_nodes
+from loadframe.units import format_count, format_nodes, format_shares
 
 UNIT = "requests/s"
 _ENOUGH_SIZES = 6
@@ -121,10 +121,12 @@ def _shape(shape: Shape) -> str:
 def _calibration(found: Calibration) -> str:
     """Say how many clients keep every node between idling and overload."""
     at = f"At {format_nodes(found.nodes)}" if found.nodes else "There"
-    shares = f"{found.idlest or 0:.0%} to {found.busiest or 0:.0%}"
+    shares = format_shares(found.idlest or 0, found.busiest or 0)
+    kept = "kept every node between 20 % and 90 % of its CPU limit"
     if found.clients is None:
-        return f"{at} no number of clients kept every node between 20 % and 90 % of its CPU limit (they used {shares})."
-    return f"{at} up to {found.clients} clients kept every node between 20 % and 90 % of its CPU limit ({shares})."
+        return f"{at} no number of clients {kept} (they used {shares})."
+    clients = "only a single client" if found.clients == 1 else f"up to {found.clients} clients"
+    return f"{at} {clients} {kept} ({shares})."
 
 
 def _best_clients(curves: PhaseCurves) -> str:

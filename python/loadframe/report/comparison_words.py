@@ -3,8 +3,8 @@
 from loadframe.analyze.comparison import Comparison, Contrast
 from loadframe.analyze.comparison.measures import Measure
 from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import change_text, estimate_text
-from loadframe.units import format_count
+from loadframe.report.numbers import estimate_text
+from loadframe.units import format_change, format_count, format_share
 
 #: What outcomes are called in tables.
 OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "open": "not decided"}
@@ -13,7 +13,7 @@ OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that m
 def quantity(value: float, measure: Measure) -> str:
     """Write a value of a measure with its unit."""
     if measure.kind == "errors":
-        return f"{value:.2%}"
+        return format_share(value, 2)
     return f"{format_count(value)}/s" if measure.kind == "throughput" else seconds_text(value)
 
 
@@ -39,10 +39,10 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
     before, after = (quantity(value, contrast.measure) for value in contrast.medians)
     figures = (
         f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before},"
-        f" {change_text(contrast.ratio.value - 1)}"
+        f" {format_change(contrast.ratio.value - 1)}"
     )
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
-    least = f"{comparison.least:.0%}"
+    least = format_share(comparison.least)
     ending = {
         "better": f"that is better ({interval})",
         "worse": f"that is worse ({interval})",

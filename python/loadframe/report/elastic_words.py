@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.report.numbers import estimate_text, percent_text
-from loadframe.units import format_count, format_duration, format_nodes
+from loadframe.units import format_count, format_duration, format_nodes, format_share, format_size, parse_size
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
         (
             run,
             (
-                f"{score.under_accuracy:.1%}",
-                f"{score.over_accuracy:.1%}",
-                f"{score.under_share:.1%}",
-                f"{score.over_share:.1%}",
+                format_share(score.under_accuracy, 1),
+                format_share(score.over_accuracy, 1),
+                format_share(score.under_share, 1),
+                format_share(score.over_share, 1),
                 f"{60 * score.jitter:+.2f}/min",
             ),
         )
@@ -164,6 +164,8 @@ def _text(estimate: Estimate, unit: str) -> str:
         return percent_text(estimate) if estimate.is_finite else f"{100 * estimate.value:.3g} %"
     if unit in ("s", "seconds"):
         return _duration(estimate)
+    if unit in ("bytes", "bytes/s"):
+        return _size(estimate, unit.removeprefix("bytes"))
     return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
 
 
@@ -173,7 +175,18 @@ def _duration(estimate: Estimate) -> str:
     if estimate.low == estimate.high:
         return format_duration(estimate.value) if estimate.value else "0 s"
     small = abs(estimate.value) < 1.0 and abs(estimate.high) < 1.0
-    scale, name = (1e3, "ms") if small else (1.0, "s")
-    scaled = Estimate(scale * estimate.value, scale * estimate.low, scale * estimate.high)
+    return _in(estimate, *((1e-3, "ms") if small else (1.0, "s")))
+
+
+def _size(estimate: Estimate, per: str) -> str:
+    if not estimate.is_finite or estimate.low == estimate.high:
+        return format_size(estimate.value) + per
+    unit = format_size(estimate.value).rpartition(" ")[2]
+    return _in(estimate, parse_size(f"1{unit}"), unit + per)
+
+
+def _in(estimate: Estimate, unit: float, name: str) -> str:
+    """Write an estimate in another unit, of this size in its own."""
+    scaled = Estimate(estimate.value / unit, estimate.low / unit, estimate.high / unit)
     value, _, interval = estimate_text(scaled).partition(" [")
     return f"{value} {name} [{interval}"

@@ -10,7 +10,8 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.report.fit_words import NAMES, sentence
-from loadframe.report.numbers import change_text, estimate_text
+from loadframe.report.numbers import estimate_text
+from loadframe.units import format_change
 
 _PARAMETERS = ("lambda", "sigma", "kappa", "ceiling")
 
@@ -60,4 +61,4 @@ def _two_lines(estimate: Estimate | None) -> str:
 
 
 def _error(model: ModelFit) -> str:
-    return "" if model.extrapolation_error is None else change_text(model.extrapolation_error)
+    return "" if model.extrapolation_error is None else format_change(model.extrapolation_error)

@@ -55,11 +55,6 @@ def percent_text(estimate: Estimate) -> str:
     return f"{round_to(scaled.value, _resolution(scaled))} % {interval_text(scaled)}"
 
 
-def change_text(change: float) -> str:
-    """Write a relative change with its sign: `+3.1 %`, `-12 %`, `+1,240 %`."""
-    return f"{100 * change:+,.1f} %" if abs(change) < 0.1 else f"{100 * change:+,.0f} %"
-
-
 def _resolution(estimate: Estimate) -> float:
     """Return the half-width of the interval; the value's own thousandth where the interval is open."""
     if estimate.is_finite:

@@ -18,6 +18,7 @@ from loadframe.report.page import render
 from loadframe.report.setup import design_facts, manifest_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view
+from loadframe.units import format_share
 
 #: Interactions that are drawn, those with the largest shares.
 _DRAWN = 4
@@ -91,12 +92,12 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                     ),
                     Cell(words.level_text(result, each, levels) if each else ""),
                     Cell(ratio, interval),
-                    Cell(f"{100 * fit.share:.1f} %" if first else ""),
+                    Cell(format_share(fit.share, 1) if first else ""),
                     Cell(("–" if p is None else p_text(p)) if first else ""),
                 ]
             )
     rest = {"blocks": response.model.block_share, "scatter of runs": response.model.error_share}
-    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(f"{100 * own:.1f} %"), Cell("")]
+    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(own, 1)), Cell("")]
              for name, own in rest.items()]  # fmt: skip
     others = "the mean over the other settings" if response.model.balanced else "the setting alone, others at default"
     return Table(

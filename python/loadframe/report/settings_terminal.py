@@ -10,6 +10,7 @@ from loadframe.report.comparison_words import p_text
 from loadframe.report.fit_terminal import print_findings
 from loadframe.report.numbers import estimate_text
 from loadframe.report.trust import print_trust
+from loadframe.units import format_share
 
 _SHOWN = 8
 
@@ -47,7 +48,7 @@ def _effects(result: SettingsAt) -> Table:
         ratios = [words.effect_text(each) for each in response.model.contrasts if each.term == fit.term]
         table.add_row(
             Text(words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim"),
-            f"{100 * fit.share:.1f} %",
+            format_share(fit.share, 1),
             "" if p is None else p_text(p),
             Text("; ".join(ratios)),
         )

@@ -7,8 +7,8 @@ from loadframe.analyze.effects.model import Contrast
 from loadframe.analyze.effects.settings import Response, SettingsAt, estimate_of
 from loadframe.report.comparison_words import p_text, ratio_text
 from loadframe.report.labels import treatment_text
-from loadframe.report.numbers import change_text, estimate_text
-from loadframe.units import format_count
+from loadframe.report.numbers import estimate_text
+from loadframe.units import format_change, format_count, format_share
 
 _LISTED = 4
 
@@ -70,7 +70,7 @@ def better_text(probability: float | None) -> str:
     """Write a probability without claiming certainty."""
     if probability is None:
         return "–"
-    return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"
+    return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else format_share(probability, 1)
 
 
 def _effects(result: SettingsAt, response: Response) -> str:
@@ -86,7 +86,7 @@ def _effects(result: SettingsAt, response: Response) -> str:
             (each for each in model.contrasts if each.term == fit.term), key=lambda each: abs(each.value), default=None
         )
         size = f"; ratio {effect_text(largest)}" if largest else ""
-        parts.append(f"{term_text(result, fit.term)} ({100 * fit.share:.0f} % of the variation{size})")
+        parts.append(f"{term_text(result, fit.term)} ({format_share(fit.share)} of the variation{size})")
     more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
     return f"What changes {what}: {', '.join(parts)}{more}."
 
@@ -97,7 +97,7 @@ def _winner(result: SettingsAt) -> str:
     words = f"The best combination is {combination_text(result, result.winner)}"
     standing = next((each for each in result.standings if result.combinations[each.combination] == result.winner), None)
     if standing:
-        words += f": {change_text(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
+        words += f": {format_change(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
         if standing.better is not None:
             words += f", better with a probability of {better_text(standing.better)}"
     cost = result.costs.get(standing.combination) if standing else None
@@ -115,5 +115,5 @@ def _winner(result: SettingsAt) -> str:
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (
         f"{words}. Measured again, {len(again.second)} runs against {len(again.first)}:"
-        f" {change_text(again.ratio.value - 1)} ({figures}), {held[again.outcome]}."
+        f" {format_change(again.ratio.value - 1)} ({figures}), {held[again.outcome]}."
     )

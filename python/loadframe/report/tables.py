@@ -11,9 +11,9 @@ from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
 from loadframe.report.fit_words import NAMES
 from loadframe.report.labels import errors_text, load_text, seconds_text, with_parts
-from loadframe.report.numbers import change_text, estimate_text, measured_text, percent_text
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.standing import standing, why
-from loadframe.units import format_count
+from loadframe.units import format_change, format_count, format_share
 
 _PARAMETERS = {
     "lambda": "λ, throughput of one",
@@ -145,11 +145,11 @@ def generator_table(summary: Mapping[str, Any]) -> Table:
         "of the generator's calibrated ceiling": "ceiling_share",
     }
     rows = [("worker threads", format_count(generator["threads"]))]
-    rows += [(words, f"{generator[key]:.0%}") for words, key in shares.items() if generator.get(key) is not None]
+    rows += [(words, format_share(generator[key])) for words, key in shares.items() if generator.get(key) is not None]
     rows += [
         ("lateness, 99th percentile", seconds_text(generator["lateness_p99"])),
         ("event-loop lag, 99th percentile", seconds_text(generator["lag_p99"])),
-        ("achieved of the offered rate", "closed load" if achieved is None else f"{achieved:.1%}"),
+        ("achieved of the offered rate", "closed load" if achieved is None else format_share(achieved, 1)),
     ]
     return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
 
@@ -160,7 +160,7 @@ def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[
         "AICc, less is better": [_or_dash(model.aicc, "{:.1f}") for model in models],
         "R²": [_or_dash(model.r_squared, "{:.4f}") for model in models],
         f"error in predicting {format_count(fit.largest)} {fit.over} from fewer": [
-            "–" if model.extrapolation_error is None else change_text(model.extrapolation_error) for model in models
+            "–" if model.extrapolation_error is None else format_change(model.extrapolation_error) for model in models
         ],
         "lack of fit, p": ["–" if model.lack_of_fit is None else _p_value(model.lack_of_fit.p) for model in models],
     }
@@ -174,7 +174,7 @@ def _generator(generator: Mapping[str, Any]) -> list[Cell]:
     if not generator:
         return [Cell("")] * 3
     return [
-        Cell(f"{generator['cpu_share']:.0%}"),
+        Cell(format_share(generator["cpu_share"])),
         Cell(seconds_text(generator["lateness_p99"])),
         Cell(seconds_text(generator["lag_p99"])),
     ]

@@ -16,7 +16,7 @@ from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome
 from loadframe.record import Run
-from loadframe.units import format_duration
+from loadframe.units import format_duration, format_share
 
 ACHIEVED = 0.99
 #: The verdict's reasons that are the store's doing: here they are what is asked, and no ground to disbelieve the run.
@@ -92,9 +92,9 @@ def broken(
     elif response > slo.response:
         yield f"{slo.percentile} was {format_duration(response)}, more than {format_duration(slo.response)}"
     if errors is not None and errors >= slo.errors:
-        yield f"{errors:.2%} of the requests failed, at least {slo.errors:.2%}"
+        yield f"{format_share(errors, 2)} of the requests failed, at least {format_share(slo.errors, 2)}"
     if achieved is not None and achieved < ACHIEVED:
-        yield f"{achieved:.1%} of the load was achieved, less than {ACHIEVED:.0%}"
+        yield f"{format_share(achieved, 1)} of the load was achieved, less than {format_share(ACHIEVED)}"
     if growth > _GROWTH * rate:
         yield f"requests in flight became more by {growth:.3g} per second"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from loadframe.analyze.comparison.differences import Difference
 from loadframe.analyze.comparison.ranks import least_p, runs_needed
 from loadframe.analyze.finding import Finding
+from loadframe.units import format_share
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class OtherPace(Finding):
         faster = self.factor > 1
         share = self.factor - 1 if faster else 1 - self.factor
         return (
-            f"the machine was {share:.0%} {'faster' if faster else 'slower'} when {self.second} was measured than when"
-            f" {self.first} was, by the CPU time of a fixed computation: what it did is not told from what they do"
+            f"the machine was {format_share(share)} {'faster' if faster else 'slower'} when {self.second} was measured"
+            f" than when {self.first} was, by the CPU time of a fixed computation: what it did is not told"
+            " from what they do"
         )
 
     def _remedy(self) -> str:

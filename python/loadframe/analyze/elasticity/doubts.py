@@ -8,7 +8,7 @@ from typing import Any
 from loadframe.analyze.elasticity.repeated import Repeated
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
-from loadframe.units import format_duration
+from loadframe.units import format_change, format_duration
 
 #: Equal clusters under the same load differ less as long as nothing is done to them.
 _UNLIKE = 0.15
@@ -44,7 +44,8 @@ class UnlikeControl(Finding):
 
     def _cause(self) -> str:
         return (
-            f"before the change throughput was {self.change:+.0%} against the control runs: something else changed it"
+            f"before the change throughput was {format_change(self.change)} against the control runs: something else"
+            " changed it"
         )
 
     def _remedy(self) -> str:

@@ -68,7 +68,7 @@ def levels(course: Course, change: Change, window: float) -> Levels | None:
 
 def measure(course: Course, change: Change, window: float) -> dict[str, Value]:
     """Return every measure that the course can give, by name; see `names.MEASURES` for words and units."""
-    found = _instants(course, change) | service(course, change)
+    found = _instants(course, change) | _moved(course, change) | service(course, change)
     level = levels(course, change, window)
     if level is None:
         return found
@@ -161,7 +161,7 @@ def _mad(series: Series) -> float:
 
 
 def _instants(course: Course, change: Change) -> dict[str, Value]:
-    """Return how long joining and moving took, as far as they came, and what was moved."""
+    """Return how long joining and moving took, as far as they came."""
     found = {}
     here = [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
     grew = [event.time for event in here if event.kind == JOINED]
@@ -181,10 +181,19 @@ def _instants(course: Course, change: Change) -> dict[str, Value]:
             found["redistribution"] = Value(max(balanced[-1] - since, 0.0))
         elif grew or leaving:
             found["redistribution"] = Value(change.end - since, censored=True)
-    told = [value for time, value in course.left if change.begin <= time < change.end]
-    if told:
-        found["moved"] = Value(max(told) - told[-1])
     return found
+
+
+def _moved(course: Course, change: Change) -> dict[str, Value]:
+    """Return what was counted down while data moved, and how quickly; nothing where the change told of nothing."""
+    told = [(time, value) for time, value in course.left if change.begin <= time < change.end]
+    if not told:
+        return {}
+    what, last = "bytes" if course.unit == "bytes" else "pieces", told[-1][1]
+    since, most = max(told, key=lambda sample: sample[1])
+    found = {f"{what}_moved": Value(most - last)}
+    took = next(time for time, value in told if time >= since and value == last) - since
+    return found | ({f"{what}_rate": Value((most - last) / took)} if took > 0 else {})
 
 
 def service(course: Course, change: Change) -> dict[str, Value]:

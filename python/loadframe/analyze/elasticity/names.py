@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Named:
-    """A measure's words; `unit` is s, seconds (of a response time), share, or a word for counts and ratios."""
+    """A measure's words; `unit` is s, seconds (of a response time), share, bytes, bytes/s, or a word for others."""
 
     title: str
     unit: str
@@ -16,7 +16,10 @@ MEASURES: dict[str, Named] = {
     "join_delay": Named("join delay", "s", "from asking for the node to its being a member"),
     "departure": Named("departure", "s", "from telling the node to leave to its having left"),
     "redistribution": Named("redistribution", "s", "from joining, or from being told to leave, to all data in place"),
-    "moved": Named("moved", "pieces", "what the change counted down while data moved"),
+    "pieces_moved": Named("moved", "pieces", "shards, slots or whatever the change counted down while data moved"),
+    "pieces_rate": Named("moved in a second", "pieces/s", "the same, by the time in which it was counted down"),
+    "bytes_moved": Named("moved", "bytes", "what the change counted down while data moved"),
+    "bytes_rate": Named("moved in a second", "bytes/s", "the same, by the time in which it was counted down"),
     "stabilisation": Named("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
     "disturbance": Named("disturbance", "share", "how far the 10-s median of throughput fell below x0"),
     "slowdown": Named("slowdown", "ratio", "the greatest p99 of a second, against L0"),

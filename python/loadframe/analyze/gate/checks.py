@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any, Literal
 
 from loadframe.analyze.comparison import Contrast, Measure
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_change, format_count, format_duration, format_share
 
 #: Regression is worse than undecided, which is worse than passed.
 Standing = Literal["passed", "regression", "undecided"]
@@ -79,16 +79,16 @@ def against_baseline(
     standing: Standing = "passed"
     why = span
     if contrast.p < level and value >= least:
-        standing, why = "regression", f"{span}: beyond {least:.0%}"
+        standing, why = "regression", f"{span}: beyond {format_share(least)}"
         if paced_value < least:
             standing, why = "undecided", f"{span}: the machine had become slower by as much"
     elif not reachable:
         sizes = f"{len(contrast.first)} runs against {len(contrast.second)}"
         standing, why = "undecided", f"{span}: {sizes} can never reach p < {level:g}"
     elif high >= catch:
-        standing, why = "undecided", f"{span}: the interval does not exclude {catch:.0%}"
+        standing, why = "undecided", f"{span}: the interval does not exclude {format_share(catch)}"
     elif paced_high >= catch:
-        standing, why = "undecided", f"{span}: the machine had become faster, which may hide {catch:.0%}"
+        standing, why = "undecided", f"{span}: the machine had become faster, which may hide {format_share(catch)}"
     return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast)
 
 
@@ -105,13 +105,13 @@ def against_bound(measure: Measure, treatment: Mapping[str, Any], values: Sequen
 
 def _quantity(value: float, measure: Measure) -> str:
     if measure.kind == "errors":
-        return f"{value:.2%}"
+        return format_share(value, 2)
     return f"{format_count(value)}/s" if measure.kind == "throughput" else format_duration(value)
 
 
 def _worse(value: float) -> str:
-    return f"{abs(value):.1%} {'worse' if value > 0 else 'better'}"
+    return f"{format_share(abs(value), 1)} {'worse' if value > 0 else 'better'}"
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.1%}"
+    return format_change(value)

@@ -15,6 +15,7 @@ from loadframe.analyze.comparison.ranks import least_p
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
 from loadframe.analyze.history import ChangePoint, change_points
+from loadframe.units import format_change
 
 #: What is checked unless other measures are named.
 KINDS = ("throughput", "p50", "p99")
@@ -82,7 +83,7 @@ class Shift(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{self.measure} changed by {self.point.change:+.0%} with run {self.run} of the history"
+            f"{self.measure} changed by {format_change(self.point.change)} with run {self.run} of the history"
             f" (p = {self.point.p:.1g}); only the runs since then are compared with"
         )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability.models import ModelName
-from loadframe.units import format_count
+from loadframe.units import format_change, format_count, format_share
 
 _NAMES = {"linear": "linear scaling", "amdahl": "Amdahl's law", "knee": "the hard knee", "usl": "the USL"}
 
@@ -160,8 +160,9 @@ class PerhapsSuperlinear(Finding):
 
     def _cause(self) -> str:
         return (
-            f"throughput divided by {self.over} is {self.ratio - 1:.0%} higher at {format_count(self.largest)} than at"
-            f" {format_count(self.smallest)}; the models hold sigma at 0 or above, as the noise allows"
+            f"throughput divided by {self.over} is {format_share(self.ratio - 1)} higher at"
+            f" {format_count(self.largest)} than at {format_count(self.smallest)}; the models hold sigma at 0 or"
+            " above, as the noise allows"
         )
 
     def _remedy(self) -> str:
@@ -196,7 +197,7 @@ class PoorPrediction(Finding):
         side = "above" if self.error > 0 else "below"
         return (
             f"fitted without {format_count(self.largest)} {self.over}, {_NAMES[self.best]} predicts it"
-            f" {abs(self.error):.0%} {side} what was measured"
+            f" {format_share(abs(self.error))} {side} what was measured"
         )
 
     def _remedy(self) -> str:
@@ -214,7 +215,7 @@ class LambdaOff(Finding):
     def _cause(self) -> str:
         return (
             f"{_NAMES[self.best]} says {format_count(self.fitted)} for a size of one, but"
-            f" {format_count(self.measured)} was measured ({self.fitted / self.measured - 1:+.0%})"
+            f" {format_count(self.measured)} was measured ({format_change(self.fitted / self.measured - 1)})"
         )
 
     def _remedy(self) -> str:

@@ -11,7 +11,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cpu_shares, growth, samples
 from loadframe.analyze.sweep.treatments import Treatment
-from loadframe.units import format_count, format_nodes
+from loadframe.units import format_count, format_nodes, format_share
 
 #: Throughput below this share of what as many times the clients would give is a bend.
 _BENT = 0.8
@@ -87,11 +87,11 @@ def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
         for run in runs
     ]
     if collecting and fmean(collecting) > _GARBAGE:
-        yield f"nodes collected garbage for {fmean(collecting):.0%} of the time", "give nodes a larger heap"
+        yield f"nodes collected garbage for {format_share(fmean(collecting))} of the time", "give nodes a larger heap"
     stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
     if stalled and fmean(stalled) > _STORAGE:
         yield (
-            f"something waited for storage for {fmean(stalled):.0%} of the time",
+            f"something waited for storage for {format_share(fmean(stalled))} of the time",
             "give nodes more memory for their data, or faster storage",
         )
 
@@ -100,13 +100,13 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
     more = "give nodes more processors, or take more nodes"
     shares = [share for run in runs for share in cpu_shares(run, phase).values()]
     if shares and max(shares) >= _CPU:
-        yield f"the busiest node used {max(shares):.0%} of its CPU limit", more
+        yield f"the busiest node used {format_share(max(shares))} of its CPU limit", more
     still = [value for run in runs for value in samples(run, phase, "node:", "cgroup.throttled_time")]
     if still and fmean(still) > _THROTTLED:
         yield f"nodes' threads stood still for their CPU quota for {fmean(still):.2g} s in each second", more
     busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
     if busy and fmean(busy) > _MACHINE:
-        yield f"the machine was {fmean(busy):.0%} busy", "use separate machines, or lower CPU limits per node"
+        yield f"the machine was {format_share(fmean(busy))} busy", "use separate machines, or lower CPU limits per node"
 
 
 def _generator(above: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:

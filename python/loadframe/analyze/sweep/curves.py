@@ -40,9 +40,9 @@ class SpeedUp:
 class PhaseCurves:
     """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
 
-    `best_clients` is None where clients were no factor; `at_edge` lists the numbers of nodes whose best clients were
-    the most that were measured, so that their capacity may be higher. `bends` say what ended the growth over clients,
-    `calibrations` how many of those load each number of nodes as it should be, where nodes have a CPU limit.
+    `at_edge` lists the numbers of nodes whose best clients were the most that were measured, so that their capacity may
+    be higher. `bends` say what ended the growth over clients, `calibrations` how many of those load each number of
+    nodes as it should be, where nodes have a CPU limit.
     """
 
     phase: str

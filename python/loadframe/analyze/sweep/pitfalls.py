@@ -12,7 +12,7 @@ from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cores_used, cpu_shares, samples
-from loadframe.units import format_duration, format_nodes, format_size
+from loadframe.units import format_duration, format_nodes, format_share, format_shares, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
 _READS = 2**20
@@ -145,7 +145,7 @@ class MachineFull(Finding):
 
     def _cause(self) -> str:
         return (
-            f"with {format_nodes(*self.nodes)} the whole machine was up to {self.busy:.0%} busy:"
+            f"with {format_nodes(*self.nodes)} the whole machine was up to {format_share(self.busy)} busy:"
             " its processors, and not the cluster, may be what ends the curve"
         )
 
@@ -162,8 +162,8 @@ class ProcessorsStolen(Finding):
 
     def _cause(self) -> str:
         return (
-            f"the hypervisor took {self.mean:.0%} of this machine's processors while runs were measured,"
-            f" {self.most:.0%} in the worst run: the machine was smaller by that, and not always by the same"
+            f"the hypervisor took {format_share(self.mean)} of this machine's processors while runs were measured,"
+            f" {format_share(self.most)} in the worst run: the machine was smaller by that, and not always by the same"
         )
 
     def _remedy(self) -> str:
@@ -202,12 +202,10 @@ class HotNode(Finding):
     others: tuple[float, float]
 
     def _cause(self) -> str:
-        idle, busy = (f"{share:.0%}" for share in self.others)
-        used = idle if idle == busy else f"{idle} to {busy}"
         others = "the other" if self.nodes == (2,) else "the others"
         return (
-            f"with {format_nodes(*self.nodes)} one node used {self.busiest:.0%} of its CPU limit and {others} {used}:"
-            " the work was not spread, and that node is what ends the curve"
+            f"with {format_nodes(*self.nodes)} one node used {format_share(self.busiest)} of its CPU limit and {others}"
+            f" {format_shares(*self.others)}: the work was not spread, and that node is what ends the curve"
         )
 
     def _remedy(self) -> str:
@@ -228,7 +226,9 @@ class PaceVaried(Finding):
 
     def _cause(self) -> str:
         scatter = (
-            "" if self.share is None else f", and {self.share:.0%} of the scatter between repetitions goes with it"
+            ""
+            if self.share is None
+            else f", and {format_share(self.share)} of the scatter between repetitions goes with it"
         )
         return (
             f"a fixed computation took up to {self.factor:.1f} times as long beside one run as beside another: the"

@@ -8,7 +8,7 @@ from statistics import fmean, variance
 
 from loadframe.experiment.elastic.file import Objective, Overload, Step
 from loadframe.experiment.elastic.sight import Second, Sight
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_count, format_duration, format_share
 
 #: A fall of throughput counts when it is so many standard errors below the best stretch before: p < 0.025, one-sided.
 SIGNIFICANT = 2.0
@@ -65,8 +65,8 @@ class Overloaded(Trigger):
     @property
     def words(self) -> str:
         """The thresholds."""
-        drop = f"down by {self.overload.drop:.0%}" if self.overload.drop else "no longer growing"
-        return f"overloaded (a node above {self.overload.cpu:.0%} CPU, throughput {drop})"
+        drop = f"down by {format_share(self.overload.drop)}" if self.overload.drop else "no longer growing"
+        return f"overloaded (a node above {format_share(self.overload.cpu)} CPU, throughput {drop})"
 
     def fires(self, moment: Moment) -> str | None:
         """Look at both."""
@@ -74,7 +74,7 @@ class Overloaded(Trigger):
         if busiest <= self.overload.cpu:
             return None
         fallen = fall(moment.sight.seconds(), self.overload.seconds, self.overload.drop)
-        return None if fallen is None else f"a node at {busiest:.0%} CPU; throughput {fallen}"
+        return None if fallen is None else f"a node at {format_share(busiest)} CPU; throughput {fallen}"
 
 
 def fall(seconds: Sequence[Second], length: int, drop: float) -> str | None:

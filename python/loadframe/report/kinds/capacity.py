@@ -18,6 +18,7 @@ from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import render
 from loadframe.report.setup import design_facts, manifest_facts
 from loadframe.report.tables import Cell, Table
+from loadframe.units import format_share
 
 _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "muted"}
 
@@ -104,8 +105,8 @@ def _trials(capacity: Capacity) -> Table:
             Cell("; ".join(each.judgement.reasons)),
             Cell(f"{each.rate:g}"),
             Cell(seconds_text(each.judgement.response)),
-            Cell("–" if each.judgement.errors is None else f"{each.judgement.errors:.2%}"),
-            Cell("–" if each.judgement.achieved is None else f"{each.judgement.achieved:.1%}"),
+            Cell("–" if each.judgement.errors is None else format_share(each.judgement.errors, 2)),
+            Cell("–" if each.judgement.achieved is None else format_share(each.judgement.achieved, 1)),
         ]
         for search in capacity.searches
         for each in search.attempts
