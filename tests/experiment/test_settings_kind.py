@@ -1,6 +1,10 @@
 """Settings experiments: which runs a scheme makes, what follows from them, and what is wrong with a file."""
 
+import io
+import re
+
 import pytest
+from rich.console import Console
 
 from loadframe.analyze.effects.document import settings_document
 from loadframe.analyze.effects.settings import read_settings
@@ -108,7 +112,11 @@ def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
     document = settings_document(read_settings(folder.path))
     assert document["results"][0]["responses"][0]["terms"][0]["claimed"]
     report = read_report(folder.path)
-    assert "What changes throughput of look: heap" in report.page
+    said = r"heap \(\d\d % of the variation; ratio 1\.[23]\d* \[[^]]*\], 512m instead of 1g\)"
+    assert re.search(f"What changes throughput of look: {said}", report.page)
+    console = Console(file=io.StringIO(), width=120)
+    report.show(console)
+    assert re.search(r"heap +\d\d\.\d % .*512m instead of 1g", console.file.getvalue())
     assert "Measured again" in report.page
 
 

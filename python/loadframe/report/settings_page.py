@@ -61,7 +61,7 @@ def settings_page(settings: Settings) -> str:
 def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> ResultView:
     return ResultView(
         heading=words.heading(result),
-        lead=words.lead(result),
+        lead=words.lead(result, description["factors"]),
         effects=[
             (response.measure.name, effects_table(result, index, description["factors"]))
             for index, response in enumerate(result.responses)

@@ -1,5 +1,8 @@
 """A settings experiment on the terminal: the answer, effects, the ranking, what to doubt."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,11 +27,11 @@ def print_settings(settings: Settings, console: Console | None = None) -> None:
         console.print()
         if len(settings.results) > 1:
             console.print(Text(words.heading(result), style="bold"))
-        for sentence in words.lead(result):
+        for sentence in words.lead(result, description["factors"]):
             console.print(Text(sentence))
         if result.responses:
             console.print()
-            console.print(_effects(result))
+            console.print(_effects(result, description["factors"]))
         if result.standings:
             console.print()
             console.print(_ranking(result))
@@ -37,21 +40,22 @@ def print_settings(settings: Settings, console: Console | None = None) -> None:
     print_trust(settings.folder, console)
 
 
-def _effects(result: SettingsAt) -> Table:
+def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Table:
     response = result.responses[0]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("setting")
     for header in ("share", "p", "ratio"):
         table.add_column(header, justify="right")
+    table.add_column("level")
     for fit in sorted(response.model.terms, key=lambda fit: -fit.share)[:_SHOWN]:
         p = response.adjusted.get(fit.term)
-        ratios = [words.effect_text(each) for each in response.model.contrasts if each.term == fit.term]
-        table.add_row(
-            Text(words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim"),
-            format_share(fit.share, 1),
-            "" if p is None else p_text(p),
-            Text("; ".join(ratios)),
-        )
+        contrasts = [each for each in response.model.contrasts if each.term == fit.term]
+        name = Text(words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim")
+        first: list[Text | str] = [name, format_share(fit.share, 1), "" if p is None else p_text(p)]
+        for each in contrasts or [None]:
+            ratio, level = (words.effect_text(each), words.level_text(result, each, levels)) if each else ("", "")
+            table.add_row(*first, Text(ratio), Text(level))
+            first = ["", "", ""]
     return table
 
 

@@ -19,13 +19,13 @@ def heading(result: SettingsAt) -> str:
     return f"{result.phase}, {at}" if at else result.phase
 
 
-def lead(result: SettingsAt) -> list[str]:
-    """Return the sentences that answer, for one phase at one size."""
+def lead(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the sentences that answer, for one phase at one size; `levels` are each setting's, the default first."""
     if not result.course:
         return ["No answer: no run can be believed."]
     words = []
     if result.responses:
-        words.append(_effects(result, result.responses[0]))
+        words.append(_effects(result, result.responses[0], levels))
     words.append(_winner(result))
     return words
 
@@ -73,7 +73,7 @@ def better_text(probability: float | None) -> str:
     return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else format_share(probability, 1)
 
 
-def _effects(result: SettingsAt, response: Response) -> str:
+def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
@@ -85,7 +85,7 @@ def _effects(result: SettingsAt, response: Response) -> str:
         largest = max(
             (each for each in model.contrasts if each.term == fit.term), key=lambda each: abs(each.value), default=None
         )
-        size = f"; ratio {effect_text(largest)}" if largest else ""
+        size = f"; ratio {effect_text(largest)}, {level_text(result, largest, levels)}" if largest else ""
         parts.append(f"{term_text(result, fit.term)} ({format_share(fit.share)} of the variation{size})")
     more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
     return f"What changes {what}: {', '.join(parts)}{more}."
