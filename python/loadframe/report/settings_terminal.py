@@ -52,9 +52,10 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Table:
         contrasts = [each for each in response.model.contrasts if each.term == fit.term]
         name = Text(words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim")
         first: list[Text | str] = [name, format_share(fit.share, 1), "" if p is None else p_text(p)]
-        for each in contrasts or [None]:
-            ratio, level = (words.effect_text(each), words.level_text(result, each, levels)) if each else ("", "")
-            table.add_row(*first, Text(ratio), Text(level))
+        if not contrasts:
+            table.add_row(*first, "", "")
+        for each in contrasts:
+            table.add_row(*first, Text(words.effect_text(each)), Text(words.level_text(result, each, levels)))
             first = ["", "", ""]
     return table
 
