@@ -181,14 +181,15 @@ class DearerRequests(Finding):
     def _cause(self) -> str:
         (few, many), (cheap, dear) = self.nodes, self.cost
         return (
-            f"a request took {format_duration(dear)} of the nodes' CPU time with {format_nodes(many)} and"
-            f" {format_duration(cheap)} with {format_nodes(few)}, so part of what more nodes have goes into that"
+            f"for each request the nodes used {format_duration(dear)} of CPU time with {format_nodes(many)} and"
+            f" {format_duration(cheap)} with {format_nodes(few)}, whatever for: part of what more nodes have goes"
+            " into that"
         )
 
     def _remedy(self) -> str:
         return (
-            "see what nodes do for each other (copies, passing on, shards that each search asks), and measure them on"
-            " processors of their own: those of one machine share its caches"
+            "see what nodes do for each other (copies, passing on, shards that each search asks) and while they wait"
+            " for work, and measure them on processors of their own: those of one machine share its caches"
         )
 
 
