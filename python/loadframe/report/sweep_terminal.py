@@ -50,7 +50,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
 
 def _speedups(curves: PhaseCurves) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for header in ("nodes", "clients", answer.UNIT, "speed-up", "efficiency", "p50", "p99"):
+    for header in ("nodes", "clients", "runs", answer.UNIT, "speed-up", "efficiency", "p50", "p99"):
         table.add_column(header, justify="right")
     for row in curves.speedups:
         treatment = row.treatment
@@ -60,6 +60,7 @@ def _speedups(curves: PhaseCurves) -> Table:
                 for cell in (
                     format_count(treatment.nodes or 0),
                     format_count(treatment.clients) if treatment.clients else "",
+                    format_count(len(treatment.points)),
                     measured_text(treatment.throughput),
                     measured_text(row.speedup),
                     percent_text(row.efficiency),

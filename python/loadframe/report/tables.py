@@ -52,6 +52,7 @@ def speedup_table(curves: PhaseCurves) -> Table:
             [
                 Cell(format_count(treatment.nodes or 0)),
                 Cell(format_count(treatment.clients) if treatment.clients else "–"),
+                Cell(format_count(len(treatment.points))),
                 _split(measured_text(treatment.throughput)),
                 _split(measured_text(row.speedup)),
                 _split(percent_text(row.efficiency)),
@@ -61,7 +62,7 @@ def speedup_table(curves: PhaseCurves) -> Table:
             ]
         )
     return Table(
-        ("nodes", "clients", "requests/s", "speed-up", "efficiency", "p50", "p99", "in flight"),
+        ("nodes", "clients", "runs", "requests/s", "speed-up", "efficiency", "p50", "p99", "in flight"),
         rows,
         names=0,
         note="Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments."
