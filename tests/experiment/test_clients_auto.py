@@ -66,6 +66,21 @@ def test_more_clients_follow_from_what_fewer_did(load, tmp_path):
     assert kind.further(experiment, runs) == ()
 
 
+def test_every_block_has_the_clients_that_another_got_to(load, tmp_path):
+    experiment, runs = load(HEAD + "    factors: {nodes: [1]}\n    repetitions: 2\n"), tmp_path / "runs"
+    idle, full = (Truth(noise=0.0, seconds=2, operation="look", node_cpu=cpu) for cpu in (0.2, 0.49))
+
+    def made(run_id, truth, clients):
+        assert next(run.id for run in experiment.kind.further(experiment, runs)) == run_id
+        write_run(runs, run_id, truth, nodes=1, clients=clients)
+
+    made("b1-nodes1-clients1", full, 1)
+    made("b2-nodes1-clients1", idle, 1)
+    made("b2-nodes1-clients2", full, 2)
+    made("b1-nodes1-clients2", idle, 2)
+    assert experiment.kind.further(experiment, runs) == ()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

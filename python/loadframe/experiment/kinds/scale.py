@@ -4,7 +4,7 @@ The number of clients may be a factor, or be found: doubled on each cluster unti
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -99,11 +99,17 @@ class Scale(Kind):
         )
 
     def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next number of clients on each cluster that is not loaded yet."""
+        """Return the next number of clients on each cluster that is not loaded yet, then what other blocks tried more.
+
+        So all blocks have the same numbers in the end: a number that one block alone got to would be chosen for the
+        luck of a single run.
+        """
         if _own(experiment.file).clients is None:
             return super().further(experiment, runs_path)
-        planned = factorial(experiment, experiment.factors)
-        return tuple(filter(None, (_next(experiment, run, runs_path) for run in planned.runs)))
+        planned = factorial(experiment, experiment.factors).runs
+        ramps = [_next(experiment, run, runs_path) for run in planned]
+        loaded = [run for run, following in zip(planned, ramps, strict=True) if following is None]
+        return (*filter(None, ramps), *_missing(loaded, planned, runs_path))
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
         """Return, in weak scaling, the parameter that grows."""
@@ -121,6 +127,16 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
             return run
         steps.append(_step(runs_path / run.id, clients, experiment.measured[0]))
     return None
+
+
+def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_path: Path) -> Iterator[PlannedRun]:
+    """Yield, for clusters whose ramp is over, the numbers of clients that the same treatment had in other blocks."""
+    for run in loaded:
+        blocks = [other for other in planned if other.treatment == run.treatment]
+        for clients in every_clients():
+            own, *others = (runs_path / _with_clients(each, clients).id for each in (run, *blocks))
+            if not own.exists() and any(path.exists() for path in others):
+                yield _with_clients(run, clients)
 
 
 @functools.lru_cache(maxsize=10_000)
