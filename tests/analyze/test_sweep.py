@@ -8,6 +8,7 @@ import pytest
 
 from loadframe.analyze.comparison import read_runs
 from loadframe.analyze.sweep import pitfalls, read_sweep
+from loadframe.analyze.sweep.treatments import Point, gather, surely
 from loadframe.errors import BadInput
 from simulated import Truth, write_experiment, write_run
 
@@ -98,6 +99,18 @@ def test_the_document_is_json_for_programs(experiment):
 def test_the_best_clients_at_the_edge_are_named(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(1, 2, 4), nodes=(1, 2), repetitions=1)).curves
     assert curves.at_edge == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("four", "eight", "best"), [([90, 100, 110], [115], 4), ([90, 100, 110], [105, 115, 125], 8), ([100], [115], 8)]
+)
+def test_a_number_of_nodes_is_not_taken_at_a_single_lucky_run(four, eight, best):
+    found = [
+        Point(f"{clients}-{number}", 1, clients, throughput, 0.01, 0.02, 0.01, usable=True)
+        for clients, values in ((4, four), (8, eight))
+        for number, throughput in enumerate(values)
+    ]
+    assert max(gather(found)[0], key=lambda each: surely(each.throughput)).clients == best
 
 
 def test_two_node_counts_are_compared_but_not_fitted(tmp_path):
@@ -197,7 +210,7 @@ def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
     found = {}
     for name in ("machine", "own"):
         (pitfall,) = [
-            each for each in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100")
+            each for each in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100", ())
             if isinstance(each, pitfalls.PaceVaried)
         ]  # fmt: skip
         found[name] = pitfall.share

@@ -6,6 +6,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.analyze.sweep.equal import Shape
+from loadframe.analyze.sweep.treatments import surely
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
@@ -58,8 +59,8 @@ def limits(curves: PhaseCurves) -> list[str]:
             )
         if curves.over_clients:
             words.append(
-                "Each number of nodes is taken at the number of clients that gave it the most throughput"
-                f" ({_best_clients(curves)})."
+                "Each number of nodes is taken at the number of clients that surely gave it the most throughput, by the"
+                f" lower end of the interval ({_best_clients(curves)})."
             )
     words += [_calibration(each) for each in curves.calibrations]
     if curves.at_edge:
@@ -134,5 +135,5 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 
 def _single(curves: PhaseCurves) -> str:
-    best = max(curves.treatments, key=lambda treatment: treatment.throughput.value)
+    best = max(curves.treatments, key=lambda treatment: surely(treatment.throughput))
     return f"Throughput was {measured_text(best.throughput)} {UNIT} at best."

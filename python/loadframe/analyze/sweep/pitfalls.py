@@ -12,6 +12,7 @@ from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cores_used, cpu_shares, samples
+from loadframe.analyze.sweep.treatments import Treatment
 from loadframe.units import format_duration, format_nodes, format_share, format_shares, format_size
 
 #: Reads from storage above this, B/s, are more than a server's own housekeeping.
@@ -240,8 +241,8 @@ class PaceVaried(Finding):
         return "repeat on a machine that shares its processors with nobody; more repetitions narrow what it scatters"
 
 
-def pitfalls(runs: Sequence[RecordedRun], phase: str) -> tuple[Finding, ...]:
-    """Return what is seen in the usable runs of a phase."""
+def pitfalls(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> tuple[Finding, ...]:
+    """Return what is seen in the usable runs of a phase; `best` is what stands for each number of nodes, ascending."""
     usable = [run for run in runs if run.usable and run.phase(phase)]
     by_nodes: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in usable:
@@ -250,7 +251,7 @@ def pitfalls(runs: Sequence[RecordedRun], phase: str) -> tuple[Finding, ...]:
         *_about_load(usable, by_nodes, phase),
         *_about_data(by_nodes),
         *_about_storage(by_nodes, phase),
-        *_about_work(by_nodes, phase),
+        *_about_work(usable, phase, best),
         *_about_machine(usable, by_nodes, phase),
     )
 
@@ -290,15 +291,15 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
         yield DataOutgrowsMemory(reading, max(rates.values()))
 
 
-def _about_work(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
-    """Look at what nodes do for a request, each number of nodes at the load that gave it the most."""
-    best = {nodes: found for nodes, runs in sorted(by_nodes.items()) if (found := _best(runs, phase))}
-    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in found) for nodes, found in best.items()}
+def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> Iterator[Finding]:
+    by_id = {run.id: run for run in usable}
+    runs = {each.nodes or 1: [(by_id[point.run], point.throughput) for point in each.points] for each in best}
+    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in found) for nodes, found in runs.items()}
     few, many = min(costs, default=0), max(costs, default=0)
     if few < many and costs[few] and costs[many] > _DEARER * costs[few]:
         yield DearerRequests((few, many), (costs[few], costs[many]))
     hot = {}
-    for nodes, found in best.items():
+    for nodes, found in runs.items():
         shares = [sorted(used) for run, _ in found if len(used := cpu_shares(run, phase).values()) > 1]
         if shares and all(used[-1] >= _USED_UP and fmean(used[:-1]) <= _IDLE_BESIDE * used[-1] for used in shares):
             hot[nodes] = shares
@@ -306,16 +307,6 @@ def _about_work(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> It
         every = [used for shares in hot.values() for used in shares]
         others = [share for used in every for share in used[:-1]]
         yield HotNode(tuple(hot), min(used[-1] for used in every), (min(others), max(others)))
-
-
-def _best(runs: Sequence[RecordedRun], phase: str) -> list[tuple[RecordedRun, float]]:
-    """Return the runs of the treatment with the greatest mean throughput, each with its own; empty if none has any."""
-    rate = Measure(phase, "throughput")
-    found: dict[str, list[tuple[RecordedRun, float]]] = defaultdict(list)
-    for run in runs:
-        if throughput := rate.of(run):
-            found[json.dumps(run.treatment)].append((run, throughput))
-    return max(found.values(), key=lambda pairs: fmean(throughput for _, throughput in pairs), default=[])
 
 
 def _about_machine(

@@ -76,6 +76,14 @@ class Treatment:
     parallelism: float | None
 
 
+def surely(throughput: Estimate) -> tuple[float, float]:
+    """Return what the greatest throughput is chosen by: the lower end of its interval, then its value.
+
+    Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
+    """
+    return throughput.low, throughput.value
+
+
 def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, also for those that may not be used."""
     found = []
