@@ -49,7 +49,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
 
 
 def _speedups(curves: PhaseCurves) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header in ("nodes", "clients", "runs", answer.UNIT, "speed-up", "efficiency", "p50", "p99"):
         table.add_column(header, justify="right")
     for row in curves.speedups:
