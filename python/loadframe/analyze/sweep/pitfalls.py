@@ -212,8 +212,8 @@ class HotNode(Finding):
 
     def _remedy(self) -> str:
         return (
-            "see which shards, keys or roles the requests go to and where those lie (telemetry.parquet says which node"
-            " it was); until they are spread, more nodes give nothing"
+            "see which shards, keys or roles the requests go to, where those lie, and whether clients go to all nodes"
+            " (`spread` in the file); telemetry.parquet says which node it was. Until work is spread, more nodes give nothing"
         )
 
 
