@@ -213,7 +213,7 @@ class HotNode(Finding):
     def _remedy(self) -> str:
         return (
             "see which shards, keys or roles the requests go to, where those lie, and whether clients go to all nodes"
-            " (`spread` in the file); telemetry.parquet says which node it was. Until work is spread, more nodes give nothing"
+            " (`spread` in the file); telemetry.parquet says which node it was. Until then more nodes give nothing"
         )
 
 
