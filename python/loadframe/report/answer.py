@@ -6,7 +6,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.analyze.sweep.equal import Shape
-from loadframe.analyze.sweep.treatments import surely
+from loadframe.analyze.sweep.treatments import surest
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
@@ -135,5 +135,4 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 
 def _single(curves: PhaseCurves) -> str:
-    best = max(curves.treatments, key=lambda treatment: surely(treatment.throughput))
-    return f"Throughput was {measured_text(best.throughput)} {UNIT} at best."
+    return f"Throughput was {measured_text(surest(curves.treatments).throughput)} {UNIT} at best."

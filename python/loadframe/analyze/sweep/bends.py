@@ -10,7 +10,7 @@ from statistics import fmean
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cpu_shares, growth, samples
-from loadframe.analyze.sweep.treatments import Treatment, surely
+from loadframe.analyze.sweep.treatments import Treatment, surest
 from loadframe.units import format_count, format_nodes, format_share
 
 #: Throughput below this share of what as many times the clients would give is a bend.
@@ -50,7 +50,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
     ordered = sorted((each for each in treatments if each.clients), key=lambda each: each.clients or 0)
     if len(ordered) < 2:
         return None
-    first, best = ordered[0], max(ordered, key=lambda each: surely(each.throughput))
+    first, best = ordered[0], surest(ordered)
     if best is first:
         best = ordered[1]
     effective = best.throughput.value / first.throughput.value * (first.clients or 1)

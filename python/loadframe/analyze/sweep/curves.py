@@ -12,7 +12,7 @@ from loadframe.analyze.scalability import ScalabilityFit, fit
 from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.calibration import Calibration, calibrate, step_of
 from loadframe.analyze.sweep.pitfalls import pitfalls
-from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points, surely
+from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points, surest
 from loadframe.errors import BadInput
 
 
@@ -67,7 +67,7 @@ def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, A
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
     for treatment in treatments:
         by_nodes[treatment.nodes].append(treatment)
-    best = [max(group, key=lambda each: surely(each.throughput)) for group in by_nodes.values()]
+    best = [surest(group) for group in by_nodes.values()]
     at_edge = [
         each.nodes
         for each, group in zip(best, by_nodes.values(), strict=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.sweep.curves import PhaseCurves
-from loadframe.analyze.sweep.treatments import Treatment, pooled_noise, surely
+from loadframe.analyze.sweep.treatments import Treatment, pooled_noise, surest
 
 _CPUS = "store.limits.cpus"
 _Levels = tuple[tuple[str, Any], ...]
@@ -44,7 +44,7 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
         others = tuple((name, level) for name, level in each.others.items() if name != _CPUS)
         for nodes in {treatment.nodes for treatment in each.treatments if treatment.nodes}:
             own = [treatment for treatment in each.treatments if treatment.nodes == nodes]
-            best = max(own, key=lambda treatment: surely(treatment.throughput))
+            best = surest(own)
             grouped[each.phase, others, round(nodes * cpus, 6)].append((float(cpus), best))
     shapes = []
     for (phase, others, _), found in grouped.items():

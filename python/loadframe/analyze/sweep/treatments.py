@@ -76,12 +76,12 @@ class Treatment:
     parallelism: float | None
 
 
-def surely(throughput: Estimate) -> tuple[float, float]:
-    """Return what the greatest throughput is chosen by: the lower end of its interval, then its value.
+def surest(treatments: Iterable[Treatment]) -> Treatment:
+    """Return the treatment with the greatest throughput by the lower end of its interval, then by its mean.
 
     Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
     """
-    return throughput.low, throughput.value
+    return max(treatments, key=lambda each: (each.throughput.low, each.throughput.value))
 
 
 def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tuple[Point, ...]:

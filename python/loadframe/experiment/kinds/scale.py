@@ -132,11 +132,12 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
 def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_path: Path) -> Iterator[PlannedRun]:
     """Yield, for clusters whose ramp is over, the numbers of clients that the same treatment had in other blocks."""
     for run in loaded:
-        blocks = [other for other in planned if other.treatment == run.treatment]
+        alike = [other for other in planned if other.treatment == run.treatment]
         for clients in every_clients():
-            own, *others = (runs_path / _with_clients(each, clients).id for each in (run, *blocks))
-            if not own.exists() and any(path.exists() for path in others):
-                yield _with_clients(run, clients)
+            own = _with_clients(run, clients)
+            tried = any((runs_path / _with_clients(other, clients).id).exists() for other in alike)
+            if tried and not (runs_path / own.id).exists():
+                yield own
 
 
 @functools.lru_cache(maxsize=10_000)
