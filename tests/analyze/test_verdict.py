@@ -78,9 +78,15 @@ def test_a_rate_near_the_calibrated_ceiling_is_doubted():
 
 @pytest.mark.parametrize("pacing", [OPEN, THINKING, DRAWN])
 def test_requests_that_are_due_at_fixed_instants_must_not_be_late(pacing):
-    assert codes(replace(QUIET, lateness_p99=0.9e-3), pacing) == []
-    assert codes(replace(QUIET, lateness_p99=1.1e-3), pacing) == ["lateness"]
-    assert codes(replace(QUIET, lateness_p99=0.9e-3), pacing, p99=0.01) == ["lateness"]
+    assert codes(replace(QUIET, lateness_p99=0.9e-3), pacing, p99=0.01) == []
+    assert codes(replace(QUIET, lateness_p99=1.1e-3), pacing, p99=0.01) == ["lateness"]
+    assert codes(replace(QUIET, lateness_p99=1.1e-3), pacing, p99=None) == ["lateness"]
+
+
+def test_a_few_milliseconds_of_lateness_are_nothing_beside_a_response_of_a_second():
+    assert codes(replace(QUIET, lateness_p99=49e-3), OPEN, p99=1.0) == []
+    [late] = verdict(replace(QUIET, lateness_p99=51e-3), OPEN, p99=1.0).reasons
+    assert "limit 50 ms: the larger of 1 ms and 5 % of the response time's" in late.cause
 
 
 def test_closed_clients_without_think_time_cannot_be_late():
@@ -94,7 +100,7 @@ def test_lag_counts_where_response_times_show_it():
 
 
 def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
-    late, lagging = replace(QUIET, lateness_p99=2e-3), replace(QUIET, lag_p99=6e-3)
+    late, lagging = replace(QUIET, lateness_p99=6e-3), replace(QUIET, lag_p99=6e-3)
     for figures, pacing in ((late, OPEN), (lagging, CLOSED)):
         assert verdict(replace(figures, stolen_share=None), pacing).reasons[0].remedy.count("--cores") == 1
         [alone] = verdict(replace(figures, stolen_share=0.01), pacing).reasons

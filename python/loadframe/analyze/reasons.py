@@ -19,7 +19,8 @@ THROTTLED_LIMIT = 0.01
 NETWORK_LIMIT = 0.8
 #: Of the requests per second that calibration found one core to be good for.
 CEILING_LIMIT = 0.8
-#: Lateness that response times show as if it were the store's: absolute, s, and as a share of their 99th percentile.
+#: Lateness that response times show as if it were the store's. The limit is the larger of the two: so many s, and such
+#: a share of the response times' 99th percentile. Less than the first is what a quiet machine does by itself.
 LATENESS_LIMIT = 1e-3
 LATENESS_SHARE = 0.05
 #: Below this an open load was another load than the one asked for.
@@ -28,6 +29,18 @@ ACHIEVED_LIMIT = 0.99
 DROPPED_LIMIT = 1e-3
 #: Throughput and percentiles count successes; p99 says nothing where one request in a hundred is missing.
 ERROR_LIMIT = 0.01
+
+
+def lateness_limit(response: float | None) -> float:
+    """Return how late (s) requests may be sent or answers be read, by the p99 of response times (s; None: unknown)."""
+    return max(LATENESS_LIMIT, LATENESS_SHARE * (response or 0.0))
+
+
+def _limit_words(response: float | None) -> str:
+    return (
+        f"limit {format_duration(lateness_limit(response))}: the larger of {format_duration(LATENESS_LIMIT)} and"
+        f" {format_share(LATENESS_SHARE)} of the response time's"
+    )
 
 
 class Reason(Finding):
@@ -177,7 +190,7 @@ class Late(Delayed):
         share = f", {format_share(self.lateness / self.response)} of the response time's" if self.response else ""
         return (
             f"in phase {self.phase} requests were sent late: 99th percentile {format_duration(self.lateness)}{share}"
-            f" (limits {format_duration(LATENESS_LIMIT)} and {format_share(LATENESS_SHARE)})"
+            f" ({_limit_words(self.response)})"
         )
 
     def _cores(self) -> str:
@@ -195,7 +208,7 @@ class LoopLag(Delayed):
     def _delay(self) -> str:
         return (
             f"in phase {self.phase} the generator's event loops lagged: 99th percentile {format_duration(self.lag)},"
-            f" {format_share(self.lag / self.response)} of the response time's (limit {format_share(LATENESS_SHARE)})"
+            f" {format_share(self.lag / self.response)} of the response time's ({_limit_words(self.response)})"
         )
 
     def _cores(self) -> str:

@@ -18,8 +18,6 @@ from loadframe.analyze.reasons import (
     CPU_LIMIT,
     DROPPED_LIMIT,
     ERROR_LIMIT,
-    LATENESS_LIMIT,
-    LATENESS_SHARE,
     NETWORK_LIMIT,
     THROTTLED_LIMIT,
     WAITED_LIMIT,
@@ -37,6 +35,7 @@ from loadframe.analyze.reasons import (
     Starved,
     Throttled,
     Unsteady,
+    lateness_limit,
 )
 from loadframe.analyze.steadiness import steadiness
 
@@ -115,11 +114,11 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
     if (
         late is not None
         and any(_waits(stream["pacing"]) for stream in phase.summary["streams"])
-        and (late > LATENESS_LIMIT or (response is not None and late > LATENESS_SHARE * response))
+        and late > lateness_limit(response)
     ):
         yield Late(name, stolen, late, response)
     lag = figures.lag_p99
-    if lag is not None and response is not None and lag > max(LATENESS_LIMIT, LATENESS_SHARE * response):
+    if lag is not None and response is not None and lag > lateness_limit(response):
         yield LoopLag(name, stolen, lag, response)
     if figures.achieved is not None and figures.achieved < ACHIEVED_LIMIT:
         yield NotAchieved(name, figures.achieved)
