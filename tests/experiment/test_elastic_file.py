@@ -166,3 +166,22 @@ def test_a_policy_may_be_a_function_of_the_users_own(load, tmp_path):
     load(text)
     with pytest.raises(BadInput, match="no function 'other'"):
         load(text.replace("mine.py:decide", "mine.py:other"))
+
+
+@pytest.mark.parametrize(
+    ("transitions", "loads"),
+    [
+        (("grow",), ("users", "users-control")),
+        (("grow", "grow-fast"), ("fast-users", "users")),
+        (("grow", "grow-x"), ("control", "x")),
+        (("g" * 79 + "1", "g" * 79 + "2"), ("u" * 79 + "1", "u" * 79 + "2")),
+    ],
+)
+def test_no_two_runs_have_one_name_whatever_transitions_and_loads_are_called(load, transitions, loads):
+    entries = "".join(f"  {name}: {{timeline: [{{at: 60s, add: 1}}]}}\n" for name in transitions)
+    head = EXPERIMENT[: EXPERIMENT.index("transitions:")]
+    text = f"{head}transitions:\n{entries}loads:\n" + "".join(f"  {name}: {{clients: 4}}\n" for name in loads)
+    made = design(load(text))
+    assert len({run.id for run in made.runs}) == len(made.runs) == 2 * 2 * len(transitions) * len(loads)
+    assert all(len(run.id) < 128 for run in made.runs)
+    assert "b1-grow-users-control" in {run.id for run in made.runs} or "users" not in loads

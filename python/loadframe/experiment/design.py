@@ -78,7 +78,9 @@ def describe(experiment: "Experiment", design: Design) -> dict[str, Any]:
 
 def design(experiment: "Experiment") -> Design:
     """Return the runs of an experiment, as its kind designs them; BadInput if they are more than anybody waits for."""
-    return experiment.kind.design(experiment)
+    made = experiment.kind.design(experiment)
+    assert len({run.id for run in made.runs}) == len(made.runs), "two runs of one name would share a folder"
+    return made
 
 
 def factorial(experiment: "Experiment", factors: Sequence[Factor]) -> Design:
@@ -159,7 +161,12 @@ def run_id(block: int, treatment: Mapping[str, Level]) -> str:
     plain = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", text) and isinstance(scalar(text), str) for text in texts)
     if safe == exact and plain and len(set(lasts)) == len(lasts):
         return safe
-    return f"{safe}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
+    return hashed(safe, treatment)
+
+
+def hashed(name: str, treatment: Mapping[str, Level]) -> str:
+    """Return a name, cut to 100 letters, with a hash of the treatment: unique where the name itself is not."""
+    return f"{name[:100]}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
 
 
 def _label(name: str, level: Level) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 import pyarrow.compute as pc
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment.design import Design, PlannedRun
+from loadframe.experiment.design import Design, PlannedRun, hashed
 from loadframe.experiment.elastic.director import Director, Planned, Ruled
 from loadframe.experiment.elastic.file import Arrivals, ElasticFile, LoadEntry, RateShare, Step, Transition
 from loadframe.experiment.elastic.loads import loaded
@@ -26,6 +26,9 @@ from loadframe.yamlfile import Place, did_you_mean
 
 #: s over which throughput is averaged to say what a cluster can do.
 _STRETCH = 10
+#: What the names of control runs end with, and how long a run's name may be before a hash ends it.
+_CONTROL = "-control"
+_LONGEST = 100
 
 
 class Elastic(Kind):
@@ -199,8 +202,11 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
 def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
     file = _own(experiment.file)
     nodes = file.transitions[transition].nodes or file.store.nodes
-    name = f"b{block}-{transition}-{load}{'' if event else '-control'}"
     treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
+    name = f"b{block}-{transition}-{load}{_CONTROL if not event else ''}"
+    # The name must say where the transition's name ends, and whether the load's own name ends like a control's.
+    if "-" in transition or load.endswith(_CONTROL) or len(name) > _LONGEST:
+        name = hashed(name, treatment)
     # Each run leaves its cluster changed, so none shares one.
     return PlannedRun(name, block, treatment, name)
 
