@@ -171,3 +171,13 @@ def test_each_warning_states_cause_and_remedy():
             assert warning.cause
             assert warning.remedy
             assert "inf" not in warning.cause
+
+
+def test_an_error_that_all_runs_of_a_size_share_keeps_the_interval_open():
+    exact = [(float(n), 100.0 * n) for n in (1, 2, 4, 8)]
+    for observations in (exact, exact * 3):
+        ends = [fit(observations, resolution=resolution).best_model.band([4.0]) for resolution in (1e-6, 0.02)]
+        (low, high), (lower, higher) = ends
+        assert high[0] - low[0] < 0.01
+        # Of the mean of four sizes, each known to 2 %: at least one standard error to either side.
+        assert higher[0] - lower[0] > 2 * 400 * 0.02 / 2

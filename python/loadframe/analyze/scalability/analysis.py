@@ -9,21 +9,27 @@ from loadframe.analyze.scalability.doubts import PEAK_REACH, doubts
 from loadframe.analyze.scalability.fitting import PointFit, fit_model
 from loadframe.analyze.scalability.intervals import Spread, parameters, spread
 from loadframe.analyze.scalability.models import AMDAHL, LADDER, USL, Array, Model, peak_size
-from loadframe.analyze.scalability.observations import Observations, Residuals, gather
+from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
 from loadframe.analyze.scalability.result import ModelFit, Peak, ScalabilityFit
 from loadframe.analyze.scalability.selection import aicc, choose
 
 
 def fit(
-    observations: Sequence[tuple[float, float]], *, residuals: Residuals = "relative", seed: int = 0, over: str = "n"
+    observations: Sequence[tuple[float, float]],
+    *,
+    residuals: Residuals = "relative",
+    seed: int = 0,
+    over: str = "n",
+    resolution: float = RESOLUTION,
 ) -> ScalabilityFit:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to (n, throughput) observations.
 
     Repeated n are repeated runs. `residuals` says whether noise grows with throughput ("relative") or not
-    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages. BadInput for fewer than
-    three distinct n and for numbers that are not positive and finite.
+    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution`
+    is the relative standard deviation of an error that all runs of one n share, which repetitions do not show.
+    BadInput for fewer than three distinct n and for numbers that are not positive and finite.
     """
-    data = gather(observations, residuals)
+    data = gather(observations, residuals, resolution)
     fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDER}
     best = choose([point for point, _ in fitted.values()], data).model.name
     models = {name: _describe(point, around, data, observations) for name, (point, around) in fitted.items()}

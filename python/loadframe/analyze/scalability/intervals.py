@@ -94,6 +94,8 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
             for run, scale, deviations in zip(observations.runs, observations.scale, own, strict=True)
         ]
     )
+    # What all runs of a size share does not show in their deviations.
+    means += observations.scale * observations.resolution * random.standard_normal(means.shape)
     # Wild noise could make a mean of nothing; a throughput stays above 0.
     theta = refit(fitted, observations, np.maximum(means, observations.means / 1000))
     freedom = observations.total - len(observations.sizes)

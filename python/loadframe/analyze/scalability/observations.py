@@ -15,7 +15,8 @@ from loadframe.errors import BadInput
 
 Residuals = Literal["relative", "absolute"]
 
-#: Throughputs are believed to this relative resolution: exact data must not make a variance of nothing.
+#: Throughputs are believed to this relative resolution where nothing else is said: exact data must not make a variance
+#: of nothing.
 RESOLUTION = 1e-6
 
 #: Squares of what is nearer to 0 than this, or farther from it than the inverse, have no exact place in a float.
@@ -25,11 +26,16 @@ _MOST_SIZES = 200
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Runs by size: `sizes` ascending and distinct, `runs[i]` the throughputs at `sizes[i]`."""
+    """Runs by size: `sizes` ascending and distinct, `runs[i]` the throughputs at `sizes[i]`.
+
+    `resolution` is the relative standard deviation of an error that all runs of a size share, such as that of a search
+    on a grid of rates: repeated runs do not show it.
+    """
 
     sizes: Array
     runs: tuple[Array, ...]
     residuals: Residuals
+    resolution: float = RESOLUTION
 
     @property
     def means(self) -> Array:
@@ -70,14 +76,14 @@ class Observations:
     def least_sum(self) -> float:
         """The sum of squares below which the data's own resolution hides any difference."""
         typical = 1.0 if self.residuals == "relative" else float(self.means.mean())
-        return self.total * (RESOLUTION * typical) ** 2
+        return self.total * (self.resolution * typical) ** 2
 
     def without_largest(self) -> "Observations":
         """Return the same observations without the largest size."""
-        return Observations(self.sizes[:-1], self.runs[:-1], self.residuals)
+        return Observations(self.sizes[:-1], self.runs[:-1], self.residuals, self.resolution)
 
 
-def gather(pairs: Sequence[tuple[float, float]], residuals: Residuals) -> Observations:
+def gather(pairs: Sequence[tuple[float, float]], residuals: Residuals, resolution: float = RESOLUTION) -> Observations:
     """Gather (n, throughput) pairs by n; BadInput for numbers that are not positive and finite or under 3 sizes."""
     for position, (n, throughput) in enumerate(pairs, start=1):
         _check(n, throughput, f"observation {position}")
@@ -93,7 +99,7 @@ def gather(pairs: Sequence[tuple[float, float]], residuals: Residuals) -> Observ
             remedy="give runs of one size the same n, so that they count as repetitions",
         )
     sizes = sorted(by_size)
-    return Observations(np.array(sizes), tuple(np.array(by_size[n]) for n in sizes), residuals)
+    return Observations(np.array(sizes), tuple(np.array(by_size[n]) for n in sizes), residuals, resolution)
 
 
 def _check(n: float, throughput: float, where: str) -> None:
