@@ -1,18 +1,24 @@
 """Courses of runs with known truth: a level, a loss, another level, with noise of a known size."""
 
 import numpy as np
+from scipy.signal import lfilter
 
 from loadframe.analyze.elasticity.course import Course, Event
 
 
-def course(seconds=600, rate=1000.0, late=0.010, *, noise=0.0, seed=0, events=(), missing=(), left=(), **changes):
-    """Return a course; `changes` map "x" or "l" to functions of the seconds' middles that give its factor."""
+def course(
+    seconds=600, rate=1000.0, late=0.010, *, noise=0.0, rho=0.0, seed=0, events=(), missing=(), left=(), **changes
+):
+    """Return a course; `changes` map "x" or "l" to functions of the seconds' middles that give its factor.
+
+    Noise is of successive seconds with that correlation.
+    """
     random = np.random.default_rng(seed)
     times = np.arange(seconds) + 0.5
 
     def series(level, name):
         factor = changes.get(name, lambda t: np.ones(len(t)))(times)
-        return level * factor * (1 + noise * random.standard_normal(seconds))
+        return level * factor * (1 + noise * autoregressive(random, (seconds,), rho))
 
     successes, p99 = series(rate, "x"), series(late, "l")
     p99 = np.where(successes > 0, p99, np.nan)
@@ -28,6 +34,13 @@ def course(seconds=600, rate=1000.0, late=0.010, *, noise=0.0, seed=0, events=()
         missing=tuple(missing),
         left=tuple(left),
     )
+
+
+def autoregressive(random, shape, rho):
+    """Return series of standard deviation 1 along the last axis, whose successive values have that correlation."""
+    shocks = random.standard_normal(shape)
+    shocks[..., 1:] *= np.sqrt(1 - rho**2)
+    return lfilter([1.0], [1.0, -rho], shocks, axis=-1)
 
 
 def pieces(*parts):

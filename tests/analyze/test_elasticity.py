@@ -8,7 +8,7 @@ from courses import course, grown, pieces
 
 from loadframe.analyze.elasticity import by_chance, drifted
 from loadframe.analyze.elasticity.course import Event
-from loadframe.analyze.elasticity.measures import Change, Value, measure, running_median
+from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, running_median
 from loadframe.analyze.elasticity.repeated import interval, repeated
 
 #: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
@@ -215,12 +215,57 @@ def test_more_than_in_control_runs_may_be_chance():
     assert by_chance({"growth": repeated("growth", 3, values, {})}) is None, "without control runs nothing is known"
 
 
-def test_the_loss_against_a_control_run_is_free_of_what_noise_alone_would_count():
-    values, control = {}, {}
-    for block in range(1, 6):
-        values[block] = measure(course(noise=0.1, seed=block, events=grown(), **LOST), GROW, 60.0)["lost_work"]
-        still = Change(120.0, 600.0, 1, 1, open=False)
-        control[block] = measure(course(noise=0.1, seed=100 + block), still, 60.0)["lost_work"]
-    found = repeated("lost_work", 3, values, control)
-    assert found.mean.value < found.difference.value + 25
-    assert control[1].value > 10
+#: 6 s of work are lost each time; levels move afterwards, or do not.
+DIPS = {
+    "deep": pieces((120, 1.0), (132, 0.5), (600, 1.7)),
+    "shallow": pieces((120, 1.0), (180, 0.9), (600, 1.7)),
+    "late": pieces((120, 1.0), (150, 1.0), (162, 0.5), (600, 1.3)),
+    "twice": pieces((120, 1.0), (130, 0.7), (160, 1.2), (170, 0.7), (600, 1.5)),
+    "for nothing": pieces((120, 1.0), (132, 0.5), (600, 1.0)),
+}
+
+
+def against_control(name, kind, factor, noise, runs=40, **more):
+    """Return what runs with an event lost more than their control runs did over the same seconds."""
+    found = []
+    for seed in range(runs):
+        run = course(300, noise=noise, seed=seed, rho=0.5, **{kind: factor}, **more)
+        change = replace(GROW, end=300.0)
+        during = disturbed(run, change, 60.0)
+        control = course(300, noise=noise, seed=1000 + seed, rho=0.5)
+        values = [measure(each, change, 60.0, during)[name].value for each in (run, control)]
+        found.append(values[0] - values[1])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("dip", DIPS)
+@pytest.mark.parametrize("noise", [0.03, 0.05, 0.1])
+def test_noise_of_dependent_seconds_neither_adds_to_the_work_that_was_lost_nor_takes_from_it(dip, noise):
+    lost = against_control("lost_work", "x", DIPS[dip], noise)
+    # It was 3.8, 2.5 and -1.1 s as a difference of sums of positive parts.
+    assert lost.mean() == pytest.approx(6.0, abs=0.3 + 10 * noise + 2 * lost.std() / np.sqrt(len(lost)))
+    if dip != "for nothing":
+        assert lost.mean() == pytest.approx(6.0, abs=0.3 + 2.5 * lost.std() / np.sqrt(len(lost)))
+
+
+def test_where_nothing_is_lost_noise_is_not_counted_as_loss():
+    lost = against_control("lost_work", "x", pieces((600, 1.0)), 0.1)
+    # A sum of positive parts finds 7 s.
+    assert abs(lost.mean()) < 2.0
+    depth = against_control("disturbance", "x", pieces((600, 1.0)), 0.1)
+    assert abs(depth.mean()) < 0.05
+
+
+def test_noise_does_not_add_to_the_latency_debt():
+    # 20 s at three times L0 are a debt of 40.
+    debt = against_control("latency_debt", "l", pieces((120, 1.0), (140, 3.0), (600, 1.0)), 0.1)
+    assert debt.mean() == pytest.approx(40.0, abs=2.0)
+
+
+def test_the_control_run_is_judged_by_the_seconds_in_which_the_other_was_disturbed():
+    hurt = course(300, x=pieces((120, 1.0), (140, 0.5), (600, 1.0)))
+    change = replace(GROW, end=300.0)
+    during = disturbed(hurt, change, 60.0)
+    drifting = course(300, x=pieces((120, 1.0), (140, 0.9), (200, 1.0), (230, 0.2), (600, 1.0)))
+    assert measure(drifting, change, 60.0, during)["lost_work"].value == near(2.0)
+    assert measure(hurt, change, 60.0, during)["lost_work"].value == near(10.0)

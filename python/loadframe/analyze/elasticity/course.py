@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from loadframe.record import Run
 
 Series = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 #: Kinds of events, as those write them who change clusters.
 FIRED, REQUESTED, JOINED, BALANCED = "trigger fired", "node requested", "node joined", "cluster balanced"
@@ -35,14 +36,16 @@ class Event:
 class Course:
     """Figures of each whole second, all operations together; response times are those of the main operation.
 
-    Second i covers `start` + i to `start` + i + 1. `missing` are copies of data that no node serves, where the store
-    was asked; `left` is what was to be moved, in `unit`, at the instants when the change told of it.
+    Second i covers `start` + i to `start` + i + 1. Response times are those of the requests that were answered in a
+    second and of those that waited all through it, as long as they had waited by then; see `waiting`. `quiet` are
+    seconds in which nothing was asked for. `missing` are copies of data that no node serves, where the store was asked;
+    `left` is what was to be moved, in `unit`, at the instants when the change told of it.
     """
 
     start: float
     successes: Series  #: 1/s
     failures: Series  #: 1/s, failed or never sent
-    response_p50: Series  #: s; not a number in a second without a success, as are the others
+    response_p50: Series  #: s; not a number in a second without an answer where nobody is known to have waited
     response_p99: Series
     response_mean: Series
     response_deviation: Series  #: half the width of the middle 68 %
@@ -50,6 +53,17 @@ class Course:
     missing: tuple[tuple[float, float], ...] = ()
     left: tuple[tuple[float, float], ...] = ()
     unit: str = ""
+    quiet: Flags | None = None
+
+    @property
+    def idle(self) -> Flags:
+        """Whether nothing was asked for in a second; where that was not recorded, something was."""
+        return np.zeros(len(self.successes), dtype=bool) if self.quiet is None else self.quiet
+
+    @property
+    def unknown(self) -> Flags:
+        """Whether a second without an answer has no response time although something was asked for."""
+        return ~np.isfinite(self.response_p99) & ~self.idle
 
     @property
     def times(self) -> Series:

@@ -10,7 +10,7 @@ import numpy as np
 
 from loadframe.analyze.elasticity.course import FIRED, JOINED, KILLED, LEFT, Course, read_course
 from loadframe.analyze.elasticity.doubts import doubts
-from loadframe.analyze.elasticity.measures import Change, Value, measure, service
+from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, service
 from loadframe.analyze.elasticity.names import MEASURES
 from loadframe.analyze.elasticity.provisioning import Provisioning, demand, level_at, score, supply
 from loadframe.analyze.elasticity.repeated import Repeated, repeated
@@ -113,11 +113,12 @@ def _steps(
             words[number] = next(
                 (event.words for event in course.events if event.kind == _STARTED and event.step == number), ""
             )
-            for name, value in measure(course, change, window).items():
+            during = disturbed(course, change, window)
+            for name, value in measure(course, change, window, during).items():
                 values[number][name][run.block or 1] = value
             for control in controls:
                 if control.block == run.block and (same := _same(run, control, courses, change, capacity)):
-                    for name, value in measure(courses[control.id], same, window).items():
+                    for name, value in measure(courses[control.id], same, window, during).items():
                         compared[number][name][run.block or 1] = value
     return tuple(
         Step(

@@ -5,19 +5,22 @@ are medians over a window W before t0, x1 and L1 over the last W of the horizon 
 10-second running medians. Times are in s since t0. Method: the measures of the elasticity literature, put on one axis.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-from loadframe.analyze.elasticity.course import BALANCED, JOINED, KILLED, LEAVING, LEFT, Course, Series
+from loadframe.analyze.autocorrelation import long_run_deviation
+from loadframe.analyze.elasticity.account import signed_sum, stretches
+from loadframe.analyze.elasticity.course import BALANCED, JOINED, KILLED, LEAVING, LEFT, Course, Flags, Series
 
 #: s of the running medians, and how far from its last level a series counts as settled.
 _RUNNING = 10
 _SETTLED = 0.05
 _SETTLED_P99 = 0.1
 _MADS = 3.0
-#: From the median absolute deviation to the standard deviation of a normal distribution.
-_NORMAL = 1.4826
+#: A deficit of so many standard errors is more than noise.
+_ERRORS = 3.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Levels:
-    """Throughput (1/s) and 99th percentile (s) before and after, and how much they scatter after."""
+    """Throughput (1/s) and 99th percentile (s) before and after; not a number where most of a window says none."""
 
     x0: float
     x1: float
@@ -52,53 +55,146 @@ class Levels:
     l1: float
 
 
+@dataclass(frozen=True, eq=False)
+class Disturbed:
+    """In which seconds since t0 a run was worse than its levels, and when its ideal changes from those before to those
+    after, s. Its control run is judged by the same seconds.
+    """
+
+    joined: float
+    throughput: Flags
+    latency: Flags
+    mean: Flags
+    deviation: Flags
+
+
 def levels(course: Course, change: Change, window: float) -> Levels | None:
     """Return the levels; None where the run has not so much before the change, or twice as much after it."""
     if change.begin - course.start < window - 1 or change.end - change.begin < 2 * window - 1:
         return None
-    before = course.within(change.begin - window, change.begin)
-    after = course.within(change.end - window, change.end)
-    p99 = filled(course.response_p99)
+    before, after = _windows(course, change, window)
     found = Levels(
         *(float(np.median(s)) for s in (course.successes[before], course.successes[after])),
-        *(float(np.median(s)) for s in (p99[before], p99[after])),
+        *(_level(course.response_p99[w], course.unknown[w]) for w in (before, after)),
     )
-    return found if found.x0 > 0 and np.isfinite([found.l0, found.l1]).all() else None
+    return found if found.x0 > 0 else None
 
 
-def measure(course: Course, change: Change, window: float) -> dict[str, Value]:
-    """Return every measure that the course can give, by name; see `names.MEASURES` for words and units."""
-    found = _instants(course, change) | _moved(course, change) | service(course, change)
+def disturbed(course: Course, change: Change, window: float) -> Disturbed | None:
+    """Return the seconds in which a run was worse than its levels because of the change; None without levels."""
     level = levels(course, change, window)
     if level is None:
+        return None
+    joined = _joined(_instants(course, change))
+    before, _ = _windows(course, change, window)
+
+    def where(series: Series) -> Flags:
+        excess = _excess(series, course, change, window, joined)
+        if excess is None:
+            return np.zeros(0, dtype=bool)
+        return stretches(excess, long_run_deviation(series[before]) / np.nanmedian(series[before]), window)
+
+    return Disturbed(
+        joined,
+        stretches(_deficit(course, change, level), long_run_deviation(course.successes[before]) / level.x0, window),
+        where(course.response_p99),
+        where(course.response_mean),
+        where(course.response_deviation),
+    )
+
+
+def measure(course: Course, change: Change, window: float, during: Disturbed | None = None) -> dict[str, Value]:
+    """Return every measure that the course can give, by name; see `names.MEASURES` for words and units.
+
+    What is summed up over the disturbance is so over its own, or over that of another run (`during`).
+    """
+    instants = _instants(course, change)
+    found = instants | _moved(course, change) | service(course, change)
+    level = levels(course, change, window)
+    during = during or disturbed(course, change, window)
+    if level is None or during is None:
         return found
-    horizon = course.within(change.begin, change.end)
-    x, p99 = course.successes[horizon], filled(course.response_p99)[horizon]
-    since = course.times[horizon] - change.begin
-    joined = found["join_delay"].value if "join_delay" in found and not found["join_delay"].censored else 0.0
-    ideal = np.where(since < joined, level.l0, level.l1)
+    x = course.successes[course.within(change.begin, change.end)]
     found |= {
         "x0": Value(level.x0),
         "x1": Value(level.x1),
-        "l0": Value(level.l0),
-        "l1": Value(level.l1),
-        "stabilisation": stabilisation(course, change, window, level, joined),
-        "disturbance": Value(max(1.0 - float(running_median(x).min()) / level.x0, 0.0)),
-        "slowdown": Value(float(p99.max()) / level.l0),
-        "lost_work": Value(float(np.maximum(level.x0 - x, 0.0).sum()) / level.x0),
-        "latency_debt": Value(float(np.maximum(p99 - ideal, 0.0).sum()) / level.l0),
+        "stabilisation": stabilisation(course, change, window, level, _joined(instants)),
+        "disturbance": Value(_depth(x, level.x0, during.throughput)),
+        "lost_work": Value(signed_sum(_deficit(course, change, level), during.throughput)),
     }
+    found |= _latency(course, change, window, level, during)
     if level.x1 > 0:
         found["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
     if not change.open:
-        found["break_even"] = break_even(x, level.x0, window)
+        before, _ = _windows(course, change, window)
+        found["break_even"] = break_even(x, level.x0, long_run_deviation(course.successes[before]), window)
         found["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
             found["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
         if change.capacity:
             found["capacity_reached"] = Value(level.x1 / change.capacity)
-    dory = _dory(course, change, window, joined)
-    return found if dory is None else found | {"dory": Value(dory)}
+    return found
+
+
+def _latency(course: Course, change: Change, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
+    """Return the measures of response times; where seconds of them are unknown, these are bounds, and counted."""
+    horizon = course.within(change.begin, change.end)
+    unknown = int(course.unknown[horizon].sum())
+    found = {"unknown_latency": Value(float(unknown))} if unknown else {}
+    found |= {name: Value(known) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)}
+    p99 = course.response_p99[horizon]
+    if np.isfinite(level.l0) and np.isfinite(p99).any():
+        found["slowdown"] = Value(float(np.nanmax(p99)) / level.l0, bool(unknown))
+    excess = _excess(course.response_p99, course, change, window, during.joined)
+    if excess is not None:
+        found["latency_debt"] = Value(signed_sum(excess, during.latency), bool(unknown))
+    dory = _dory(course, change, window, during)
+    return found if dory is None else found | {"dory": Value(dory, bool(unknown))}
+
+
+def _windows(course: Course, change: Change, window: float) -> tuple[slice, slice]:
+    """Return the seconds from which levels before and after are taken."""
+    return course.within(change.begin - window, change.begin), course.within(change.end - window, change.end)
+
+
+def _level(series: Series, unknown: Flags) -> float:
+    """Return the median of what is known; not a number where most is not."""
+    known = series[np.isfinite(series)]
+    return float(np.median(known)) if len(known) and 2 * int(unknown.sum()) <= len(series) else float("nan")
+
+
+def _deficit(course: Course, change: Change, level: Levels) -> Series:
+    """Return by which share of x0 each second of the horizon did less than x0."""
+    deficit: Series = 1.0 - course.successes[course.within(change.begin, change.end)] / level.x0
+    return deficit
+
+
+def _excess(series: Series, course: Course, change: Change, window: float, joined: float) -> Series | None:
+    """Return by how many of its first levels a series of response times is above its ideal, by second of the horizon.
+
+    Ideal is the level before until the node has joined and the level after from then on. A second in which nothing was
+    asked for, or of which nothing is known, has no excess. None where a level is not known, or 0.
+    """
+    first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
+    if not (np.isfinite([first, last]).all() and first > 0):
+        return None
+    horizon = course.within(change.begin, change.end)
+    ideal = np.where(course.times[horizon] - change.begin < joined, first, last)
+    excess: Series = np.nan_to_num((series[horizon] - ideal) / first, nan=0.0)
+    return excess
+
+
+def _joined(instants: dict[str, Value]) -> float:
+    """Return when a node had joined, s since t0; 0 where none did."""
+    delay = instants.get("join_delay")
+    return delay.value if delay and not delay.censored else 0.0
+
+
+def _depth(x: Series, x0: float, during: Flags) -> float:
+    """Return how far x~ fell below x0 in those seconds, as a share of x0; 0 where there are none."""
+    inside = during[: len(x)]
+    lowest = running_median(x)[: len(inside)][inside]
+    return max(1.0 - float(lowest.min()) / x0, 0.0) if len(lowest) else 0.0
 
 
 def stabilisation(course: Course, change: Change, window: float, level: Levels, joined: float) -> Value:
@@ -109,10 +205,10 @@ def stabilisation(course: Course, change: Change, window: float, level: Levels, 
     taken, which agrees with itself whatever happens; so a run that ends sooner is censored.
     """
     begin, last = change.begin + joined, course.within(change.end - window, change.end)
-    x, p99 = running_median(course.successes), running_median(filled(course.response_p99))
+    x, p99 = running_median(course.successes), running_median(course.response_p99)
     near = np.abs(x - level.x1) <= max(_SETTLED * level.x1, _MADS * _mad(course.successes[last]))
-    fast = p99 <= level.l1 + max(_SETTLED_P99 * level.l1, _MADS * _mad(filled(course.response_p99)[last]))
-    good = near & fast
+    slow = p99 > level.l1 + max(_SETTLED_P99 * level.l1, _MADS * _mad(course.response_p99[last]))
+    good = near & ~slow & ~course.unknown & np.isfinite(level.l1)
     span = round(window)
     latest = course.within(0.0, change.end - 2 * window).stop
     for index in range(course.within(begin, change.end).start, latest + 1):
@@ -121,17 +217,17 @@ def stabilisation(course: Course, change: Change, window: float, level: Levels, 
     return Value(change.end - change.begin, censored=True)
 
 
-def break_even(x: Series, x0: float, window: float) -> Value:
+def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
     """Return when what was lost since the change is made up for; 0 where nothing was lost, censored where it never is.
 
-    A deficit within 3 standard deviations of what as many seconds scatter, and x0 itself as a median over W, is none.
+    A deficit within 3 standard errors of what as many seconds scatter, and x0 itself as a median over W, is none;
+    `deviation` is the long-run standard deviation of x, 1/s.
     """
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
-    scatter = _NORMAL * _mad(np.diff(x)) / np.sqrt(2.0) if len(x) > 1 else 0.0
     lasting = worst + 1
     # The variance of a median is pi/2 of that of a mean.
-    if total[worst] >= -_MADS * scatter * np.sqrt(lasting + lasting**2 * np.pi / 2 / window):
+    if total[worst] >= -_ERRORS * deviation * np.sqrt(lasting + lasting**2 * np.pi / 2 / window):
         return Value(0.0)
     recovered = np.flatnonzero(total[worst:] >= 0)
     return Value(float(worst + recovered[0] + 1)) if len(recovered) else Value(float(len(x)), censored=True)
@@ -143,21 +239,16 @@ def running_median(series: Series) -> Series:
     padded = np.concatenate([np.full(half, np.nan), series, np.full(half - 1, np.nan)])
     if not len(series):
         return series
-    medians: Series = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, _RUNNING), axis=1)
+    with warnings.catch_warnings():
+        # Ten seconds of which none has a value have no median, either.
+        warnings.filterwarnings("ignore", "All-NaN slice")
+        medians: Series = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, _RUNNING), axis=1)
     return medians
 
 
-def filled(series: Series) -> Series:
-    """Return a series whose gaps are bridged by straight lines: a second without an answer has no response time."""
-    known = np.flatnonzero(np.isfinite(series))
-    if not len(known):
-        return series
-    bridged: Series = np.interp(np.arange(len(series)), known, series[known])
-    return bridged
-
-
 def _mad(series: Series) -> float:
-    return float(np.median(np.abs(series - np.median(series)))) if len(series) else 0.0
+    known = series[np.isfinite(series)]
+    return float(np.median(np.abs(known - np.median(known)))) if len(known) else 0.0
 
 
 def _instants(course: Course, change: Change) -> dict[str, Value]:
@@ -200,12 +291,14 @@ def service(course: Course, change: Change) -> dict[str, Value]:
     """Return what users had to bear, counted in seconds and requests; it needs no levels."""
     horizon = course.within(change.begin, change.end)
     x, failed = course.successes[horizon], course.failures[horizon]
-    found = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest(x == 0)))}
+    asked = ~course.idle[horizon]
+    found = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & asked)))}
     if change.p99 is not None or change.errors is not None:
         p99 = course.response_p99[horizon]
         broken = np.zeros(len(x), dtype=bool)
         if change.p99 is not None:
-            broken |= ~(p99 <= change.p99)
+            # Of a second of unknown response times it is known that nobody was answered.
+            broken |= ~(p99 <= change.p99) & asked
         if change.errors is not None:
             broken |= failed > change.errors * (x + failed)
         found["violation"] = Value(float(broken.sum()))
@@ -226,21 +319,20 @@ def _longest(flags: np.ndarray) -> int:
     return longest
 
 
-def _dory(course: Course, change: Change, window: float, joined: float) -> float | None:
+def _dory(course: Course, change: Change, window: float, during: Disturbed) -> float | None:
     """Return (A + B) / ((R1 + R2) (V1 + V2)), in the manner of Dory et al., "Measuring Elasticity for Cloud Databases"
     (CLOUD COMPUTING 2011), who propose a measure without dimension.
 
     A and B are the areas of what mean response time and its deviation have in excess of their levels (R1, V1 before
-    the node joins and R2, V2 after), in s^2. 0 is a change that nobody notices. The formula is from memory and was not
-    checked against the paper; the documentation says so.
+    the node joins and R2, V2 after) during the disturbance, in s^2. 0 is a change that nobody notices. The formula is
+    from memory and was not checked against the paper; the documentation says so.
     """
     total, levels_ = 0.0, []
-    horizon = course.within(change.begin, change.end)
-    since = course.times[horizon] - change.begin
-    for series in (filled(course.response_mean), filled(course.response_deviation)):
-        first = float(np.median(series[course.within(change.begin - window, change.begin)]))
-        last = float(np.median(series[course.within(change.end - window, change.end)]))
-        total += float(np.maximum(series[horizon] - np.where(since < joined, first, last), 0.0).sum())
+    for series, seconds in ((course.response_mean, during.mean), (course.response_deviation, during.deviation)):
+        excess = _excess(series, course, change, window, during.joined)
+        if excess is None:
+            return None
+        first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
+        total += first * signed_sum(excess, seconds)
         levels_.append(first + last)
-    score = total / (levels_[0] * levels_[1]) if levels_[0] * levels_[1] > 0 else np.nan
-    return float(score) if np.isfinite(score) else None
+    return total / (levels_[0] * levels_[1])

@@ -22,9 +22,14 @@ MEASURES: dict[str, Named] = {
     "bytes_rate": Named("moved in a second", "bytes/s", "the same, by the time in which it was counted down"),
     "stabilisation": Named("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
     "disturbance": Named("disturbance", "share", "how far the 10-s median of throughput fell below x0"),
-    "slowdown": Named("slowdown", "ratio", "the greatest p99 of a second, against L0"),
+    "slowdown": Named(
+        "slowdown", "ratio", "the greatest p99 of a second, against L0; noise alone makes it more than 1"
+    ),
     "lost_work": Named("lost work", "s", "seconds of complete outage that would have lost as many requests"),
-    "latency_debt": Named("latency debt", "s", "what p99 was above its ideal, summed up, in units of L0"),
+    "latency_debt": Named("latency debt", "s", "what p99 was above its ideal during the disturbance, in units of L0"),
+    "unknown_latency": Named(
+        "unknown p99", "s", "seconds without an answer of which nothing says how long users waited"
+    ),
     "violation": Named("violation", "s", "seconds outside the objective"),
     "errors": Named("errors", "requests", "failed, or never sent since too many were in flight"),
     "longest_gap": Named("longest gap", "s", "seconds on end without a success"),
