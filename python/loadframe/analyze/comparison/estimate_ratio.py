@@ -1,0 +1,189 @@
+"""The ratio of two groups of runs, analysed as the runs were made: in blocks, in sessions, or neither; pure.
+
+Everything is done on logarithms, so that a difference is a ratio and its interval stays above 0.
+
+- **Blocks.** Runs of one block were made one after the other and share what the machine did then. The model is
+  log(value) = group + session + block + noise, with the block as a random effect. Its variance is estimated by restricted
+  maximum likelihood (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal",
+  Biometrika 58, 1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for contrasts
+  in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t test; where
+  they do not, it is Student's t test with all its degrees of freedom.
+- **Sessions.** Runs of one session are more alike than runs of two. Sessions that have runs of both groups are compared
+  within themselves. Where every session has runs of one group only, the session is the unit: means of sessions are
+  compared by a t test, and a session with fewer runs than usual has the additional variance that this brings.
+- **One session against one** cannot know how much sessions differ. The interval then holds for these two sessions, and
+  says nothing of two others.
+
+Both groups have the same noise (relative to their level). This is checked by nobody; with equal numbers of runs the t
+test hardly depends on it.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from loadframe.analyze.comparison.block_model import ContrastFit, fit_contrast
+from loadframe.analyze.estimate import Estimate
+
+#: How runs were laid out: each block has one run of both groups; blocks of any other shape; no common blocks; sessions
+#: that have runs of one group only; and one such session for each group.
+Design = Literal["paired", "blocks", "unpaired", "sessions", "one session each"]
+
+#: Differences below this are rounding's, where nothing scatters.
+_RESOLUTION = 1e-9
+#: exp() of more than this is beyond a float.
+_MOST = 700.0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One run's value (above 0, any unit), its group, its block and its session.
+
+    Blocks are those of one session: the same label in two sessions is two blocks. None where the block is not known, or
+    the run belongs to none. Runs whose session is None share one.
+    """
+
+    value: float
+    group: Hashable
+    block: Hashable = None
+    session: Hashable = None
+
+
+@dataclass(frozen=True)
+class RatioEstimate:
+    """The ratio of two groups' geometric means with its 95 % interval, and how it was found.
+
+    `log_ratio` and `standard_error` are natural logarithms. `p` is two-sided, of a ratio of 1: Student's t with `freedom`
+    degrees of freedom, times `caution`. The interval agrees with it: it is log_ratio +- standard_error times the t
+    quantile of 1 - 0.025 / caution. Without any freedom the interval is unbounded and p is 1. `block_spread` is the standard
+    deviation of block effects (of logarithms; 0 where none was seen). `sessions` counts those of the baseline and of
+    the other group that entered the estimate. Sessions that hold both groups count on both sides.
+    """
+
+    ratio: Estimate
+    log_ratio: float
+    standard_error: float
+    freedom: float
+    caution: float
+    p: float
+    design: Design
+    block_spread: float
+    sessions: tuple[int, int]
+
+    @property
+    def knows_sessions(self) -> bool:
+        """Whether the interval accounts for how sessions differ; else it holds for these two sessions only."""
+        return self.design != "one session each"
+
+
+def estimate_ratio(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> RatioEstimate:
+    """Return the group's geometric mean over the baseline's.
+
+    Observations of further groups help to tell blocks and noise. ValueError where a side has no observation, or a
+    value is not positive and finite.
+    """
+    for label in (baseline, group):
+        if not any(each.group == label for each in observations):
+            raise ValueError(f"the group {label!r} has no observation")
+    if any(not 0 < each.value < math.inf for each in observations):
+        raise ValueError("a value is not positive and finite, and has no logarithm")
+    sessions = {
+        label: list(dict.fromkeys(each.session for each in observations if each.group == label))
+        for label in (baseline, group)
+    }
+    common = [session for session in sessions[baseline] if session in sessions[group]]
+    if common:
+        used = [each for each in observations if each.session in common]
+        return _within_sessions(used, baseline, group, len(common))
+    if len(sessions[baseline]) + len(sessions[group]) > 2:
+        return _between_sessions(observations, baseline, group)
+    # The session is not told from the group, so it must not be in the model.
+    merged = [Observation(each.value, each.group) for each in observations if each.group in (baseline, group)]
+    return _result(fit_contrast(merged, baseline, group), "one session each", (1, 1))
+
+
+def _within_sessions(
+    observations: Sequence[Observation], baseline: Hashable, group: Hashable, sessions: int
+) -> RatioEstimate:
+    found = fit_contrast(observations, baseline, group)
+    members: dict[Hashable, list[Hashable]] = {}
+    for each in observations:
+        if each.block is not None and each.group in (baseline, group):
+            members.setdefault((each.session, each.block), []).append(each.group)
+    known = sum(map(len, members.values()))
+    of_both = sum(each.group in (baseline, group) for each in observations)
+    design: Design = "blocks"
+    if all(len(set(labels)) == 1 for labels in members.values()):
+        design = "unpaired"
+    elif known == of_both and all(len(labels) == len(set(labels)) == 2 for labels in members.values()):
+        design = "paired"
+    return _result(found, design, (sessions, sessions))
+
+
+def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> RatioEstimate:
+    """Compare means of sessions, each of which has runs of one group only.
+
+    The variance of a session's mean is that between sessions plus that within, over its runs. S^2, the pooled variance
+    of session means about their group's, has both for a session with the usual number of runs; a group whose sessions
+    have fewer gets the difference from the variance within. One with more gets nothing taken off, which errs on the
+    safe side.
+    """
+    means: list[list[float]] = []
+    inverse_runs: list[float] = []
+    squares_within, freedom_within = 0.0, 0
+    for label in (baseline, group):
+        by_session: dict[Hashable, list[float]] = {}
+        for each in observations:
+            if each.group == label:
+                by_session.setdefault(each.session, []).append(math.log(each.value))
+        logs = [np.array(values) for values in by_session.values()]
+        means.append([float(values.mean()) for values in logs])
+        inverse_runs.append(float(np.mean([1 / len(values) for values in logs])))
+        squares_within += sum(float(((values - values.mean()) ** 2).sum()) for values in logs)
+        freedom_within += sum(len(values) - 1 for values in logs)
+    counts = [len(values) for values in means]
+    freedom = sum(counts) - 2
+    squares = sum(float(((np.array(values) - np.mean(values)) ** 2).sum()) for values in means)
+    usual = sum((count - 1) * inverse for count, inverse in zip(counts, inverse_runs, strict=True)) / freedom
+    fewer = sum(max(inverse - usual, 0.0) / count for count, inverse in zip(counts, inverse_runs, strict=True))
+    between = squares / freedom * sum(1 / count for count in counts)
+    within = squares_within / freedom_within * fewer if freedom_within else 0.0
+    variance = between + within
+    if within:
+        freedom_of_sum = variance**2 / (between**2 / freedom + within**2 / freedom_within)
+    else:
+        freedom_of_sum = float(freedom)
+    difference = float(np.mean(means[1]) - np.mean(means[0]))
+    found = ContrastFit(difference, math.sqrt(variance), freedom_of_sum, block_spread=0.0, caution=1.0)
+    return _result(found, "sessions", (counts[0], counts[1]))
+
+
+def _result(found: ContrastFit, design: Design, sessions: tuple[int, int]) -> RatioEstimate:
+    difference, error = found.difference, found.error
+    value = _exp(difference)
+    ratio, p = Estimate(value, 0.0, math.inf), 1.0
+    if found.freedom > 0:
+        half = float(special.stdtrit(found.freedom, 1 - 0.025 / found.caution)) * error
+        ratio = Estimate(value, _exp(difference - half), _exp(difference + half))
+        p = float(abs(difference) <= _RESOLUTION)
+        if error:
+            p = min(1.0, 2 * float(special.stdtr(found.freedom, -abs(difference) / error)) * found.caution)
+    return RatioEstimate(
+        ratio=ratio,
+        log_ratio=difference,
+        standard_error=error,
+        freedom=found.freedom,
+        caution=found.caution,
+        p=p,
+        design=design,
+        block_spread=found.block_spread,
+        sessions=sessions,
+    )
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < _MOST else math.inf
