@@ -5,15 +5,14 @@ the fixed effects projected out, the data are independent along the eigenvectors
 REML is a search over one number: the ratio of the blocks' variance to the noise's.
 
 That ratio is estimated, too, and the t test does not know it: where blocks differ little, it claims too often (7.3 % at
-two to three blocks, 6.8 % at six). So p is multiplied by a caution of 1 + 1.4 / sqrt(f) / (1 + ratio * size), with f the
-degrees of freedom within blocks and the blocks' size. The constant was found by simulation: with it, 4.5 to 5.7 % are
-claimed with two to twenty blocks whatever they vary (`python -m benchmarks.simulate_comparison`).
+two to three blocks, 6.8 % at six). So p is multiplied by a caution of 1 + 1.4 / sqrt(f) / (1 + ratio * size), where f
+are the degrees of freedom within blocks and size is the runs of a block. The constant was found by simulation; the
+table of `python -m benchmarks.simulate_comparison` holds it to what it is for.
 """
 
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,17 +30,18 @@ _CAUTION = 1.4
 _GRID = np.linspace(math.log(1e-4), math.log(1e8), 97)
 
 
-class Laid(Protocol):
-    """One value with its group, block (None: none) and session."""
+@dataclass(frozen=True)
+class Observation:
+    """One run's value (above 0, any unit), its group, its block and its session.
 
-    @property
-    def value(self) -> float: ...
-    @property
-    def group(self) -> Hashable: ...
-    @property
-    def block(self) -> Hashable: ...
-    @property
-    def session(self) -> Hashable: ...
+    Blocks are those of one session: the same label in two sessions is two blocks. None where the block is not known, or
+    the run belongs to none. Runs whose session is None share one.
+    """
+
+    value: float
+    group: Hashable
+    block: Hashable = None
+    session: Hashable = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Spectrum:
     freedom: int
 
 
-def fit_contrast(observations: Sequence[Laid], first: Hashable, second: Hashable) -> ContrastFit:
+def fit_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit:
     """Return the second group's mean logarithm less the first's; values are above 0."""
     logs = np.log([each.value for each in observations])
     scale = float(np.abs(logs - logs.mean()).max())
@@ -100,7 +100,7 @@ def fit_contrast(observations: Sequence[Laid], first: Hashable, second: Hashable
     return ContrastFit(difference, math.sqrt(variance), freedom, math.sqrt(noise * ratio), caution)
 
 
-def _fixed_effects(observations: Sequence[Laid], first: Hashable, second: Hashable) -> tuple[Array, Array]:
+def _fixed_effects(observations: Sequence[Observation], first: Hashable, second: Hashable) -> tuple[Array, Array]:
     """Return a column for each session and for each group but the first, and the contrast of the two groups."""
     sessions = list(dict.fromkeys(each.session for each in observations))
     groups = [label for label in dict.fromkeys(each.group for each in observations) if label != first]

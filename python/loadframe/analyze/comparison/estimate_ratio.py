@@ -3,10 +3,10 @@
 Everything is done on logarithms, so that a difference is a ratio and its interval stays above 0.
 
 - **Blocks.** Runs of one block were made one after the other and share what the machine did then. The model is
-  log(value) = group + session + block + noise, with the block as a random effect. Its variance is estimated by restricted
-  maximum likelihood (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal",
-  Biometrika 58, 1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for contrasts
-  in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t test; where
+  log(value) = group + session + block + noise, with the block as a random effect. Its variance is estimated by
+  restricted maximum likelihood (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are
+  unequal", Biometrika 58, 1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for
+  contrasts in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t test; where
   they do not, it is Student's t test with all its degrees of freedom.
 - **Sessions.** Runs of one session are more alike than runs of two. Sessions that have runs of both groups are compared
   within themselves. Where every session has runs of one group only, the session is the unit: means of sessions are
@@ -26,8 +26,10 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from loadframe.analyze.comparison.block_model import ContrastFit, fit_contrast
+from loadframe.analyze.comparison.block_model import ContrastFit, Observation, fit_contrast
 from loadframe.analyze.estimate import Estimate
+
+__all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
 
 #: How runs were laid out: each block has one run of both groups; blocks of any other shape; no common blocks; sessions
 #: that have runs of one group only; and one such session for each group.
@@ -40,28 +42,14 @@ _MOST = 700.0
 
 
 @dataclass(frozen=True)
-class Observation:
-    """One run's value (above 0, any unit), its group, its block and its session.
-
-    Blocks are those of one session: the same label in two sessions is two blocks. None where the block is not known, or
-    the run belongs to none. Runs whose session is None share one.
-    """
-
-    value: float
-    group: Hashable
-    block: Hashable = None
-    session: Hashable = None
-
-
-@dataclass(frozen=True)
 class RatioEstimate:
     """The ratio of two groups' geometric means with its 95 % interval, and how it was found.
 
-    `log_ratio` and `standard_error` are natural logarithms. `p` is two-sided, of a ratio of 1: Student's t with `freedom`
-    degrees of freedom, times `caution`. The interval agrees with it: it is log_ratio +- standard_error times the t
-    quantile of 1 - 0.025 / caution. Without any freedom the interval is unbounded and p is 1. `block_spread` is the standard
-    deviation of block effects (of logarithms; 0 where none was seen). `sessions` counts those of the baseline and of
-    the other group that entered the estimate. Sessions that hold both groups count on both sides.
+    `log_ratio` and `standard_error` are natural logarithms. `p` is two-sided, of a ratio of 1: Student's t with
+    `freedom` degrees of freedom, times `caution`. The interval agrees with it: it is log_ratio +- standard_error times
+    the t quantile of 1 - 0.025 / caution. Without any freedom the interval is unbounded and p is 1. `block_spread` is
+    the standard deviation of block effects (of logarithms; 0 where none was seen). `sessions` counts those of the
+    baseline and of the other group that entered the estimate. Sessions that hold both groups count on both sides.
     """
 
     ratio: Estimate
