@@ -6,8 +6,8 @@ Everything is done on logarithms, so that a difference is a ratio and its interv
   log(value) = group + session + block + noise, with the block as a random effect. Its variance is estimated by
   restricted maximum likelihood (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are
   unequal", Biometrika 58, 1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for
-  contrasts in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t test; where
-  they do not, it is Student's t test with all its degrees of freedom.
+  contrasts in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t
+  test; where they do not, it is Student's t test with all its degrees of freedom.
 - **Sessions.** Runs of one session are more alike than runs of two. Sessions that have runs of both groups are compared
   within themselves. Where every session has runs of one group only, the session is the unit: means of sessions are
   compared by a t test, and a session with fewer runs than usual has the additional variance that this brings.
