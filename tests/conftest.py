@@ -70,3 +70,10 @@ def drop_all(cluster: Cluster) -> None:
     """Drop every collection."""
     for name in cluster.store.request(cluster.addresses, "GET", "/*"):
         cluster.drop_collection(name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a module in one process, where several share the work: they share what is costly to start."""
+    for item in items:
+        if not any(item.iter_markers("xdist_group")):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
