@@ -8,7 +8,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: build demo test lint format bench lock clean
+.PHONY: build demo test trials lint format bench lock clean
 
 build: .venv/.built
 
@@ -18,6 +18,10 @@ demo: build
 test: build lint
 	cargo test --locked --quiet -p loadframe-engine -p loadframe-drivers
 	$(BIN)/pytest
+
+# What takes longer than every change can wait for: hostile servers, kills, damaged files, simulations of the statistics.
+trials: build
+	$(BIN)/python -m trials
 
 lint: build
 	$(BIN)/ruff format --check .

@@ -5,6 +5,7 @@ file, and ends the run with status 1.
 """
 
 import argparse
+import contextlib
 import json
 import random
 import signal
@@ -186,7 +187,18 @@ def alarm(*_: Any) -> None:
     raise TimeoutError(f"no answer within {PATIENCE} s")
 
 
-def _damage(target: str, seed: int) -> bytes:
+@contextlib.contextmanager
+def expanded_here() -> Iterator[None]:
+    """Have templates expanded in this process, for speed: the alarm ends what loops."""
+    before = isolated.expand
+    isolated.expand = template.expand
+    try:
+        yield
+    finally:
+        isolated.expand = before
+
+
+def damage(target: str, seed: int) -> bytes:
     """Return a sound file, damaged in its text, and at times in its bytes."""
     content = next(damaged(SOUND[target], WORDS, times=1, seed=seed)).encode("utf-8", "surrogatepass")
     chance = random.Random(seed)
@@ -203,13 +215,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--target", choices=list(TARGETS), action="append")
     given = parser.parse_args()
-    isolated.expand = template.expand  # in this process, for speed: the alarm ends what loops
     signal.signal(signal.SIGALRM, alarm)
     end, seed, refused = time.monotonic() + given.seconds, given.seed, 0
-    with TemporaryDirectory(prefix="loadframe-fuzz-") as folder:
+    with TemporaryDirectory(prefix="loadframe-fuzz-") as folder, expanded_here():
         while time.monotonic() < end:
             target = (given.target or list(TARGETS))[seed % len(given.target or TARGETS)]
-            content = _damage(target, seed)
+            content = damage(target, seed)
             signal.alarm(PATIENCE)
             try:
                 refused += refuses(target, content, Path(folder))

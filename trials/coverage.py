@@ -1,0 +1,25 @@
+"""The simulations of the statistics, each in its full size: a simulation fails where it misses what it promises."""
+
+import contextlib
+import importlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from trials.trial import Trial
+
+SIMULATIONS = sorted(path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("simulate_*.py"))
+
+
+def trials(_: int) -> Iterator[Trial]:
+    """Yield a trial for each simulation of `benchmarks/`."""
+    for name in SIMULATIONS:
+        yield Trial(name.removeprefix("simulate_").replace("_", " "), lambda name=name: _attempt(name))  # type: ignore[misc]
+
+
+def _attempt(name: str) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        importlib.import_module(f"benchmarks.{name}").main()
+    lines = printed.getvalue().splitlines()
+    return f"{len(lines)} lines; `python -m benchmarks.{name}` prints them"
