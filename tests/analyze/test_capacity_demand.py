@@ -1,25 +1,24 @@
 """How many nodes a load needs: from measurements, between them, beyond them, and where nothing can be said."""
 
 import pytest
+from capacity_searches import BOUNDS, searched
 
-from loadframe.analyze.capacity.answers import Capacity, Search
+from loadframe.analyze.capacity import Bounds, capacities_of
 from loadframe.analyze.capacity.demand import curve, demand, sentence
-from loadframe.analyze.capacity.search import Answer, Kind
-from loadframe.analyze.estimate import Estimate
 
 
-def capacity(nodes, *rates, kind=Kind.BRACKETED):
-    """What so many nodes sustain by one search or several, each known to 2 %."""
-    searches = tuple(
-        Search(block, {"nodes": nodes}, (), Answer(kind, rate, 1.02 * rate)) for block, rate in enumerate(rates, 1)
-    )
-    mean = sum(rates) / len(rates)
-    return Capacity({"nodes": nodes}, nodes, searches, Estimate(mean, 0.98 * mean, 1.02 * mean), kind)
+def capacity(nodes, *truths, bounds=BOUNDS):
+    """What so many nodes sustain, by a search for each of these capacities."""
+    own = [
+        searched(truth, bounds=bounds, treatment={"nodes": nodes}, block=block) for block, truth in enumerate(truths)
+    ]
+    return capacities_of([own], 1)[0]
 
 
 #: By Amdahl's law, 100 requests/s of one node and a serial share of 5 %; three searches each, which hardly scatter.
+FINE = Bounds(start=100, least=1, most=1e6, precision=0.02)
 AMDAHL = [
-    capacity(n, *(100 * n / (1 + 0.05 * (n - 1)) * (1 + noise) for noise in (-0.002, 0.0, 0.002)))
+    capacity(n, *(100 * n / (1 + 0.05 * (n - 1)) * (1 + noise) for noise in (-0.01, 0.0, 0.01)), bounds=FINE)
     for n in (1, 2, 3, 4, 6, 8)
 ]
 FITTED, _ = curve(AMDAHL)
@@ -33,13 +32,13 @@ def said(rate, capacities=AMDAHL, fitted=FITTED, words=""):
 def test_a_load_that_a_measured_number_of_nodes_sustains():
     answer, words = said(180.0)
     assert (answer.nodes, answer.least, answer.most) == (2, 2, 2)
-    assert words == "180 requests/s needs 2 nodes; the intervals allow no other number; measured."
+    assert words == "180 requests/s needs 2 nodes; the 95 % intervals allow no other number; measured."
 
 
 def test_a_load_at_the_edge_of_an_interval_may_need_one_node_more():
     _, words = said(AMDAHL[1].rate.value, words="1,000 users")
     assert "need 2 nodes; between 2 and 3 by the intervals; measured." in words
-    assert words.startswith("1,000 users (190 requests/s) need")
+    assert words.startswith("1,000 users (191 requests/s) need")
 
 
 def test_between_numbers_that_were_measured_the_curve_tells():
@@ -75,9 +74,36 @@ def test_without_a_curve_nothing_is_said_beyond_what_was_measured():
 
 
 def test_lower_bounds_make_no_curve():
-    fitted, why = curve([*AMDAHL[:3], capacity(4, 300.0, kind=Kind.LOWER_BOUND)])
+    held = capacity(4, 5000.0, 5000.0, bounds=Bounds(start=100, least=1, most=300))
+    fitted, why = curve([*AMDAHL[:3], held])
     assert fitted is None
-    assert why.startswith("the capacity at 4 nodes is a lower bound")
+    assert why.startswith("the capacity at 4 nodes lies beyond the rates that were tried")
+    answer, words = said(340.0, [*AMDAHL[:3], held], fitted)
+    assert answer.nodes is None
+    assert "(though the intervals allow it of 4 nodes)" in words
+
+
+def test_a_grid_that_the_searches_share_leaves_the_curve_open():
+    # Capacities that double are found on a grid that doubles: every search agrees, and the curve fits exactly.
+    exact = [capacity(n, *[103.0 * n] * 3) for n in (1, 2, 4, 8)]
+    assert len({each.found for each in exact[:1]}) == 1
+    fitted, _ = curve(exact)
+    low, high = fitted.best_model.band([16.0])
+    assert high[0] / low[0] > 1.02
+    for each in exact:
+        assert each.rate.low <= 103 * each.nodes <= each.rate.high
+    answer, words = said(exact[1].rate.value, exact, fitted)
+    assert answer.most > answer.nodes, words
+
+
+def test_one_search_at_each_number_of_nodes_claims_no_interval():
+    single = [capacity(n, 103.0 * n) for n in (1, 2, 4, 8)]
+    fitted, _ = curve(single)
+    answer, words = said(150.0, single, fitted)
+    assert (answer.nodes, answer.single) == (2, True)
+    assert "since one search at a number of nodes has no interval" in words
+    low, high = fitted.best_model.band([4.0])
+    assert high[0] / low[0] > 1.01
 
 
 @pytest.mark.parametrize("rate", [50.0, 250.0, 600.0])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from loadframe.analyze.capacity import Capacities, Capacity, Outcome
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.report.capacity_words import PERCENTILE_NAMES
 from loadframe.report.figures import COLORS, INK, MUTED, Figure, axis, band, layout, log_axis, numbers
@@ -65,7 +66,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         style = {"color": COLORS[0], "width": 2}
         traces.append({"x": numbers(sizes), "y": curve, "mode": "lines", "name": "fit", "line": style})
     rates = [each.rate for each in known if each.rate]
-    ends = [end if np.isfinite(end) else rate.value for rate in rates for end in (rate.high,)]
+    bars = [_bar(each, rate) for each, rate in zip(known, rates, strict=True)]
     traces.append(
         {
             "x": [each.nodes for each in known],
@@ -73,8 +74,8 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
             "error_y": {
                 "type": "data",
                 "symmetric": False,
-                "array": numbers([end - rate.value for end, rate in zip(ends, rates, strict=True)]),
-                "arrayminus": numbers([rate.value - rate.low for rate in rates]),
+                "array": numbers([high - rate.value for (_, high), rate in zip(bars, rates, strict=True)]),
+                "arrayminus": numbers([rate.value - low for (low, _), rate in zip(bars, rates, strict=True)]),
             },
             "mode": "markers",
             "name": "capacity",
@@ -86,6 +87,13 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         name,
         traces,
         layout("nodes", "requests/s", xaxis=axis("nodes", dtick=1), yaxis=axis("requests/s", rangemode="tozero")),
-        "Each mark is the highest rate that was held; its bar reaches to the rate that failed, or is the interval over"
-        " repeated searches.",
+        "Each mark is a capacity, and its bar the 95 % interval over repeated searches. Where there is one search, the"
+        " mark is the highest rate that was held, and the bar reaches to the rate that failed, which is not an"
+        " interval.",
     )
+
+
+def _bar(capacity: Capacity, rate: Estimate) -> tuple[float, float]:
+    """Return the ends of a capacity's bar; an end that is open is not drawn."""
+    low, high = capacity.bracket or (rate.low or rate.value, rate.high)
+    return low, high if np.isfinite(high) else rate.value

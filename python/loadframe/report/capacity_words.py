@@ -5,7 +5,7 @@ from typing import Any
 
 from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Slo
 from loadframe.report.labels import treatment_text
-from loadframe.report.numbers import round_to
+from loadframe.report.numbers import estimate_text
 from loadframe.units import format_count, format_duration, format_nodes
 
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
@@ -18,17 +18,14 @@ def slo_text(slo: Slo) -> str:
 
 
 def rate_text(capacity: Capacity) -> str:
-    """Write `512 to 525`, `512 [480, 560]` of several searches, `at least 512`, or a dash."""
+    """Write `512 to 525` of one search, `512 [480, 560]` of several, `at least 512`, or a dash."""
     if capacity.rate is None:
         return "–"
-    value = format_count(capacity.rate.value)
+    if capacity.bracket:
+        return " to ".join(map(format_count, capacity.bracket))
     if capacity.kind in (Kind.LOWER_BOUND, Kind.AT_MOST):
-        return f"at least {value}"
-    if len(capacity.searches) == 1:
-        return f"{value} to {format_count(capacity.rate.high)}"
-    spread = (capacity.rate.high - capacity.rate.low) / 2
-    low, high = (round_to(end, spread) for end in (capacity.rate.low, capacity.rate.high))
-    return f"{value} [{low}, {high}]"
+        return f"at least {format_count(capacity.rate.value)}"
+    return estimate_text(capacity.rate)
 
 
 def sentence(capacity: Capacity, slo: Slo) -> str:
@@ -46,7 +43,7 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         )
     if capacity.kind is Kind.UNKNOWN:
         return f"{name}: no trial can be believed where it matters; see why below."
-    words = f"{name}: {rate_text(capacity)} requests/s"
+    words = f"{name}: {rate_text(capacity)} requests/s{_basis(capacity)}"
     if capacity.kind is Kind.LOWER_BOUND:
         return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
     if capacity.kind is Kind.AT_MOST:
@@ -56,16 +53,35 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
     return f"{words}; above that {why}." if why else f"{words}."
 
 
+def _basis(capacity: Capacity) -> str:
+    """Return what the figure rests on where that is less than it seems."""
+    words = " by one search, which is a bracket and not an interval" if capacity.bracket else ""
+    without = sum(answer.kind is Kind.NONE for answer in capacity.telling)
+    if without:
+        words += f" ({without} of {len(capacity.telling)} searches met no rate that keeps the SLO)"
+    return words
+
+
 def limits(found: Capacities) -> list[str]:
     """Return how the figures are to be taken."""
     words = [
         f"A rate is held when {slo_text(found.slo)}, at least 99 % of the load was achieved, and requests in flight did"
         " not become more. The answer passed two of three trials and was run again; the rate above it failed twice."
     ]
-    if any(len(each.searches) == 1 for each in found.capacities):
+    if any(len(each.telling) > 1 for each in found.capacities):
         words.append(
-            "Where there is one search, the range is from the answer to the rate that failed: it says nothing of how"
-            " answers vary from search to search, which repetitions would."
+            "The capacity of several searches is the rate at which half of the trials pass, fitted to all trials, with"
+            " its 95 % interval over searches."
+        )
+    if any(len(each.telling) == 2 for each in found.capacities):
+        words.append(
+            "Two searches tell little of how searches differ, so their intervals are wide: a third narrows them most."
+        )
+    if any(each.bracket for each in found.capacities):
+        words.append(
+            "One search gives a bracket: the rate that held, and the rate above it that failed. Scatter of trials"
+            " often puts the capacity outside of it, and nothing says how answers vary from search to search. Three"
+            " repetitions or more give an interval."
         )
     return words
 
@@ -90,6 +106,7 @@ def document(found: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[s
                 "nodes": each.nodes,
                 "kind": each.kind.value,
                 "rate": each.rate.as_dict() if each.rate else None,
+                "bracket": each.bracket and {"held": each.bracket[0], "failed": each.bracket[1]},
                 "searches": [_search(search) for search in each.searches],
             }
             for each in found.capacities
@@ -103,6 +120,7 @@ def document(found: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[s
                 "most": answer.most,
                 "measured": answer.measured,
                 "extrapolated": answer.extrapolated,
+                "single_search": answer.single,
                 "sentence": words,
             }
             for answer, words in demands

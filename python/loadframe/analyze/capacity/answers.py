@@ -9,13 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 from scipy import special
 
 from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
+from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.record import Run
@@ -56,15 +57,36 @@ class Search:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a treatment sustains, 1/s: of one search, from the answer to the rate above it that failed; of several the
-    mean of their answers with its 95 % interval. None when no search has an answer."""
+    """What a treatment sustains: the rate (1/s) at which half of the trials keep the SLO.
+
+    Of several searches `rate` has a 95 % interval. Of one it is the rate that held, without a finite interval: what one
+    search has is `bracket`. None when no search has an answer with a rate. `found` are the capacities of the searches
+    that tell one, 1/s, and `error` is how far, relative to the rate, all their trials leave it open if searches do not
+    differ.
+    """
 
     treatment: Mapping[str, Any]
     nodes: int
     searches: tuple[Search, ...]
     rate: Estimate | None
-    #: Why it may be more than the rate says, or unknown; the worst of its searches.
+    #: Why it may be more than the rate says, or unknown; the worst of the searches that tell something.
     kind: Kind
+    found: tuple[float, ...] = ()
+    error: float = 0.0
+
+    @property
+    def telling(self) -> tuple[Answer, ...]:
+        """The answers that say something of the capacity."""
+        return tuple(each.answer for each in self.searches if each.answer and each.answer.kind is not Kind.UNKNOWN)
+
+    @property
+    def bracket(self) -> tuple[float, float] | None:
+        """The rate that held and the rate above it that failed, 1/s, where there is one search that found both."""
+        answers = self.telling
+        if len(answers) != 1 or answers[0].kind is not Kind.BRACKETED:
+            return None
+        held, above = answers[0].rate, answers[0].above
+        return None if held is None or above is None else (held, above)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +112,7 @@ def read_capacities(path: Path) -> Capacities:
     for each in searches:
         by_treatment.setdefault(repr(sorted(each.treatment.items())), []).append(each)
     default = int(description["store"].get("nodes", 1))
-    found = [_capacity(each, default) for each in by_treatment.values()]
+    found = capacities_of(list(by_treatment.values()), default)
     return Capacities(folder, slo, bounds, tuple(sorted(found, key=lambda each: each.nodes)))
 
 
@@ -116,28 +138,62 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
 
 
 #: From the least to the most that an answer leaves open.
-_WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND, Kind.NONE, Kind.UNKNOWN)
+_WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 
-def _capacity(searches: Sequence[Search], default_nodes: int) -> Capacity:
-    answers = [each.answer for each in searches if each.answer]
-    kinds = [answer.kind for answer in answers] or [Kind.UNKNOWN]
+def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int) -> list[Capacity]:
+    """Return the capacity of each treatment from its searches; scatter of trials is taken over all of them."""
+    telling = [[each for each in searches if _tells(each)] for searches in treatments]
+    known = [searches for searches in telling if searches]
+    fitted = iter(thresholds([[_trials(each) for each in searches] for searches in known]))
+    return [
+        _capacity(searches, next(fitted) if own else None, default_nodes)
+        for searches, own in zip(treatments, telling, strict=True)
+    ]
+
+
+def _tells(search: Search) -> bool:
+    return search.answer is not None and search.answer.kind is not Kind.UNKNOWN
+
+
+def _trials(search: Search) -> list[Trial]:
+    return [Trial(each.rate, each.judgement.outcome) for each in search.attempts]
+
+
+def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
     treatment = searches[0].treatment
     nodes = int(treatment.get("nodes") or default_nodes)
-    return Capacity(treatment, nodes, tuple(searches), _estimate(answers), max(kinds, key=_WORTH.index))
+    answers = [each.answer for each in searches if each.answer and _tells(each)]
+    if fitted is None:
+        return Capacity(treatment, nodes, tuple(searches), None, Kind.UNKNOWN)
+    held = [answer.kind for answer in answers if answer.kind is not Kind.NONE]
+    kind = max(held, key=_WORTH.index) if held else Kind.NONE
+    # Where a search met no rate that failed, or none that held, its capacity lies beyond what it tried.
+    logs = np.array(
+        [
+            float(own) if answer.kind is Kind.BRACKETED else math.log(answer.rate or answer.above or math.nan)
+            for answer, own in zip(answers, fitted.searches, strict=True)
+        ]
+    )
+    rate = None if kind is Kind.NONE else _estimate(answers, logs, fitted)
+    return Capacity(treatment, nodes, tuple(searches), rate, kind, tuple(np.exp(logs).tolist()), fitted.error)
 
 
-def _estimate(answers: Sequence[Answer]) -> Estimate | None:
-    known = [answer for answer in answers if answer.rate is not None]
-    if not known:
-        return None
-    rates = [answer.rate for answer in known if answer.rate is not None]
-    if len(rates) == 1:
-        above = known[0].above if known[0].kind is Kind.BRACKETED else None
-        return Estimate(rates[0], rates[0], math.inf if above is None else above)
-    half = float(special.stdtrit(len(rates) - 1, 0.975)) * stdev(rates) / math.sqrt(len(rates))
-    # What the search leaves open upwards stays open, however well the searches agree.
-    open_above = any(answer.kind is not Kind.BRACKETED for answer in known)
-    steps = [answer.above / answer.rate for answer in known if answer.above and answer.rate]
-    high = math.inf if open_above else (fmean(rates) + half) * max(fmean(steps), 1.0)
-    return Estimate(fmean(rates), max(fmean(rates) - half, 0.0), high)
+def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Estimate:
+    """Return the mean of the searches with its 95 % interval, on a log scale.
+
+    The interval is Student's t over searches, since what differs from search to search shows in nothing else, and never
+    narrower than what all trials together leave open: searches that agree on a grid of rates would else have a width of
+    0. One search says nothing of how searches differ, so it has no interval.
+    """
+    if len(answers) == 1:
+        return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
+    middle = float(logs.mean())
+    half = float(special.stdtrit(len(logs) - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    low, high = min(middle - half, fitted.low), max(middle + half, fitted.high)
+    kinds = {answer.kind for answer in answers}
+    return Estimate(
+        math.exp(middle),
+        0.0 if Kind.NONE in kinds else math.exp(low),
+        math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high),
+    )

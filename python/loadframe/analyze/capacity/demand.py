@@ -7,6 +7,7 @@ Capacity of r resources is the largest load that they sustain, demand of a load 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from loadframe.analyze.capacity.answers import Capacity
 from loadframe.analyze.capacity.search import Kind
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit, fit
+from loadframe.analyze.scalability.observations import RESOLUTION
 from loadframe.errors import BadInput
 from loadframe.units import format_count, format_nodes
 
@@ -33,24 +35,33 @@ class Demand:
     measured: bool  #: that many nodes were measured; else it is read off the curve
     extrapolated: bool  #: beyond the most nodes that were measured
     reach: int  #: the most nodes of which anything is known, measured or by the curve
+    #: Whether some number of nodes has one search only, whose bracket is not an interval.
+    single: bool
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit | None, str | None]:
-    """Fit capacity over nodes, each search one observation; None with the reason where that cannot be."""
-    bounded = [each for each in capacities if each.kind is not Kind.BRACKETED and each.rate]
+    """Fit capacity over nodes, each search one observation; None with the reason where that cannot be.
+
+    What searches do not show by their differences, since they try the same rates, widens the curve's intervals.
+    """
+    bounded = [each for each in capacities if each.rate and {a.kind for a in each.telling} != {Kind.BRACKETED}]
     if bounded:
         listed = ", ".join(str(each.nodes) for each in bounded)
-        return None, f"the capacity at {listed} nodes is a lower bound, and a curve through it would bend for no reason"
-    pairs = [
-        (each.nodes, search.answer.rate)
-        for each in capacities
-        for search in each.searches
-        if search.answer and search.answer.rate
-    ]
+        what = f"the capacity at {listed} nodes lies beyond the rates that were tried"
+        return None, f"{what}, and a curve through it would bend for no reason"
+    pairs = [(float(each.nodes), rate) for each in capacities if each.rate for rate in each.found]
     try:
-        return fit([(float(nodes), rate) for nodes, rate in pairs], over="nodes", seed=seed), None
+        return fit(pairs, over="nodes", seed=seed, resolution=_resolution(capacities)), None
     except BadInput as error:
         return None, error.what
+
+
+def _resolution(capacities: Sequence[Capacity]) -> float:
+    """Return the relative error that searches share, beyond the one that their differences show."""
+    known = [each for each in capacities if each.rate]
+    error = fmean([each.error**2 for each in known] or [0.0])
+    shown = [float(np.log(each.found).var(ddof=1)) / len(each.found) for each in known if len(each.found) > 1]
+    return max(math.sqrt(max(error - fmean(shown or [0.0]), 0.0)), RESOLUTION)
 
 
 def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: ScalabilityFit | None) -> Demand:
@@ -59,10 +70,12 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: Scal
     largest = max(rates, default=0)
     bands = _bands(rates, fitted, largest)
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
-    least = _first(rate, {number: band.high for number, band in bands.items()})
-    most = _first(rate, {number: band.low for number, band in bands.items()})
-    reach = max(bands, default=0)
-    return Demand(rate, words, nodes, least, most, nodes in rates, nodes is None or nodes > largest, reach)
+    # The bracket of one search is not an interval, so it says nothing of how few or how many may do.
+    single = {each.nodes for each in capacities if each.bracket}
+    least = _first(rate, {number: band.high for number, band in bands.items() if number not in single})
+    most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
+    beyond = nodes is None or nodes > largest
+    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), bool(single))
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: ScalabilityFit | None, largest: int) -> dict[int, Estimate]:
@@ -89,15 +102,21 @@ def sentence(answer: Demand, largest: int) -> str:
     if not largest:
         return f"Nothing is known of how many nodes sustain {load}."
     if answer.nodes is None and answer.reach <= largest:
-        return f"No number of nodes that was measured sustains {load}, and there is no curve that goes beyond them."
+        allowed = f" (though the intervals allow it of {format_nodes(answer.least)})" if answer.least else ""
+        return (
+            f"No number of nodes that was measured sustains {load}{allowed}, and there is no curve that goes beyond"
+            " them."
+        )
     if answer.nodes is None:
         return (
             f"No number of nodes sustains {load} up to {answer.reach}, EXTRAPOLATED from at most {largest}: further"
             " than that no curve can be trusted."
         )
     count = format_nodes(answer.nodes)
-    if answer.least == answer.nodes == answer.most:
-        sure = "the intervals allow no other number"
+    if answer.single:
+        sure = "not more than an indication, since one search at a number of nodes has no interval"
+    elif answer.least == answer.nodes == answer.most:
+        sure = "the 95 % intervals allow no other number"
     else:
         most = "more than can be said" if answer.most is None else str(answer.most)
         sure = f"between {answer.least} and {most} by the intervals"

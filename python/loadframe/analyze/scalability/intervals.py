@@ -94,8 +94,9 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
             for run, scale, deviations in zip(observations.runs, observations.scale, own, strict=True)
         ]
     )
-    # What all runs of a size share does not show in their deviations.
-    means += observations.scale * observations.resolution * random.standard_normal(means.shape)
+    # What all runs of a size share does not show in their deviations. Sizes may share it as well, or not: both count.
+    shared = random.standard_normal(means.shape) + random.standard_normal((_DRAWS, 1))
+    means += observations.scale * observations.resolution * shared
     # Wild noise could make a mean of nothing; a throughput stays above 0.
     theta = refit(fitted, observations, np.maximum(means, observations.means / 1000))
     freedom = observations.total - len(observations.sizes)
@@ -117,6 +118,11 @@ def _from_covariance(fitted: PointFit, observations: Observations, random: np.ra
     half_width = special.stdtrit(freedom, 0.975) * np.sqrt((root**2).sum(axis=1))
     theta = np.repeat(fitted.theta[None, :], _DRAWS, axis=0)
     theta[:, :p] += normal @ root.T
+    # An error that all sizes share moves the level of the curve: L, and a knee's C.
+    level = slice(0, 2 if fitted.bounds is None else 1)
+    theta[:, level] *= 1 + observations.resolution * random.standard_normal((_DRAWS, 1))
+    shared = special.ndtri(0.975) * observations.resolution * np.nan_to_num(fitted.theta[level], posinf=0.0)
+    half_width[level] = np.hypot(half_width[level], shared)
     least, greatest = _limits(fitted)
     return Spread(
         np.clip(theta, least, greatest),

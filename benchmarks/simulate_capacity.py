@@ -1,0 +1,86 @@
+"""How often a capacity's interval holds the truth, and how far estimates are off: searches with known capacities.
+
+Each trial holds where its rate is below the capacity times a log-normal error (`noise`); searches of one experiment
+differ by a log-normal factor (`searches differ`). Capacities lie anywhere between two steps of the ramp.
+
+    python -m benchmarks.simulate_capacity
+"""
+
+import math
+from collections.abc import Iterator
+from statistics import fmean, stdev
+
+import numpy as np
+from scipy import special
+
+from loadframe.analyze.capacity.answers import Attempt, Capacity, Search, capacities_of
+from loadframe.analyze.capacity.criteria import Judgement
+from loadframe.analyze.capacity.search import Answer, Bounds, Next, Outcome, Trial, search
+
+_BOUNDS = Bounds(start=100, least=1, most=1e6)
+_CASES = [(0.0, 0.0), (0.02, 0.0), (0.05, 0.0), (0.1, 0.0), (0.02, 0.05), (0.05, 0.1), (0.05, 0.2)]
+_SEARCHES = (1, 2, 3, 5, 10)
+
+
+def main(trials: int = 400) -> None:
+    """Print a table of coverage and bias; `trials` experiments of each kind."""
+    print("| noise of a trial | searches differ by | searches | interval holds the truth | half-width, median | bias |")
+    print("|---|---|---|---|---|---|")
+    for noise, between in _CASES:
+        for searches in _SEARCHES:
+            print(_row(noise, between, searches, list(_experiments(trials, noise, between, searches))), flush=True)
+
+
+def _experiments(trials: int, noise: float, between: float, searches: int) -> Iterator[tuple[float, Capacity]]:
+    random = np.random.default_rng([round(1000 * noise), round(1000 * between), searches])
+    for _ in range(trials):
+        truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
+        own = [_search(truth * np.exp(between * random.standard_normal()), noise, random) for _ in range(searches)]
+        yield truth, capacities_of([own], 1)[0]
+
+
+def _row(noise: float, between: float, searches: int, found: list[tuple[float, Capacity]]) -> str:
+    head = f"| {100 * noise:g} % | {100 * between:g} % | {searches} |"
+    old = fmean(_old_holds(truth, capacity) for truth, capacity in found)
+    old_bias = fmean(_old_value(capacity) / truth - 1 for truth, capacity in found)
+    if searches == 1:
+        return f"{head} a bracket, which held it in {100 * old:.1f} % | | {100 * old_bias:+.1f} % |"
+    rates = [(truth, capacity.rate) for truth, capacity in found if capacity.rate]
+    covered = fmean(rate.low <= truth <= rate.high for truth, rate in rates)
+    width = float(np.median([math.log(rate.high / rate.low) / 2 for _, rate in rates]))
+    bias = fmean(math.log(rate.value / truth) for truth, rate in rates)
+    return (
+        f"{head} {100 * covered:.1f} % (before: {100 * old:.1f} %) | {100 * math.expm1(width):.1f} % |"
+        f" {100 * bias:+.1f} % (before: {100 * old_bias:+.1f} %) |"
+    )
+
+
+def _search(truth: float, noise: float, random: np.random.Generator) -> Search:
+    attempts: list[Attempt] = []
+    end: Next | Answer
+    while isinstance(end := search(_BOUNDS, [Trial(each.rate, each.judgement.outcome) for each in attempts]), Next):
+        held = end.rate <= truth * math.exp(noise * random.standard_normal())
+        outcome = Outcome.PASSED if held else Outcome.FAILED
+        attempts.append(Attempt("", end.rate, Judgement(outcome, (), None, None, None, None)))
+    return Search(1, {}, tuple(attempts), end)
+
+
+def _answers(capacity: Capacity) -> list[tuple[float, float]]:
+    return [(each.rate or math.nan, each.above or math.nan) for each in capacity.telling]
+
+
+def _old_value(capacity: Capacity) -> float:
+    """The mean of the rates that held, which was the estimate before all trials were fitted."""
+    return fmean(rate for rate, _ in _answers(capacity))
+
+
+def _old_holds(truth: float, capacity: Capacity) -> bool:
+    """Whether the interval before held the truth: t over the rates that held, its upper end by the bracket's step."""
+    rates = [rate for rate, _ in _answers(capacity)]
+    half = float(special.stdtrit(len(rates) - 1, 0.975)) * stdev(rates) / math.sqrt(len(rates)) if rates[1:] else 0.0
+    step = fmean(above / rate for rate, above in _answers(capacity))
+    return fmean(rates) - half <= truth <= (fmean(rates) + half) * step
+
+
+if __name__ == "__main__":
+    main()

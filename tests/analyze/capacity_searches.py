@@ -1,0 +1,21 @@
+"""Searches for a known capacity, of which each trial holds by chance: what capacities are made of, without any run."""
+
+import numpy as np
+
+from loadframe.analyze.capacity.answers import Attempt, Search
+from loadframe.analyze.capacity.criteria import Judgement
+from loadframe.analyze.capacity.search import Bounds, Next, Outcome, Trial, search
+
+BOUNDS = Bounds(start=100, least=1, most=1e6)
+
+
+def searched(truth, *, noise=0.0, random=None, bounds=BOUNDS, block=1, treatment=None):
+    """Search for `truth`, 1/s; each trial's own capacity scatters about it by `noise` on a log scale."""
+    random = random or np.random.default_rng(0)
+    attempts = []
+    while isinstance(step := search(bounds, [Trial(each.rate, each.judgement.outcome) for each in attempts]), Next):
+        held = step.rate <= truth * np.exp(noise * random.standard_normal())
+        outcome = Outcome.PASSED if held else Outcome.FAILED
+        judgement = Judgement(outcome, () if held else (f"{step.rate:g}",), None, None, None, None)
+        attempts.append(Attempt(f"t{len(attempts)}", step.rate, judgement))
+    return Search(block, treatment or {}, tuple(attempts), step)

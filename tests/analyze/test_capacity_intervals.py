@@ -1,0 +1,94 @@
+"""What several searches say of a capacity: coverage and bias with known truth, and what one search must not claim."""
+
+import math
+
+import numpy as np
+import pytest
+from capacity_searches import BOUNDS, searched
+
+from loadframe.analyze.capacity import Bounds, Capacities, Kind, Outcome, Slo, capacities_of
+from loadframe.report import capacity_words as words
+
+
+def experiments(number, *, searches, noise, block=0.0, seed=1):
+    """Yield the truth (1/s) and the capacity of simulated experiments; searches of one differ by `block`."""
+    random = np.random.default_rng(seed)
+    for _ in range(number):
+        truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
+        own = [
+            searched(truth * np.exp(block * random.standard_normal()), noise=noise, random=random, block=each)
+            for each in range(searches)
+        ]
+        [capacity] = capacities_of([own], 1)
+        yield truth, capacity
+
+
+@pytest.mark.parametrize(("searches", "noise", "block"), [(2, 0.05, 0.0), (3, 0.02, 0.1), (5, 0.1, 0.05)])
+def test_the_interval_holds_the_truth_and_the_estimate_is_not_biased(searches, noise, block):
+    found = list(experiments(60, searches=searches, noise=noise, block=block))
+    covered = np.mean([capacity.rate.low <= truth <= capacity.rate.high for truth, capacity in found])
+    assert covered >= 0.88, "95 % of 60, less two standard errors and a half"
+    errors = np.array([math.log(capacity.rate.value / truth) for truth, capacity in found])
+    assert abs(errors.mean()) < 3 * errors.std() / math.sqrt(len(errors)) + 0.005
+    # The rates that held are lower: an answer has to pass three times.
+    held = np.array([math.log(capacity.searches[0].answer.rate / truth) for truth, capacity in found])
+    assert held.mean() < errors.mean()
+
+
+def test_searches_that_agree_on_a_grid_do_not_have_an_interval_of_width_zero():
+    for truth, capacity in experiments(20, searches=3, noise=0.0):
+        answer = capacity.searches[0].answer
+        assert all(search.answer == answer for search in capacity.searches)
+        assert capacity.rate.low <= answer.rate * (1 + 1e-9)
+        assert capacity.rate.high >= answer.above * (1 - 1e-9)
+        assert answer.rate <= truth < answer.above
+
+
+def test_one_search_has_a_bracket_and_not_an_interval():
+    [(_, capacity)] = experiments(1, searches=1, noise=0.02)
+    answer = capacity.searches[0].answer
+    assert not capacity.rate.is_finite
+    assert capacity.rate.value == answer.rate
+    assert capacity.bracket == (answer.rate, answer.above)
+    said = words.sentence(capacity, Slo(response=0.1))
+    assert "by one search, which is a bracket and not an interval" in said
+    [limit] = words.limits(Capacities(None, Slo(response=0.1), BOUNDS, (capacity,)))[1:]
+    assert limit.startswith("One search gives a bracket")
+
+
+def test_two_searches_say_that_they_are_few():
+    [(_, capacity)] = experiments(1, searches=2, noise=0.02)
+    assert capacity.bracket is None
+    assert capacity.rate.is_finite
+    assert any(
+        "Two searches tell little" in line for line in words.limits(Capacities(None, Slo(1.0), BOUNDS, (capacity,)))
+    )
+
+
+def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity():
+    low, high = Bounds(start=100, least=80, most=1e6), BOUNDS
+    own = [searched(70, bounds=low), searched(90, bounds=high), searched(100, bounds=high)]
+    assert [each.answer.kind for each in own] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
+    [capacity] = capacities_of([own], 1)
+    assert capacity.kind is Kind.BRACKETED
+    assert capacity.rate.low == 0, "it lies below what was tried in one of three"
+    assert capacity.rate.value < 95
+    assert "1 of 3 searches met no rate that keeps the SLO" in words.sentence(capacity, Slo(1.0))
+
+
+def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():
+    bounds = Bounds(start=100, least=1, most=400)
+    [capacity] = capacities_of([[searched(1000, bounds=bounds) for _ in range(3)]], 1)
+    assert (capacity.kind, capacity.rate.high) == (Kind.AT_MOST, math.inf)
+    assert 300 < capacity.rate.low <= capacity.rate.value == pytest.approx(400)
+
+
+def test_an_accident_far_from_the_capacity_hardly_moves_it():
+    own = [searched(1000, noise=0.02, random=np.random.default_rng(seed)) for seed in range(3)]
+    [before] = capacities_of([own], 1)
+    trials = own[0].attempts
+    first = trials[0]
+    failed = type(first)("x", first.rate, type(first.judgement)(Outcome.FAILED, ("hiccup",), None, None, None, None))
+    spoilt = type(own[0])(1, {}, (failed, *trials), own[0].end)
+    [after] = capacities_of([[spoilt, *own[1:]]], 1)
+    assert after.rate.value == pytest.approx(before.rate.value, rel=0.005)
