@@ -99,9 +99,8 @@ def write_run(
         outcome = _outcome(truth, clients, hosts, joined.series)
         manifest = _manifest(run_id, truth, nodes, clients, seed, labels)
         deviations = labels.get("deviations", ())
-        judged = summarize(
-            joined.series, joined.histograms, [outcome], joined.telemetry, deviations, disturbed=bool(truth.events)
-        )
+        judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations,
+                           lost=labels.get("lost", ()), disturbed=bool(truth.events))  # fmt: skip
         return Run(writer.finish(manifest.as_dict(), {"status": "done", **judged}))
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from loadframe.analyze.experiment import read_experiment
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, StoreFailed
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.session import Labels
@@ -35,7 +35,7 @@ def begun(path, **changes):
 
 def with_a_run(path, **changes):
     """Leave a folder that holds a run, closed again as by the end of a command."""
-    begun(path, **changes).record_failure("b1-nodes1", Labels({"nodes": 1}, 1, 1), ASKED, "no luck")
+    begun(path, **changes).record_failure("b1-nodes1", Labels({"nodes": 1}, 1, 1), ASKED, StoreFailed("no luck"))
 
 
 def test_a_new_folder_says_what_is_to_be_done_and_holds_no_run(folder):

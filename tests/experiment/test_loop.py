@@ -94,7 +94,10 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
     assert addresses[0] == addresses[1] != addresses[2] == addresses[3]
     lost = runs[second].summary
     assert not lost["verdict"]["valid"]
-    assert any("node-0 is gone" in reason["cause"] for reason in lost["verdict"]["reasons"])
+    assert [reason["code"] for reason in lost["verdict"]["reasons"] if "node-0 is gone" in reason["cause"]] == [
+        "node_lost"
+    ]
+    assert not any(reason["code"] == "cluster_state" for reason in lost["verdict"]["reasons"])
     assert "a node is gone; the rest gets a new cluster" in witness.heard
     for run in [run for name, run in runs.items() if name != second]:
         assert run.summary["status"] == "done"

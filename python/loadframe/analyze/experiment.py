@@ -7,11 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from loadframe.analyze.reasons import Fault, fault_of, spoils
 from loadframe.errors import BadInput
 from loadframe.record import Run
 
 EXPERIMENT_FILE = "experiment.json"
 _RUNS = "runs"
+#: The first of these that a run was spoilt by is whose fault that is.
+_FAULTS: tuple[Fault, ...] = ("store", "generator", "cluster")
+#: Kinds of experiments that take what the store did wrong for a result. The others choose among treatments, and one at
+#: which requests fail must not be chosen.
+_TAKE_FAULTS = ("scale", "compare")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +56,35 @@ class RecordedRun:
 
     @property
     def usable(self) -> bool:
-        """Whether the analysis may use it: done, and valid."""
+        """Whether nothing at all is wrong with it: done, and valid."""
         return self.status == "done" and bool(self.verdict and self.verdict["valid"])
+
+    @property
+    def sound(self) -> bool:
+        """Whether its figures are the store's at its treatment, as good or bad as the store was then.
+
+        It is done, and the generator and the cluster were what they had to be. What is wrong with it apart from that
+        (errors, drops, a rate that was not achieved, unsteadiness) is the store's doing, and a result.
+        """
+        return self.status == "done" and self.verdict is not None and not any(map(spoils, self._codes))
+
+    @property
+    def fault(self) -> Fault | None:
+        """Whose fault it is that the run is not sound; None where it is sound, was not made, or nobody can say.
+
+        A store that failed has failed, whatever the generator did at that time.
+        """
+        if self.sound or self.run is None:
+            return None
+        if self.status == "done":
+            faults = {fault_of(code) for code in self._codes if spoils(code)}
+            return next((each for each in _FAULTS if each in faults), None)
+        recorded = self.run.summary.get("fault")
+        return next((each for each in _FAULTS if each == recorded), None)
+
+    @property
+    def _codes(self) -> list[str]:
+        return [reason["code"] for reason in (self.verdict or {}).get("reasons", ())]
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -92,8 +125,18 @@ class RecordedExperiment:
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The runs that no figure contains: invalid, failed, interrupted or missing."""
-        return tuple(run for run in self.runs if not run.usable)
+        """The runs that no figure contains: spoilt, failed, interrupted or missing; see `takes_faults`."""
+        return tuple(run for run in self.runs if not (run.sound if self.takes_faults else run.usable))
+
+    @property
+    def takes_faults(self) -> bool:
+        """Whether runs in which only the store was at fault are in the figures."""
+        return self.description["kind"] in _TAKE_FAULTS
+
+    @property
+    def faulty(self) -> tuple[RecordedRun, ...]:
+        """The runs that are in the figures although the store was at fault."""
+        return tuple(run for run in self.runs if self.takes_faults and run.sound and not run.usable)
 
 
 def read_experiment(path: Path) -> RecordedExperiment:

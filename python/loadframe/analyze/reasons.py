@@ -1,7 +1,13 @@
-"""What may be wrong with a run: each reason not to believe it has its figures, its cause and its remedy."""
+"""What may be wrong with a run: each reason not to believe it has its figures, its cause and its remedy.
 
+Each reason also says whose fault it is. Faults of the store are results: what the store did, it did. Faults of the
+generator, and a cluster that is not the one that was asked for, are grounds to leave a run out of the figures.
+"""
+
+import functools
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_change, format_count, format_duration, format_share
@@ -43,10 +49,17 @@ def _limit_words(response: float | None) -> str:
     )
 
 
+#: Who did it. What a reason's class does not say is the generator's: an unknown doubt must not become a result.
+Fault = Literal["store", "generator", "cluster"]
+
+
 class Reason(Finding):
-    """Why a run must not be believed."""
+    """Why a run must not be believed, and whose fault that is."""
 
     code: str
+    fault: Fault = "generator"
+    #: Whether the run's figures are not those of the store at its treatment.
+    spoils: bool = True
 
     def as_dict(self) -> dict[str, str]:
         """Return code, cause and remedy for the summary."""
@@ -223,6 +236,8 @@ class NotAchieved(Reason):
     """An open load was not achieved."""
 
     code = "not_achieved"
+    fault = "store"
+    spoils = False
     phase: str
     achieved: float
 
@@ -238,6 +253,8 @@ class Dropped(Reason):
     """Requests were never sent."""
 
     code = "dropped"
+    fault = "store"
+    spoils = False
     phase: str
     operation: str
     dropped: int
@@ -258,6 +275,8 @@ class Errors(Reason):
     """Too many requests failed."""
 
     code = "errors"
+    fault = "store"
+    spoils = False
     phase: str
     operation: str
     failed: int
@@ -279,6 +298,8 @@ class NothingMeasured(Reason):
     """No answer fell into the measured window."""
 
     code = "nothing_measured"
+    fault = "store"
+    spoils = False
     phase: str
     operation: str
 
@@ -294,6 +315,8 @@ class Unsteady(Reason):
     """Throughput moved while it was measured."""
 
     code = "unsteady"
+    fault = "store"
+    spoils = False
     phase: str
     change: float
     seconds: int
@@ -312,6 +335,7 @@ class ClusterState(Reason):
     """The cluster was not as the treatment names it."""
 
     code = "cluster_state"
+    fault = "cluster"
     deviation: str
 
     def _cause(self) -> str:
@@ -319,3 +343,42 @@ class ClusterState(Reason):
 
     def _remedy(self) -> str:
         return "mend the cluster or change the treatment to what it is, then run again"
+
+
+@dataclass(frozen=True)
+class NodeLost(Reason):
+    """A node ended, or the cluster stopped answering, while the load was on it: the store failed, and has no figure."""
+
+    code = "node_lost"
+    fault = "store"
+    loss: str
+
+    def _cause(self) -> str:
+        return f"the store did not survive the load: {self.loss}"
+
+    def _remedy(self) -> str:
+        return "see the node's log; give it more memory, or less load"
+
+
+def fault_of(code: str) -> Fault:
+    """Return whose fault a recorded reason is; the generator's where this version does not know the code."""
+    known = _by_code().get(code)
+    return known.fault if known else "generator"
+
+
+def spoils(code: str) -> bool:
+    """Return whether a recorded reason takes a run out of the figures; also where the code is not known."""
+    known = _by_code().get(code)
+    return known is None or known.spoils
+
+
+@functools.cache
+def _by_code() -> dict[str, type[Reason]]:
+    found: dict[str, type[Reason]] = {}
+    below = list(Reason.__subclasses__())
+    while below:
+        kind = below.pop()
+        below += kind.__subclasses__()
+        if "code" in vars(kind):
+            found[kind.code] = kind
+    return found

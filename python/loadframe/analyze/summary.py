@@ -26,6 +26,7 @@ def summarize(
     deviations: Sequence[str],
     ceiling: float | None = None,
     *,
+    lost: Sequence[str] = (),
     disturbed: bool = False,
 ) -> dict[str, Any]:
     """Return the summary's `phases`, `generator` and `verdict`.
@@ -33,7 +34,8 @@ def summarize(
     `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others;
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
-    `disturbed`: the cluster was changed on purpose meanwhile.
+    `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
+    meanwhile.
     """
     phases: list[dict[str, Any]] = []
     judged: list[JudgedPhase] = []
@@ -52,7 +54,7 @@ def summarize(
     return {
         "phases": phases,
         "generator": combine([phase.generator for phase in judged]),
-        "verdict": judge(judged, deviations, disturbed=disturbed).as_dict(),
+        "verdict": judge(judged, deviations, lost=lost, disturbed=disturbed).as_dict(),
     }
 
 

@@ -29,6 +29,7 @@ from loadframe.analyze.reasons import (
     LoopLag,
     NearCeiling,
     NetworkBusy,
+    NodeLost,
     NotAchieved,
     NothingMeasured,
     Reason,
@@ -67,13 +68,20 @@ class JudgedPhase:
     throughput: npt.NDArray[np.float64]
 
 
-def judge(phases: Sequence[JudgedPhase], deviations: Sequence[str], *, disturbed: bool = False) -> Verdict:
+def judge(
+    phases: Sequence[JudgedPhase], deviations: Sequence[str], *, lost: Sequence[str] = (), disturbed: bool = False
+) -> Verdict:
     """Return the verdict on a run's measured phases; `deviations` says how the cluster differed from its treatment.
+
+    `lost` says which nodes, or that all of them, did not survive the load.
 
     Where the cluster was changed on purpose (`disturbed`), the generator is judged, and nothing that the change may
     have done: failures, requests that were late or dropped, throughput that moved.
     """
-    reasons: list[Reason] = [ClusterState(deviation) for deviation in deviations]
+    reasons: list[Reason] = [
+        *(ClusterState(deviation) for deviation in deviations),
+        *(NodeLost(loss) for loss in lost),
+    ]
     not_judged = []
     for phase in phases:
         name = phase.summary["name"]

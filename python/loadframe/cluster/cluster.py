@@ -467,8 +467,22 @@ class Cluster:
         try:
             health = self.health()
         except LoadframeError as error:
-            return [*found, f"the cluster does not answer ({error.what})"]
+            return [*found, _silence(error)]
         return found + state.unready(health, self.size)
+
+    def losses(self) -> list[str]:
+        """Return those of the deviations that are the store's failures: nodes that ended by themselves, no answer."""
+        self._roster.follow()
+        found = state.losses(self._roster)
+        try:
+            self.health()
+        except LoadframeError as error:
+            found.append(_silence(error))
+        return found
+
+
+def _silence(error: LoadframeError) -> str:
+    return f"the cluster does not answer ({error.what})"
 
 
 def _nodes(count: int) -> str:

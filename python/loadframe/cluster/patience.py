@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from loadframe.cluster.node import Node
-from loadframe.errors import LoadframeError
+from loadframe.errors import StoreFailed
 from loadframe.store import Balancing
 from loadframe.units import format_duration
 
@@ -32,7 +32,7 @@ class Patience:
             if not node.alive:
                 raise gone(node, f"while {self._what}")
         if time.monotonic() - self._began > self._within:
-            raise LoadframeError(
+            raise StoreFailed(
                 f"{self._what} took longer than {format_duration(self._within)}; {describe(balancing)}",
                 remedy="look at the cluster with `loadframe cluster status`, or give it longer with --within",
             )
@@ -56,16 +56,16 @@ def describe(balancing: Balancing) -> str:
     return f"{left} ({balancing.state})" if balancing.state else left
 
 
-def gone(node: Node, doing: str) -> LoadframeError:
+def gone(node: Node, doing: str) -> StoreFailed:
     """Return the error for a node whose process has ended, with the store's last words."""
     status = node.process.exit_status() if node.process else None
     return not_up(node, f"ended{'' if status is None else f' with status {status}'} {doing}")
 
 
-def not_up(node: Node, how: str) -> LoadframeError:
+def not_up(node: Node, how: str) -> StoreFailed:
     """Return the error for a node that does not come up, or that went down, with the store's last words."""
     indented = "\n".join(f"    {line}" for line in node.log_end().splitlines())
-    return LoadframeError(
+    return StoreFailed(
         f"{node.name} {how}; the end of its log:\n{indented}",
         remedy="correct the setting that it names, or give the node more memory; `loadframe doctor` tells what the "
         "machine lacks",

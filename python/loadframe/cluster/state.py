@@ -41,7 +41,7 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
     found = []
     for node in roster.nodes:
         if not node.alive:
-            found.append(f"{node.name} is gone{_cause(node)}")
+            found.append(_gone(node))
         elif node.paused:
             found.append(f"{node.name} is paused")
         elif node.cut:
@@ -55,6 +55,11 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
     return found
 
 
+def losses(roster: Roster) -> list[str]:
+    """Return which nodes ended although nobody ended them, one sentence each, as in `deviations`."""
+    return [_gone(node) for node in roster.nodes if not node.alive and node.state != State.KILLED]
+
+
 def unready(health: Health, size: int) -> list[str]:
     """Return how the store's own view differs from a complete cluster of that size at rest."""
     found = []
@@ -65,6 +70,10 @@ def unready(health: Health, size: int) -> list[str]:
     if health.moving:
         found.append(f"{health.moving} pieces of data are on the move between nodes")
     return found
+
+
+def _gone(node: Node) -> str:
+    return f"{node.name} is gone{_cause(node)}"
 
 
 def _cause(node: Node) -> str:

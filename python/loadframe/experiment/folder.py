@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.session import Labels
 from loadframe.record import Manifest, Run, RunWriter
@@ -86,8 +86,8 @@ class ExperimentFolder:
         """Remove a run, so that it is made again."""
         shutil.rmtree(self.runs_path / run_id)
 
-    def record_failure(self, run_id: str, labels: Labels, asked: Mapping[str, Any], failure: str) -> None:
-        """Record that a run failed, and why; `asked` holds the parts of the manifest that were to be."""
+    def record_failure(self, run_id: str, labels: Labels, asked: Mapping[str, Any], error: LoadframeError) -> None:
+        """Record that a run failed, why and by whose fault; `asked` holds the parts of the manifest that were to be."""
         with RunWriter(self.runs_path, run_id) as writer:
             manifest = Manifest(
                 run=run_id,
@@ -97,7 +97,7 @@ class ExperimentFolder:
                 repetition=labels.repetition,
                 **asked,
             )
-            writer.finish(manifest.as_dict(), {"status": "failed", "failure": failure})
+            writer.finish(manifest.as_dict(), {"status": "failed", "failure": str(error), "fault": error.fault})
 
 
 def _write(file: Path, description: Mapping[str, Any]) -> None:

@@ -169,4 +169,4 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
         "seed": seed_of(experiment, run),
         "generator": experiment.generator.describe(),
     }
-    folder.record_failure(run.id, labels_of(run), asked, str(error))
+    folder.record_failure(run.id, labels_of(run), asked, error)

@@ -77,7 +77,7 @@ def of_folder(path: Path, supposed: Law) -> Question:
     description = folder.description
     levels = {name: tuple(values) for name, values in description["factors"].items()}
     over, sizes = _over(levels)
-    usable = [run for run in folder.runs if run.usable]
+    usable = [run for run in folder.runs if run.sound]
     law, origin = supposed, "supposed, since the runs that are there do not say"
     noise = _noise(usable, description["measure"][0])
     if noise is not None:

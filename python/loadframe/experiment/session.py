@@ -163,8 +163,12 @@ class Session:
                         self.listener.remark(difference)
                         deviations.append(difference)
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
+            lost: list[str] = []
             if not beside.disturbs:
-                deviations += [text for text in self.cluster.deviations() if text not in deviations]
+                since = [text for text in self.cluster.deviations() if text not in deviations]
+                # Whatever else is wrong with the cluster then follows from what it lost.
+                lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
+                deviations += [] if lost else since
             interrupted = bool(outcomes) and outcomes[-1]["interrupted"]
             if interrupted and not keep_interrupted:
                 raise KeyboardInterrupt
@@ -176,6 +180,7 @@ class Session:
                 joined.telemetry,
                 deviations,
                 self._ceiling,
+                lost=lost,
                 disturbed=beside.disturbs,
             )
             path = writer.finish(manifest, {"status": "interrupted" if interrupted else "done", **judged})

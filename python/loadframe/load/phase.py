@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import _engine
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, GeneratorFailed, LoadframeError
 
 #: How often progress is told, s. Between two tellings the interpreter is free, and an interrupt is heard at once.
 _TELL = 0.2
@@ -98,7 +98,7 @@ def _outcome(handle: _engine.Handle) -> Outcome:
     try:
         outcome: Outcome = json.loads(handle.outcome())
     except RuntimeError as error:
-        raise LoadframeError(f"the generator failed: {error}", remedy="see whether the disk is full") from None
+        raise GeneratorFailed(f"the generator failed: {error}", remedy="see whether the disk is full") from None
     return outcome
 
 

@@ -35,7 +35,7 @@ def comparison_page(comparison: Comparison, description: Mapping[str, Any] | Non
         contrasts=contrasts_table(comparison) if comparison.contrasts else None,
         warnings=comparison.warnings,
         differing={label: [str(each) for each in found] for label, found in comparison.differing.items()},
-        runs=runs_view(RecordedExperiment(Path(), description, runs)),
+        runs=runs_view(RecordedExperiment(Path(), {"kind": "compare", **description}, runs)),
         facts=manifest_facts(example.manifest) if example else [],
         file=description.get("file", ""),
     )

@@ -55,7 +55,7 @@ class CurvesView:
 def sweep_page(sweep: Sweep) -> str:
     """Return the page of an experiment."""
     description = sweep.folder.description
-    example = next((run.run for run in sweep.folder.runs if run.usable and run.run), None)
+    example = next((run.run for run in sweep.folder.runs if run.sound and run.run), None)
     facts = [design_facts(description, len(sweep.folder.runs))]
     if example:
         facts += manifest_facts(example.manifest)

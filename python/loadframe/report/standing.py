@@ -8,18 +8,24 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 
 def trust(folder: RecordedExperiment) -> str:
     """Return how many runs the figures rest on, and what became of the others."""
-    total, left_out = len(folder.runs), folder.left_out
-    if not left_out:
+    total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
+    if not left_out and not faulty:
         return f"All {total} runs are valid."
     kinds = Counter(standing(run) for run in left_out)
     words = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return f"{total - len(left_out)} of {total} runs are used; left out of every figure: {words}."
+    used = f"All {total} runs are used."
+    if left_out:
+        used = f"{total - len(left_out)} of {total} runs are used; left out of every figure: {words}."
+    if not faulty:
+        return used
+    of_them = "In one of them" if len(faulty) == 1 else f"In {len(faulty)} of them"
+    return f"{used} {of_them} the store was at fault, which counts as a result."
 
 
 def standing(run: RecordedRun) -> str:
-    """Return in one word how a run stands: valid, invalid, failed, interrupted, or not made."""
+    """Return in a few words how a run stands: valid, store at fault, invalid, failed, interrupted, or not made."""
     if run.status == "done":
-        return "valid" if run.usable else "invalid"
+        return "valid" if run.usable else "store at fault" if run.sound else "invalid"
     return "not made" if run.status == "missing" else run.status
 
 
@@ -33,9 +39,9 @@ class Exclusion:
 
 
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
-    """Return why runs are left out, the most frequent reason first; a run with two reasons is in both."""
+    """Return why runs are left out, or doubted, the most frequent reason first; a run with two reasons is in both."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for run in folder.left_out:
+    for run in (*folder.left_out, *folder.faulty):
         reasons = (run.verdict or {}).get("reasons") or []
         for reason in reasons:
             found.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
 from loadframe.store.vendors import Offer
@@ -128,7 +128,7 @@ class Balancing:
 Watch = Callable[[Balancing], None]
 
 
-class Unreachable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+class Unreachable(StoreFailed):
     """No address of a cluster answered."""
 
 

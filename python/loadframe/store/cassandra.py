@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import psutil
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import cassandra_config, distribution, installed, jvm
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
@@ -254,7 +254,7 @@ class Cassandra(Store):
             told = process.stdout.read() if process.stdout else ""
         if process.returncode:
             last = [line for line in told.splitlines() if line.strip() and line[0] != "\t"][-1:] or ["nothing"]
-            raise LoadframeError(
+            raise StoreFailed(
                 f"{member.name} could not be decommissioned; it said: {last[0]}",
                 where=member.address,
                 remedy="see the end of its log; the node is still a member",
@@ -323,7 +323,7 @@ class Cassandra(Store):
             if len(versions) == 1:
                 return
             time.sleep(0.2)
-        raise LoadframeError("the nodes do not agree on their schema", remedy="see their logs")
+        raise StoreFailed("the nodes do not agree on their schema", remedy="see their logs")
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Whether a table of that name is there."""

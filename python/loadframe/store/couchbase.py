@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import couchbase_home, couchbase_nodes, couchbase_settings, installed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
@@ -157,7 +157,7 @@ class Couchbase(Store):
         end = time.monotonic() + _READY_WITHIN
         while not self._is_ready(addresses, name):
             if time.monotonic() > end:
-                raise LoadframeError(f"the bucket {name} was not ready within {_READY_WITHIN:.0f} s")
+                raise StoreFailed(f"the bucket {name} was not ready within {_READY_WITHIN:.0f} s")
             time.sleep(_POLL)
         if definition.get("index"):
             self._index(addresses, name)
@@ -205,7 +205,7 @@ class Couchbase(Store):
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
         stats = document(answer, dict).get("basicStats", {}) if answer.status_code != 404 else {}
         if "itemCount" not in stats:
-            raise LoadframeError(f"the cluster does not say how many documents {name} has")
+            raise StoreFailed(f"the cluster does not say how many documents {name} has")
         return int(stats["itemCount"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Self
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.couchbase_rest import Administration
@@ -193,7 +193,7 @@ def stay(rest: Administration, addresses: Sequence[str]) -> None:
     end = time.monotonic() + _STOPPED_WITHIN
     while Pool.read(rest, addresses).rebalancing:
         if time.monotonic() > end:
-            raise LoadframeError(f"the rebalance was not stopped within {_STOPPED_WITHIN:.0f} s", where=addresses[0])
+            raise StoreFailed(f"the rebalance was not stopped within {_STOPPED_WITHIN:.0f} s", where=addresses[0])
         time.sleep(_POLL)
 
 
@@ -261,7 +261,7 @@ def _follow(
         began = began or task.get("lastReportURI") != before or time.monotonic() - asked > _BEGUN_WITHIN
         if began and not task.get("statusIsStale"):
             if failure := task.get("errorMessage"):
-                raise LoadframeError(
+                raise StoreFailed(
                     f"the rebalance failed: {failure}",
                     where=addresses[0],
                     remedy="see the logs of the nodes; `loadframe cluster up` tries again",
@@ -270,7 +270,7 @@ def _follow(
                 return
             ended = ended or time.monotonic()
             if time.monotonic() - ended > _KNOWN_WITHIN:
-                raise LoadframeError(
+                raise StoreFailed(
                     "the rebalance has ended, and some nodes are not where it should have brought them",
                     where=addresses[0],
                     remedy="see `loadframe cluster status`, and the logs of the nodes",

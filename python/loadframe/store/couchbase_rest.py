@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access
 from loadframe.store.base import Unreachable
 
@@ -45,7 +45,7 @@ class Administration:
             except httpx.TransportError as error:
                 if method != "GET" and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     # Another node must not be asked the same again: this one may be doing it.
-                    raise LoadframeError(f"{method} {path} was not answered ({error})", where=address) from error
+                    raise StoreFailed(f"{method} {path} was not answered ({error})", where=address) from error
                 failure = str(error)
                 continue
             if answer.status_code in (401, 403):
@@ -55,7 +55,7 @@ class Administration:
                     remedy="say who asks by --user: one who may administer buckets",
                 )
             if answer.status_code >= 400 and answer.status_code != 404:
-                raise LoadframeError(
+                raise (StoreFailed if answer.status_code >= 500 else LoadframeError)(
                     f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=address
                 )
             return answer

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from loadframe.errors import LoadframeError
+from loadframe.errors import LoadframeError, StoreFailed
 
 _VERSION = 4
 _ERROR, _READY, _AUTHENTICATE, _RESULT, _AUTH_SUCCESS = 0x00, 0x02, 0x03, 0x08, 0x10
@@ -20,7 +20,7 @@ _QUORUM = 0x0004
 _ONE = 0x0001
 
 
-class CqlError(LoadframeError):
+class CqlError(StoreFailed):
     """A node's answer that is an error, in its own words."""
 
     def __init__(self, code: int, words: str, address: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pymongo import MongoClient, errors
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
 
@@ -18,7 +18,7 @@ _TIMEOUT = 600.0
 _NOT_ALLOWED, _NOT_KNOWN = 13, 18
 
 
-class MongoError(LoadframeError):
+class MongoError(StoreFailed):
     """What the server said no with; `code` is the number of its error."""
 
     def __init__(self, what: str, where: str, code: int) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.mongodb_client import Client, MongoError
 
@@ -77,7 +77,7 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
             return clients(address)
         if hello.get("primary"):
             return clients(str(hello["primary"]))
-        failure = LoadframeError("the replica set has no primary now", where=address, remedy="try again in a moment")
+        failure = StoreFailed("the replica set has no primary now", where=address, remedy="try again in a moment")
     raise failure or Unreachable("there is no address to ask")
 
 

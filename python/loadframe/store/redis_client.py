@@ -8,7 +8,7 @@ from redis import Redis, exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
 
@@ -106,4 +106,4 @@ class Client:
                 remedy="check that it runs, and that the address is where it speaks RESP",
             ) from error
         except exceptions.RedisError as error:
-            raise LoadframeError(f"the server says: {error}", where=self.address) from error
+            raise StoreFailed(f"the server says: {error}", where=self.address) from error

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Self
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.redis_client import Client
@@ -107,7 +107,7 @@ class Ring:
         for node in self.nodes:
             if any(slot in each for each in node.ranges):
                 return node.address
-        raise LoadframeError(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
+        raise StoreFailed(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
 
     def at(self, address: str) -> Node | None:
         """Return the node at that address, if it is known."""

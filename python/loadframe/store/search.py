@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import httpx
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store import search_nodes
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
@@ -16,6 +16,7 @@ from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Wat
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
 
 
+_TOO_MANY = 429
 _NOT_LET_IN = {
     401: "say who asks: --user, --api-key-file or --token-file",
     403: "ask as somebody who may: the role lacks a privilege",
@@ -76,7 +77,8 @@ class SearchStore(Store):
                     remedy=_NOT_LET_IN[answer.status_code],
                 )
             if answer.status_code >= 400:
-                raise LoadframeError(
+                failed = answer.status_code >= 500 or answer.status_code == _TOO_MANY
+                raise (StoreFailed if failed else LoadframeError)(
                     f"{method} {path} was answered with {answer.status_code}: {_reason(answer)}",
                     where=address,
                     remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
@@ -181,7 +183,7 @@ class SearchStore(Store):
         self.request(addresses, "POST", f"/{name}/_refresh")
         answer = self.request(addresses, "GET", f"/{name}/_count")
         if answer["_shards"]["failed"]:
-            raise LoadframeError(
+            raise StoreFailed(
                 f"{answer['_shards']['failed']} of {answer['_shards']['total']} shards of {name} could not be counted",
                 remedy="wait until the cluster is green",
             )

@@ -15,14 +15,12 @@ import pyarrow.compute as pc
 from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome
+from loadframe.analyze.reasons import fault_of, spoils
 from loadframe.record import Run
 from loadframe.units import format_duration, format_share
 
 ACHIEVED = 0.99
-#: The verdict's reasons that are the store's doing: here they are what is asked, and no ground to disbelieve the run.
-_THE_STORES = {"not_achieved", "errors", "dropped", "unsteady", "nothing_measured"}
-#: Those that are about the cluster, and those that say by how much the generator can have spoiled response times.
-_THE_CLUSTERS = {"cluster_state"}
+#: The verdict's reasons that say by how much the generator can have spoiled response times.
 _LATE = {"lateness", "loop_lag"}
 #: A backlog that grows by less than this share of the rate is none that a longer run would see.
 _GROWTH = 0.005
@@ -68,15 +66,19 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
     achieved = summary["generator"]["achieved"]
     growth = max((_growth(run, phase) for phase in measured), default=0.0)
     response, errors = max(known, default=None), failed / requests if requests else None
-    reasons = tuple(broken(slo, rate, response, errors, achieved, growth))
+    told = summary["verdict"]["reasons"]
+    # A store that did not survive its load has not sustained it, whatever its last figures were.
+    lost = [reason["cause"] for reason in told if spoils(reason["code"]) and fault_of(reason["code"]) == "store"]
+    reasons = (*lost, *broken(slo, rate, response, errors, achieved, growth))
     late = (summary["generator"]["lateness_p99"] or 0.0) + (summary["generator"]["lag_p99"] or 0.0)
     punctual = None if response is None else max(response - late, 0.0)
-    excusable = not any(broken(slo, rate, punctual, errors, achieved, growth))
+    excusable = not lost and not any(broken(slo, rate, punctual, errors, achieved, growth))
     decisive = []
-    for reason in summary["verdict"]["reasons"]:
-        of_generator = reason["code"] not in _THE_STORES | _THE_CLUSTERS
-        excuses = of_generator and reasons and (excusable or reason["code"] not in _LATE)
-        if reason["code"] in _THE_CLUSTERS or excuses:
+    for reason in told:
+        # The store's faults are what is asked here, and no ground to disbelieve the run.
+        fault = fault_of(reason["code"])
+        excuses = fault == "generator" and reasons and (excusable or reason["code"] not in _LATE)
+        if fault == "cluster" or excuses:
             decisive.append(reason["cause"])
     if decisive:
         return Judgement(Outcome.INVALID, tuple(decisive), response, errors, achieved, growth)

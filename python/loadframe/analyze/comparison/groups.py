@@ -23,13 +23,18 @@ class Group:
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
-        """The runs that count, in the order in which they were made."""
-        return tuple(sorted((run for run in self.runs if run.usable), key=started))
+        """The runs that count, in the order in which they were made; what the store did wrong in them is a result."""
+        return tuple(sorted((run for run in self.runs if run.sound), key=started))
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The runs that no figure contains: invalid, failed, interrupted or missing."""
-        return tuple(run for run in self.runs if not run.usable)
+        """The runs that no figure contains: spoilt, failed, interrupted or missing."""
+        return tuple(run for run in self.runs if not run.sound)
+
+    @property
+    def faulty(self) -> tuple[RecordedRun, ...]:
+        """The runs that count although the store was at fault in them: errors, drops, a rate that was not achieved."""
+        return tuple(run for run in self.usable if not run.usable)
 
     def at(self, treatment: Mapping[str, Any]) -> "Group":
         """Return the group's runs at one treatment."""

@@ -190,7 +190,7 @@ def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
 
 def _since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
     """Return the history from its last change on, by treatment, and a finding for each change that decided."""
-    kept = [run for run in history.runs if not run.usable]
+    kept = [run for run in history.runs if not run.sound]
     shifts: list[Finding] = []
     for treatment in history.treatments:
         runs = history.at(treatment).usable

@@ -19,7 +19,6 @@ _BENT = 0.8
 #: collecting garbage or on waiting for storage.
 _CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
 _POOLS = ("search", "write", "get")
-_OF_GENERATOR = {"generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
     effective = best.throughput.value / first.throughput.value * (first.clients or 1)
     if effective > _BENT * (best.clients or 1):
         return None
-    here = [run for run in runs if run.nodes == best.nodes and run.usable and run.clients(phase) == best.clients]
+    here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
     found = [*_seen(here, phase), *_generator(above)]
     advice = found[0][1] if found else "watch more of the store, or look at its own slow log and profiler"
@@ -110,7 +109,7 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 
 
 def _generator(above: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
-    spoilt = [run for run in above if {each["code"] for each in (run.verdict or {}).get("reasons", ())} & _OF_GENERATOR]
+    spoilt = [run for run in above if run.fault == "generator"]
     if spoilt and len(spoilt) == len(above):
         yield (
             "with more clients the load generator was the limit, and those runs are left out",

@@ -40,7 +40,7 @@ class Calibration:
 def step_of(run: RecordedRun, phase: str) -> Step:
     """Return what a run says of its number of clients."""
     clients, entry = run.clients(phase) or 0, run.phase(phase)
-    if not run.usable or entry is None:
+    if not run.sound or entry is None:
         return Step(clients, None)
     shares = cpu_shares(run, phase).values()
     throughput = sum(each["throughput"] for each in entry["operations"].values())

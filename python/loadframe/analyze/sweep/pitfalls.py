@@ -243,7 +243,7 @@ class PaceVaried(Finding):
 
 def pitfalls(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> tuple[Finding, ...]:
     """Return what is seen in the usable runs of a phase; `best` is what stands for each number of nodes, ascending."""
-    usable = [run for run in runs if run.usable and run.phase(phase)]
+    usable = [run for run in runs if run.sound and run.phase(phase)]
     by_nodes: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in usable:
         by_nodes[run.nodes or 1].append(run)

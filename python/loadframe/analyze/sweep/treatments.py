@@ -101,7 +101,7 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
                 response_p50=main.get("p50"),
                 response_p99=main.get("p99"),
                 response_mean=main.get("mean"),
-                usable=run.usable,
+                usable=run.sound,
             )
         )
     return tuple(found)

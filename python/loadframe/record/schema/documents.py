@@ -96,6 +96,7 @@ _FIGURES = (
 SUMMARY = (
     Field("status", "string", "", "`done`, `failed` or `interrupted`"),
     Field("failure", "string", "", "what failed, when the status is `failed`"),
+    Field("fault", "string", "", "whose failure that was: `store`, `generator` or `unknown`"),
     Field("phases[].name", "string", "", "the phase's name"),
     Field("phases[].prepares", "bool", "", "whether the phase only prepares the measured ones, as loading data does"),
     Field("phases[].start", "number", "s", "since the run began"),

@@ -1,0 +1,96 @@
+"""Whose fault it is that a run must not be believed: the store's faults are results, all others leave a run out."""
+
+import inspect
+
+import pytest
+
+from loadframe.analyze import reasons
+from loadframe.analyze.capacity import Outcome, Slo, judge
+from loadframe.analyze.experiment import RecordedRun, read_experiment
+from loadframe.analyze.reasons import fault_of, spoils
+from loadframe.analyze.sweep import read_sweep
+from loadframe.record import Run
+from loadframe.report.standing import exclusions, standing, trust
+from simulated import Truth, write_experiment, write_run
+
+
+class Recorded(Run):
+    """A run whose summary is as the test says."""
+
+    def __init__(self, **summary):
+        self.__dict__.update(summary=summary, manifest={})
+
+
+def run_with(*codes):
+    verdict = {"valid": not codes, "reasons": [{"code": code, "cause": code, "remedy": "mend it"} for code in codes]}
+    return RecordedRun("r", 1, {}, Recorded(status="done", verdict=verdict))
+
+
+def test_every_reason_says_whose_fault_it_is():
+    kinds = [
+        kind for _, kind in inspect.getmembers(reasons, inspect.isclass)
+        if issubclass(kind, reasons.Reason) and "code" in vars(kind)
+    ]  # fmt: skip
+    faults = {kind.code: fault_of(kind.code) for kind in kinds}
+    assert {code for code, fault in faults.items() if fault == "store"} == {
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost"
+    }  # fmt: skip
+    assert {code for code, fault in faults.items() if fault == "cluster"} == {"cluster_state"}
+    assert {code for code in faults if not spoils(code)} == {
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady"
+    }  # fmt: skip
+
+
+def test_a_reason_that_this_version_does_not_know_leaves_a_run_out():
+    assert fault_of("of a later version") == "generator"
+    assert spoils("of a later version")
+
+
+@pytest.mark.parametrize(
+    ("codes", "sound", "fault"),
+    [
+        ([], True, None),
+        (["errors", "unsteady", "dropped"], True, None),
+        (["errors", "lateness"], False, "generator"),
+        (["cluster_state"], False, "cluster"),
+        (["lateness", "cluster_state"], False, "generator"),
+        (["lateness", "node_lost"], False, "store"),
+    ],
+)
+def test_only_the_stores_faults_leave_a_run_in(codes, sound, fault):
+    run = run_with(*codes)
+    assert (run.sound, run.fault) == (sound, fault)
+    assert run.usable == (not codes)
+
+
+@pytest.mark.parametrize(("recorded", "fault"), [("store", "store"), ("generator", "generator"), ("unknown", None)])
+def test_a_run_that_failed_says_whose_fault_that_was(recorded, fault):
+    run = RecordedRun("r", 1, {}, Recorded(status="failed", failure="it broke", fault=recorded))
+    assert (run.sound, run.fault) == (False, fault)
+
+
+def test_a_run_of_an_earlier_version_that_failed_does_not_say_it():
+    assert RecordedRun("r", 1, {}, Recorded(status="failed", failure="it broke")).fault is None
+    assert RecordedRun("r", 1, {}, None).fault is None
+
+
+def test_a_curve_keeps_the_runs_in_which_requests_failed_and_the_report_says_how_many(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2, failed_share=0.05), nodes=(1,), clients=(1, 2, 4),
+                            invalid=["b1-nodes1-clients1"])  # fmt: skip
+    folder = read_experiment(path)
+    assert [run.id for run in folder.left_out] == ["b1-nodes1-clients1"]
+    assert len(folder.faulty) == 5
+    assert trust(folder).endswith("In 5 of them the store was at fault, which counts as a result.")
+    assert standing(folder.faulty[0]) == "store at fault"
+    assert any("failed (" in group.cause and len(group.runs) == 6 for group in exclusions(folder))
+    (curves,) = read_sweep(path).curves
+    assert sum(point.usable for point in curves.points) == 5
+
+
+def test_a_node_that_did_not_survive_the_load_fails_the_rate(tmp_path):
+    run = write_run(tmp_path, "r", Truth(lam=12.5, sigma=0, kappa=0, noise=0, rate=100.0), lost=["node-2 is gone"])
+    (reason,) = run.summary["verdict"]["reasons"]
+    assert reason["code"] == "node_lost"
+    judged = judge(run, Slo(response=10.0), ["range_100"], 100)
+    assert judged.outcome is Outcome.FAILED
+    assert "did not survive the load: node-2 is gone" in judged.reasons[0]
