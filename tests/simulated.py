@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
+from loadframe._engine import HistogramLog
 from loadframe.analyze.summary import summarize
 from loadframe.record import Manifest, Run, RunWriter
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
@@ -313,6 +314,16 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[str]) -> None:
     path.write_text("\n".join([",".join(header), *rows]) + "\n")
+
+
+def write_histograms(path: Path, times: Mapping[int, Sequence[float]]) -> HistogramLog:
+    """Write response times, s, by second as a log with the tag `x`, and open it."""
+    intervals = [
+        f"Tag=x,{second:.3f},1.000,{1e3 * max(values):.3f},{_histogram([round(1e6 * value) for value in values])}"
+        for second, values in times.items()
+    ]
+    path.write_text("\n".join(["#[Histogram log format version 1.3]", *intervals]) + "\n")
+    return HistogramLog(path)
 
 
 def _histogram(microseconds: Sequence[int]) -> str:

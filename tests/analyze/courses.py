@@ -1,9 +1,9 @@
 """Courses of runs with known truth: a level, a loss, another level, with noise of a known size."""
 
 import numpy as np
-from scipy.signal import lfilter
 
 from loadframe.analyze.elasticity.course import Course, Event
+from loadframe.simulate.noise import autoregressive
 
 
 def course(
@@ -34,13 +34,6 @@ def course(
         missing=tuple(missing),
         left=tuple(left),
     )
-
-
-def autoregressive(random, shape, rho):
-    """Return series of standard deviation 1 along the last axis, whose successive values have that correlation."""
-    shocks = random.standard_normal(shape)
-    shocks[..., 1:] *= np.sqrt(1 - rho**2)
-    return lfilter([1.0], [1.0, -rho], shocks, axis=-1)
 
 
 def pieces(*parts):

@@ -8,6 +8,7 @@ from courses import course, grown, pieces
 
 from loadframe.analyze.elasticity import by_chance, drifted
 from loadframe.analyze.elasticity.course import Event
+from loadframe.analyze.elasticity.doubts import UnknownLatency, doubts
 from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, running_median
 from loadframe.analyze.elasticity.repeated import interval, repeated
 
@@ -50,6 +51,38 @@ def test_the_objective_the_errors_and_the_gaps_are_counted_in_seconds():
     assert found["errors"] == Value(1000.0)
     # 10 s without an answer, 10 s with 9 % errors, 5 s at 50 ms.
     assert found["violation"] == Value(25.0)
+
+
+SILENT = {"x": pieces((120, 1.0), (130, 0.0), (600, 1.0))}
+
+
+def test_the_time_that_users_waited_in_silence_is_their_latency():
+    silent = course(**SILENT)
+    waited = silent.response_p99.copy()
+    waited[120:130] = np.arange(1.0, 11.0)
+    found = measure(replace(silent, response_p99=waited), GROW, 60.0)
+    assert found["slowdown"] == Value(pytest.approx(10.0 / 0.010))
+    assert found["latency_debt"] == Value(pytest.approx(sum(range(1, 11)) / 0.010, rel=0.01))
+    assert found["unknown_latency"] == Value(0.0)
+
+
+def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latencies():
+    found = measure(course(**SILENT, l=pieces((130, 1.0), (140, 3.0), (600, 1.0))), GROW, 60.0)
+    assert found["unknown_latency"] == Value(10.0)
+    assert found["slowdown"] == Value(pytest.approx(3.0), censored=True)
+    assert found["latency_debt"] == Value(pytest.approx(20.0), censored=True)
+    assert found["dory"].censored
+    steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in found.items()}]
+    [doubt] = [each for each in doubts({"window": 60}, 2, 2, steps, policy=False) if isinstance(each, UnknownLatency)]
+    assert "10 s passed without an answer" in doubt.cause
+
+
+def test_seconds_in_which_nothing_was_asked_for_are_neither_outage_nor_unknown():
+    quiet = course(**SILENT)
+    idle = quiet.successes == 0
+    found = measure(replace(quiet, quiet=idle, unasked=idle), GROW, 60.0)
+    assert (found["violation"], found["longest_gap"], found["unknown_latency"]) == (Value(0.0),) * 3
+    assert not found["slowdown"].censored
 
 
 def test_no_second_between_two_steps_is_lost():

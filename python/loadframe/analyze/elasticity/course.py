@@ -3,14 +3,18 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.elasticity.waiting import Done, responses
 from loadframe.record import Run
+
+if TYPE_CHECKING:
+    from loadframe.record import Histogram
 
 Series = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -38,8 +42,9 @@ class Course:
 
     Second i covers `start` + i to `start` + i + 1. Response times are those of the requests that were answered in a
     second and of those that waited all through it, as long as they had waited by then; see `waiting`. `quiet` are
-    seconds in which nothing was asked for. `missing` are copies of data that no node serves, where the store was asked;
-    `left` is what was to be moved, in `unit`, at the instants when the change told of it.
+    seconds in which nothing was asked for, `unasked` those in which the main operation was not. `missing` are copies of
+    data that no node serves, where the store was asked; `left` is what was to be moved, in `unit`, at the instants when
+    the change told of it.
     """
 
     start: float
@@ -54,6 +59,7 @@ class Course:
     left: tuple[tuple[float, float], ...] = ()
     unit: str = ""
     quiet: Flags | None = None
+    unasked: Flags | None = None
 
     @property
     def idle(self) -> Flags:
@@ -62,8 +68,9 @@ class Course:
 
     @property
     def unknown(self) -> Flags:
-        """Whether a second without an answer has no response time although something was asked for."""
-        return ~np.isfinite(self.response_p99) & ~self.idle
+        """Whether a second has no response time although the main operation was asked for, as far as is known."""
+        missing: Flags = ~np.isfinite(self.response_p99)
+        return missing if self.unasked is None else missing & ~self.unasked
 
     @property
     def times(self) -> Series:
@@ -99,9 +106,12 @@ def read_course(run: Run) -> Course | None:
     successes = np.bincount(second, weights=rows["successes"].to_numpy(), minlength=length)
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
     main = max(phase["operations"], key=lambda name: phase["operations"][name]["successes"])
-    tags = [f"{phase['name']}/{main}/response{suffix}" for suffix in ("/warmup", "")]
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == "balancing"]
-    response = _response(run, tags, phase["start"], first, length)
+    of_main = pc.equal(rows["operation"], main).to_numpy()
+    unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
+    response = responses(_done(run, phase["name"], main, phase["start"], first), unanswered, oldest)
+    asked = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
+    of_all, _ = _unanswered(rows, first, length)
     return Course(
         start=first - phase["warmup"],
         successes=successes.astype(float),
@@ -114,21 +124,41 @@ def read_course(run: Run) -> Course | None:
         missing=_samples(run, "data.missing", zero),
         left=_left(run, zero, units),
         unit=units[-1][1] if units else "",
+        quiet=(np.bincount(second, weights=asked, minlength=length) == 0) & (of_all == 0),
+        unasked=(np.bincount(second, weights=np.where(of_main, asked, 0), minlength=length) == 0) & (unanswered == 0),
     )
 
 
-def _response(run: Run, tags: list[str], start: float, first: int, length: int) -> Series:
-    """Return median, 99th percentile, mean and deviation by second."""
-    found = np.full((4, length), np.nan)
+def _done(run: Run, phase: str, operation: str, start: float, first: int) -> list[Done]:
+    """Return the histograms of an operation's response times by second, those after the phase's end included."""
     known = set(run.histograms.tags())
-    for tag in tags:
-        for time, histogram in run.histograms.seconds(tag) if tag in known else ():
-            second = round(time - start) - first
-            if 0 <= second < length and histogram.count:
-                low, high = histogram.quantile(0.16), histogram.quantile(0.84)
-                spread = ((high or 0.0) - (low or 0.0)) / 2
-                found[:, second] = (histogram.quantile(0.5), histogram.quantile(0.99), histogram.mean, spread)
-    return found
+
+    def seconds(kind: str, suffix: str) -> dict[int, "Histogram"]:
+        tag = f"{phase}/{operation}/{kind}{suffix}"
+        return {round(t - start) - first: found for t, found in (run.histograms.seconds(tag) if tag in known else ())}
+
+    answered, early = seconds("response", ""), seconds("response", "/warmup")
+    counted = {**early, **answered}
+    # A second at the end of the warm-up has both; its figures are those of the measurement, as everywhere.
+    done = [Done(second, histogram, None) for second, histogram in sorted(counted.items())]
+    done += [Done(second, None, histogram) for second, histogram in early.items() if second in answered]
+    for suffix in ("", "/warmup"):
+        done += [Done(second, None, histogram) for second, histogram in seconds("failure", suffix).items()]
+    return done
+
+
+def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series]:
+    """Return by second how many requests were in flight at its end, and the age of the oldest, s (nan: not known).
+
+    Runs of versions that did not record it have it nowhere.
+    """
+    count, oldest = np.zeros(length), np.full(length, np.nan)
+    if "unanswered" not in rows.column_names or rows["unanswered"].null_count:
+        return np.full(length, np.nan), oldest
+    second = rows["second"].to_numpy() - first
+    np.add.at(count, second, rows["unanswered"].to_numpy())
+    np.fmax.at(oldest, second, rows["oldest_unanswered"].to_numpy(zero_copy_only=False).astype(float))
+    return count, oldest
 
 
 def _event(entry: Mapping[str, Any], zero: float) -> Event:

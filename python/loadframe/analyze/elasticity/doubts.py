@@ -107,6 +107,24 @@ class NotSettled(Finding):
 
 
 @dataclass(frozen=True)
+class UnknownLatency(Finding):
+    """In some seconds nobody was answered, and nothing tells how long users waited."""
+
+    seconds: float
+    runs: int
+
+    def _cause(self) -> str:
+        runs = f"{self.runs} run{'s' * (self.runs != 1)}"
+        return (
+            f"in {runs} up to {format_duration(self.seconds)} passed without an answer, of which the record does not"
+            " say how long users waited: slowdown, latency debt and Dory's score are at least what they say"
+        )
+
+    def _remedy(self) -> str:
+        return "repeat the runs with this version of loadframe, which records what is unanswered second by second"
+
+
+@dataclass(frozen=True)
 class NoCapacity(Finding):
     """A policy could not be scored."""
 
@@ -169,6 +187,7 @@ def _doubts(
         whole = len(measures["x1"].values) if "x1" in measures else 0
         if whole < measures["errors"].runs:
             yield ShortRun(float(description["window"]), measures["errors"].runs - whole, measures["errors"].runs)
+    yield from _silences(steps)
     before = steps[0].get("x0") if steps else None
     if before and before.difference:
         change = before.difference.value / (before.mean.value - before.difference.value)
@@ -180,3 +199,10 @@ def _doubts(
     unsettled = max((step["stabilisation"].censored for step in steps if "stabilisation" in step), default=0)
     if unsettled:
         yield NotSettled(unsettled)
+
+
+def _silences(steps: Sequence[Mapping[str, Repeated]]) -> Iterator[Finding]:
+    unknown = [step["unknown_latency"].values.values() for step in steps if "unknown_latency" in step]
+    if unknown:
+        longest = max(value.value for values in unknown for value in values)
+        yield UnknownLatency(longest, max(sum(value.value > 0 for value in values) for values in unknown))

@@ -11,7 +11,7 @@ import numpy as np
 from loadframe.analyze.elasticity.course import FIRED, JOINED, KILLED, LEFT, Course, read_course
 from loadframe.analyze.elasticity.doubts import doubts
 from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, service
-from loadframe.analyze.elasticity.names import MEASURES
+from loadframe.analyze.elasticity.names import MEASURES, UNUSUAL
 from loadframe.analyze.elasticity.provisioning import Provisioning, demand, level_at, score, supply
 from loadframe.analyze.elasticity.repeated import Repeated, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
@@ -130,7 +130,7 @@ def _steps(
             measures={
                 name: repeated(name, len(changes[number]), values[number][name], compared[number][name])
                 for name in MEASURES
-                if values[number][name]
+                if any(name not in UNUSUAL or value.value for value in values[number][name].values())
             },
         )
         for number in sorted(changes)

@@ -140,7 +140,7 @@ def _latency(course: Course, change: Change, window: float, level: Levels, durin
     """Return the measures of response times; where seconds of them are unknown, these are bounds, and counted."""
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
-    found = {"unknown_latency": Value(float(unknown))} if unknown else {}
+    found = {"unknown_latency": Value(float(unknown))}
     found |= {name: Value(known) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)}
     p99 = course.response_p99[horizon]
     if np.isfinite(level.l0) and np.isfinite(p99).any():
@@ -298,7 +298,7 @@ def service(course: Course, change: Change) -> dict[str, Value]:
         broken = np.zeros(len(x), dtype=bool)
         if change.p99 is not None:
             # Of a second of unknown response times it is known that nobody was answered.
-            broken |= ~(p99 <= change.p99) & asked
+            broken |= (p99 > change.p99) | course.unknown[horizon]
         if change.errors is not None:
             broken |= failed > change.errors * (x + failed)
         found["violation"] = Value(float(broken.sum()))

@@ -45,3 +45,6 @@ MEASURES: dict[str, Named] = {
     "l0": Named("L0", "seconds", "99th percentile of response times before"),
     "l1": Named("L1", "seconds", "99th percentile in the last window"),
 }
+
+#: Measures that are shown where they are not 0 only.
+UNUSUAL = frozenset({"unknown_latency"})

@@ -1,0 +1,104 @@
+"""What noise does to the measures of elasticity: their bias, scatter and coverage where the truth is known.
+
+Each experiment has three runs with the event and three control runs of 60 s before the change and 240 s after it, with
+a window of 60 s. Noise of throughput is normal and that of p99 lognormal, of first-order autoregressive seconds.
+"""
+
+import numpy as np
+
+from loadframe.analyze.elasticity.course import Course
+from loadframe.analyze.elasticity.measures import Change, disturbed, measure
+from loadframe.analyze.elasticity.repeated import interval
+from loadframe.simulate.noise import autoregressive
+
+BEFORE, AFTER, WINDOW, REPETITIONS = 60, 240, 60.0, 3
+SEED = 18
+#: Throughput by (until s since the change, factor), and the seconds of x0 that it loses.
+LOSSES = {
+    "12 s at half, then grown": (((12, 0.5), (240, 1.7)), 6.0),
+    "60 s at 90 %, then grown": (((60, 0.9), (240, 1.7)), 6.0),
+    "two dips, growth between": (((10, 0.7), (50, 1.2), (60, 0.7), (240, 1.5)), 6.0),
+    "12 s at half, no growth": (((12, 0.5), (240, 1.0)), 6.0),
+    "a fifth is lost for good": (((240, 0.8),), 48.0),
+    "nothing happens": (((240, 1.0),), 0.0),
+}
+#: p99 likewise, and the debt in units of L0.
+DEBTS = {"20 s at 3 L0": (((20, 3.0), (240, 1.0)), 40.0), "nothing happens": (((240, 1.0),), 0.0)}
+CHANGE = Change(BEFORE, BEFORE + AFTER, 1, 2, open=False, p99=1.3)
+NOISES, RHOS = (0.03, 0.05, 0.10), (0.0, 0.5, 0.8)
+MAXIMA = ("disturbance", "slowdown", "violation", "break_even", "dory")
+
+
+def main(trials: int = 150) -> None:
+    """Print the tables of docs/elasticity.md; the number is that of experiments in each cell."""
+    source = np.random.default_rng(SEED)
+    print(f"{trials} experiments a cell, seed {SEED}: mean of what is reported [standard deviation of a single run's]")
+    print("and how many of the 95 % intervals of 3 repetitions hold the truth; before: sums of positive parts\n")
+    for kind, name, shapes in (("x", "lost_work", LOSSES), ("l", "latency_debt", DEBTS)):
+        print(
+            f"{name.replace('_', ' '):26s} truth  rho    " + "".join(f"{f'{noise:.0%} noise':36s}" for noise in NOISES)
+        )
+        for words, (parts, truth) in shapes.items():
+            for rho in RHOS:
+                cells = [_cell(source, kind, name, parts, truth, noise, rho, trials) for noise in NOISES]
+                print(f"{words:26s} {truth:5.1f}  {rho:.1f}  " + "  ".join(cells))
+        print()
+    print("what is reported where nothing happens (rho 0.5): with the event, and as the difference to the control run")
+    for name in MAXIMA:
+        cells = []
+        for noise in NOISES:
+            found = np.mean([_pair(source, {}, name, noise, 0.5) for _ in range(trials)], axis=0)
+            cells.append(f"{found[0]:6.3f} {found[1]:+7.3f}")
+        print(f"{name.replace('_', ' '):26s} " + "   ".join(cells))
+
+
+def _cell(source, kind, name, parts, truth, noise, rho, trials):
+    differences, old, held = [], [], 0
+    for _ in range(trials):
+        runs = []
+        for _ in range(REPETITIONS):
+            pair, before = _pair(source, {kind: parts}, name, noise, rho), _PLAIN[-1]
+            runs.append(pair[1])
+            old.append(before)
+        differences += runs
+        found = interval(runs)
+        held += found.low <= truth <= found.high
+    return f"{np.mean(differences):6.2f} [{np.std(differences):4.1f}] {held / trials:4.0%} (before {np.mean(old):5.1f})"
+
+
+#: What the sum of positive parts would have said of the pair that was looked at last.
+_PLAIN: list[float] = []
+
+
+def _pair(source, factors, name, noise, rho):
+    run, control = (_course(source, each, noise, rho) for each in (factors, {}))
+    during = disturbed(run, CHANGE, WINDOW)
+    values = [measure(each, CHANGE, WINDOW, during)[name].value for each in (run, control)]
+    _PLAIN[:] = [_positive(run, name) - _positive(control, name)]
+    return values[0], values[0] - values[1]
+
+
+def _positive(course, name):
+    before, after = slice(0, BEFORE), slice(BEFORE, None)
+    if name == "lost_work":
+        x = course.successes
+        return np.maximum(1 - x[after] / np.median(x[before]), 0).sum()
+    p99 = course.response_p99
+    return np.maximum(p99[after] - np.median(p99[-60:]), 0).sum() / np.median(p99[before])
+
+
+def _course(source, factors, noise, rho):
+    times = np.arange(-BEFORE, AFTER) + 0.5
+    found = []
+    for kind in "xl":
+        factor = np.ones(len(times))
+        for until, value in reversed(factors.get(kind, ())):
+            factor[(times > 0) & (times < until)] = value
+        found.append(factor)
+    x = found[0] * (1 + noise * autoregressive(source, times.shape, rho))
+    p99 = found[1] * np.exp(noise * autoregressive(source, times.shape, rho))
+    return Course(0.0, x, np.zeros(len(x)), p99 / 3, p99, p99 / 2, p99 / 4, ())
+
+
+if __name__ == "__main__":
+    main()
