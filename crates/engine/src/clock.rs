@@ -14,6 +14,8 @@ const TRIES: usize = 16;
 pub struct Reading {
     /// By the monotonic clock.
     pub at: Instant,
+    /// The same in seconds of CLOCK_MONOTONIC, as other programs on this machine read it.
+    pub monotonic: f64,
     /// By the wall clock.
     pub wall: SystemTime,
     /// By how much `wall` may be off.
@@ -25,9 +27,9 @@ impl Reading {
     pub fn take() -> Self {
         let once = || {
             let before = Instant::now();
-            let wall = SystemTime::now();
+            let (wall, monotonic) = (SystemTime::now(), monotonic());
             let uncertainty = before.elapsed() / 2;
-            Self { at: before + uncertainty, wall, uncertainty }
+            Self { at: before + uncertainty, monotonic, wall, uncertainty }
         };
         (1..TRIES)
             .map(|_| once())
@@ -43,6 +45,14 @@ impl Reading {
         };
         wall - self.at.saturating_duration_since(earlier.at).as_secs_f64()
     }
+}
+
+/// What `Instant` is made of and does not tell.
+fn monotonic() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live value; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 #[cfg(test)]
@@ -62,7 +72,7 @@ mod tests {
     fn a_wall_clock_that_is_set_shows_as_drift() {
         let earlier = Reading::take();
         let at = earlier.at + Duration::from_secs(10);
-        let later = |wall| Reading { at, wall, uncertainty: Duration::ZERO };
+        let later = |wall| Reading { at, wall, uncertainty: Duration::ZERO, ..earlier };
         let drift = |wall: SystemTime| later(wall).drift(&earlier);
         assert!((drift(earlier.wall + Duration::from_secs(10))).abs() < 1e-9);
         assert!((drift(earlier.wall + Duration::from_millis(10_500)) - 0.5).abs() < 1e-9);

@@ -1,6 +1,6 @@
 //! Adds up the workers' seconds and writes them to the phase's folder while the load runs.
 //!
-//! It has a thread of its own, so that no worker waits for a disk, and keeps only seconds that are not complete yet,
+//! It has a thread of its own, so that no worker waits for a disk, and keeps only the second that is not complete yet,
 //! so that memory does not grow with the length of a run. The files:
 //!
 //! - `series.csv`: a row for each stream, operation, segment and second; parts of operations are `OPERATION.PART`,
@@ -9,9 +9,9 @@
 //! - `histograms.hlog`: the HdrHistogram log (version 1.3), values in microseconds, tags `PHASE/OPERATION/response`
 //!   and `.../service`, with `/warmup` behind it for the warm-up; `generator/lateness` and `generator/lag`.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, LineWriter, Write};
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -78,14 +78,22 @@ pub struct Totals {
     pub stopped_by: Option<Condition>,
 }
 
-/// Seconds of the phase, written as they become complete.
+/// What goes between the collector and one worker.
+pub struct Link {
+    /// The worker's seconds, each one of them in its order; it hangs up when it ends.
+    pub intervals: Receiver<Interval>,
+    /// Takes them back for reuse.
+    pub empty: Sender<Interval>,
+}
+
+/// Seconds of the phase, written as they become complete: line by line, so that a disk that is full shows at once.
 pub struct Collector {
     phase: String,
     slots: Vec<Slot>,
     offset: Duration,
-    series: BufWriter<File>,
-    nodes: BufWriter<File>,
-    generator: BufWriter<File>,
+    series: LineWriter<File>,
+    nodes: LineWriter<File>,
+    generator: LineWriter<File>,
     log: PathBuf,
     began: SystemTime,
     progress: Arc<Mutex<Progress>>,
@@ -98,20 +106,22 @@ pub struct Collector {
 pub type Result<T> = io::Result<T>;
 
 impl Collector {
-    /// Creates the phase's files in `folder`. `began` is when the run began, by the wall clock.
+    /// Creates the phase's files in `folder`. The phase's load begins `offset` after the run, and that at `began` by the
+    /// wall clock.
     pub fn create(
         folder: &Path,
         plan: &Plan,
         slots: Vec<Slot>,
+        offset: Duration,
         began: SystemTime,
         progress: Arc<Mutex<Progress>>,
     ) -> Result<Self> {
-        let open = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
+        let open = |name: &str| File::create(folder.join(name)).map(LineWriter::new);
         let totals = Totals { counts: vec![Default::default(); slots.len()], messages: Vec::new(), stopped_by: None };
         let mut collector = Self {
             phase: plan.phase.clone(),
             slots,
-            offset: Duration::from_secs_f64(plan.offset),
+            offset,
             series: open("series.csv")?,
             nodes: open("nodes.csv")?,
             generator: open("generator.csv")?,
@@ -137,15 +147,9 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Collects until all workers have hung up. `empties` takes each worker's intervals back for reuse; `stop` is set
-    /// when a condition of the plan is met.
-    pub fn collect(
-        mut self,
-        intervals: &Receiver<Interval>,
-        empties: &[Sender<Interval>],
-        stop: &AtomicBool,
-    ) -> Result<Totals> {
-        let mut log = BufWriter::new(File::create(&self.log)?);
+    /// Collects until the last worker has hung up. `stop` is set when a condition of the plan is met.
+    pub fn collect(mut self, mut workers: Vec<Link>, stop: &AtomicBool) -> Result<Totals> {
+        let mut log = LineWriter::new(File::create(&self.log)?);
         {
             let mut serializer = V2DeflateSerializer::new();
             let mut log = IntervalLogWriterBuilder::new()
@@ -159,33 +163,12 @@ impl Collector {
                 log.write_histogram(histogram, offset + Duration::from_secs(second), Duration::from_secs(1), Some(tag))
                     .map_err(|error| io::Error::other(format!("{error:?}")))
             };
-            let mut open: BTreeMap<u64, (usize, Interval)> = BTreeMap::new();
-            while let Ok(interval) = intervals.recv() {
-                self.worker(&interval)?;
-                let second = interval.second;
-                match open.get_mut(&second) {
-                    None => {
-                        open.insert(second, (1, interval));
-                    }
-                    Some((workers, sum)) => {
-                        *workers += 1;
-                        add(sum, &interval);
-                        let _ = empties[interval.worker].send(interval);
-                    }
-                }
-                while open.first_key_value().is_some_and(|(_, (workers, _))| *workers == empties.len()) {
-                    if let Some((_, (_, sum))) = open.pop_first() {
-                        self.second(&sum, &mut write)?;
-                        if self.totals.stopped_by.is_some() {
-                            stop.store(true, Ordering::Relaxed);
-                        }
-                        let _ = empties[sum.worker].send(sum);
-                    }
-                }
-            }
-            // A worker that ended early left its seconds to the others.
-            for (_, sum) in open.into_values() {
+            while let Some(sum) = self.gather(&mut workers)? {
                 self.second(&sum, &mut write)?;
+                if self.totals.stopped_by.is_some() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                let _ = workers[0].empty.send(sum);
             }
         }
         log.flush()?;
@@ -193,6 +176,25 @@ impl Collector {
         self.nodes.flush()?;
         self.generator.flush()?;
         Ok(self.totals)
+    }
+
+    /// The sum of the next second of all workers who are still there, which is the first one's to be taken back; `None`
+    /// when the last has hung up. One that has ended, since it had no client or its streams were over, holds nobody up.
+    fn gather(&mut self, workers: &mut Vec<Link>) -> Result<Option<Interval>> {
+        let mut sum: Option<Interval> = None;
+        for link in take(workers) {
+            let Ok(interval) = link.intervals.recv() else { continue };
+            self.worker(&interval)?;
+            match &mut sum {
+                None => sum = Some(interval),
+                Some(sum) => {
+                    add(sum, &interval);
+                    let _ = link.empty.send(interval);
+                }
+            }
+            workers.push(link);
+        }
+        Ok(sum)
     }
 
     fn worker(&mut self, interval: &Interval) -> Result<()> {

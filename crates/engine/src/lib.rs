@@ -15,6 +15,7 @@ pub mod driver;
 pub mod encode;
 pub mod histograms;
 pub mod nearest;
+pub mod panics;
 pub mod plan;
 pub mod profile;
 pub mod recorder;

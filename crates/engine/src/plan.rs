@@ -25,9 +25,13 @@ pub struct Plan {
     pub threads: u64,
     /// The phase's name; it keys the phase's randomness and labels its records.
     pub phase: String,
-    /// Seconds since the run began at which this phase begins, for the records.
+    /// Seconds since the run began at which this phase begins, for a run whose beginning is not said.
     #[serde(default)]
     pub offset: f64,
+    /// When the run began, seconds of this machine's CLOCK_MONOTONIC: the zero of the records' times. Instead of
+    /// `offset`, which nobody can know exactly before the load begins.
+    #[serde(default)]
+    pub began: Option<f64>,
     /// Seconds of warm-up: load that is recorded apart from the measurement.
     #[serde(default)]
     pub warmup: f64,

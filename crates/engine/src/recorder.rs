@@ -300,8 +300,8 @@ impl Recorder {
         record(&mut self.interval.watch.lag, lag);
     }
 
-    /// Hands over what there is of the last second.
-    pub fn finish(mut self, now: Instant, in_flight: u64) {
+    /// Hands over what there is of the last second; nothing is written down afterwards.
+    pub fn finish(&mut self, now: Instant, in_flight: u64) {
         self.turn(now, in_flight);
         self.hand_over(now, in_flight);
     }

@@ -2,25 +2,27 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::clock::Reading;
-use crate::collector::{Collector, Progress, Slot, Totals};
+use crate::collector::{Collector, Link, Progress, Slot, Totals};
 use crate::corpus::Corpora;
 use crate::descriptors;
 use crate::draw::Draw;
 use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
+use crate::panics;
 use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
 use crate::profile::Profile;
 use crate::recorder::{Interval, Recorder};
-use crate::schedule::Share;
+use crate::schedule::{NEVER, Share};
 use crate::variables::Variables;
 use crate::worker::{self, Choice, Course, Leftover, Phase};
 
@@ -30,6 +32,7 @@ const RUN_UP: Duration = Duration::from_millis(30);
 /// A phase that is running, or has run.
 pub struct Running {
     phase: Arc<dyn Control>,
+    offset: Duration,
     progress: Arc<Mutex<Progress>>,
     finished: Arc<(Mutex<bool>, Condvar)>,
     outcome: Mutex<Option<JoinHandle<Result<Value, String>>>>,
@@ -58,15 +61,31 @@ impl Running {
         *bell.wait_timeout_while(guard, limit, |finished| !*finished).expect("nobody panics with it in hand").0
     }
 
+    /// When the load begins, or began, after the run did.
+    pub fn offset(&self) -> Duration {
+        self.offset
+    }
+
     /// What a person who waits wants to see.
     pub fn progress(&self) -> Progress {
         self.progress.lock().expect("nobody panics with it in hand").clone()
     }
 
-    /// Waits for the end and says what came out, as it also stands in `outcome.json`. Once.
+    /// Waits for the end and says what came out, as it also stands in `outcome.json`; an error when the records could not
+    /// be written. Nothing of the phase goes on then. Once.
     pub fn outcome(&self) -> Result<Value, String> {
         let handle = self.outcome.lock().expect("nobody panics with it in hand").take();
         handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
+    }
+}
+
+impl Drop for Running {
+    /// A load that nobody can end any more must not go on.
+    fn drop(&mut self) {
+        self.phase.stop();
+        if let Ok(Some(outcome)) = self.outcome.get_mut().map(Option::take) {
+            let _ = outcome.join();
+        }
     }
 }
 
@@ -165,6 +184,7 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
             limits,
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),
+            failure: OnceLock::new(),
         },
         slots,
     ))
@@ -270,32 +290,63 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let clock = Reading::take();
     let (start, started) = (clock.at + RUN_UP, clock.wall + RUN_UP);
     let progress = Arc::new(Mutex::new(Progress::default()));
-    let began = started.checked_sub(Duration::from_secs_f64(phase.plan.offset)).unwrap_or(UNIX_EPOCH);
-    let collector = Collector::create(folder, &phase.plan, slots.clone(), began, progress.clone())
+    let offset = after(&phase.plan, &clock)?;
+    let began = started.checked_sub(offset).unwrap_or(UNIX_EPOCH);
+    let collector = Collector::create(folder, &phase.plan, slots.clone(), offset, began, progress.clone())
         .map_err(|e| PlanError(format!("{}: {e}", folder.display())))?;
-    let (sender, intervals) = channel();
-    let mut empties = Vec::new();
-    let mut workers = Vec::new();
-    for thread in 0..phase.plan.threads {
+    let (mut links, mut ends) = (Vec::new(), Vec::new());
+    for _ in 0..phase.plan.threads {
+        let (finished, intervals) = channel();
         let (recycle, empty) = channel();
-        empties.push(recycle);
-        workers.push(spawn_worker(&phase, thread, slots.len(), start, sender.clone(), empty)?);
+        links.push(Link { intervals, empty: recycle });
+        ends.push((finished, empty));
     }
-    drop(sender);
+    let (started_workers, workers) = channel();
     let finished = Arc::new((Mutex::new(false), Condvar::new()));
-    let bell = finished.clone();
-    let (phase2, folder) = (phase.clone(), folder.to_owned());
+    let bell = Bell(finished.clone());
+    let (phase2, folder, slots_len) = (phase.clone(), folder.to_owned(), slots.len());
     let outcome = thread::Builder::new()
         .name("collector".into())
         .spawn(move || {
-            let result = finish(&phase2, &slots, collector, &intervals, &empties, workers, clock)
-                .and_then(|outcome| write(&folder.join("outcome.json"), &outcome).map(|()| outcome));
-            *bell.0.lock().expect("nobody panics with it in hand") = true;
-            bell.1.notify_all();
-            result
+            let _bell = bell;
+            finish(&phase2, &slots, collector, links, &workers, clock, offset)
+                .and_then(|outcome| write(&folder.join("outcome.json"), &outcome).map(|()| outcome))
         })
-        .map_err(|e| PlanError(format!("cannot start a thread: {e}")))?;
-    Ok(Running { phase, progress, finished, outcome: Mutex::new(Some(outcome)) })
+        .map_err(no_thread)?;
+    // From here on dropping it ends whatever was started.
+    let running = Running { phase: phase.clone(), offset, progress, finished, outcome: Mutex::new(Some(outcome)) };
+    let spawned = (0..).zip(ends).try_for_each(|(thread, (finished, empty))| {
+        let worker = spawn_worker(&phase, thread, slots_len, start, finished, empty).map_err(no_thread)?;
+        let _ = started_workers.send(worker);
+        Ok(())
+    });
+    // The collector waits for workers until it knows that it has them all.
+    drop(started_workers);
+    spawned.map(|()| running)
+}
+
+/// How long after the run the load begins: what comes before it, such as reading a corpus, belongs to no second of it.
+fn after(plan: &Plan, clock: &Reading) -> Result<Duration, PlanError> {
+    let Some(began) = plan.began else { return Ok(Duration::from_secs_f64(plan.offset)) };
+    let seconds = clock.monotonic + RUN_UP.as_secs_f64() - began;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(offset) if seconds < NEVER => Ok(offset),
+        _ => Err(PlanError(format!("the run began at {began} s of the monotonic clock, which is not past"))),
+    }
+}
+
+/// Says that a phase is over, however its thread ends.
+struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        *self.0.0.lock().expect("nobody panics with it in hand") = true;
+        self.0.1.notify_all();
+    }
+}
+
+fn no_thread(error: std::io::Error) -> PlanError {
+    PlanError(format!("cannot start a thread: {error}"))
 }
 
 fn spawn_worker<D: Driver>(
@@ -305,39 +356,52 @@ fn spawn_worker<D: Driver>(
     start: Instant,
     finished: Sender<Interval>,
     empty: Receiver<Interval>,
-) -> Result<JoinHandle<std::io::Result<Leftover>>, PlanError> {
+) -> std::io::Result<JoinHandle<Leftover>> {
     let plan = &phase.plan;
     let share = Share::new(plan.rank, plan.ranks, thread, plan.threads);
     let warmup = Duration::from_secs_f64(plan.warmup);
     let phase = phase.clone();
-    thread::Builder::new()
-        .name(format!("worker-{thread}"))
-        .spawn(move || {
-            // Made here: a recorder reads the CPU clock of its own thread.
-            let recorder = Recorder::new(thread as usize, slots, start, warmup, finished, empty);
-            worker::run(&phase, share, start, recorder)
+    thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
+        let hears = phase.clone();
+        let _listening = panics::listen(move |words| hears.fail(format!("a client or its thread panicked: {words}")));
+        // Made here: a recorder reads the CPU clock of its own thread.
+        let recorder = Recorder::new(thread as usize, slots, start, warmup, finished, empty);
+        worker::run(&phase, share, start, recorder).unwrap_or_else(|error| {
+            phase.fail(format!("a worker thread failed: {error}"));
+            Leftover::default()
         })
-        .map_err(|e| PlanError(format!("cannot start a thread: {e}")))
+    })
 }
 
+/// Collects until the end, sees all workers out, and says what came out.
 fn finish<D: Driver>(
-    phase: &Phase<D>,
+    phase: &Arc<Phase<D>>,
     slots: &[Slot],
     collector: Collector,
-    intervals: &Receiver<Interval>,
-    empties: &[Sender<Interval>],
-    workers: Vec<JoinHandle<std::io::Result<Leftover>>>,
+    links: Vec<Link>,
+    workers: &Receiver<JoinHandle<Leftover>>,
     clock: Reading,
+    offset: Duration,
 ) -> Result<Value, String> {
-    let totals =
-        collector.collect(intervals, empties, &phase.stop).map_err(|e| format!("cannot write the records: {e}"))?;
+    let hears = phase.clone();
+    let _listening = panics::listen(move |words| hears.fail(format!("the collector panicked: {words}")));
+    // Caught here, since the workers must not outlive what becomes of their records.
+    let collected = catch_unwind(AssertUnwindSafe(|| collector.collect(links, &phase.stop)));
+    if let Ok(Err(error)) = &collected {
+        phase.fail(format!("cannot write the records: {error}"));
+    }
     let mut leftover = Leftover::default();
     for worker in workers {
-        let theirs = worker.join().map_err(|_| "a worker panicked")?.map_err(|e| format!("a worker failed: {e}"))?;
+        // Of a worker that panicked the phase has heard.
+        let theirs = worker.join().unwrap_or_default();
         leftover.in_flight.extend(theirs.in_flight);
         leftover.last_done = leftover.last_done.max(theirs.last_done);
+        leftover.ended = leftover.ended.max(theirs.ended);
     }
-    Ok(describe(phase, slots, &totals, &leftover, clock))
+    match collected {
+        Ok(Ok(totals)) => Ok(describe(phase, slots, &totals, &leftover, clock, offset)),
+        _ => Err(phase.failure.get().cloned().unwrap_or_default()),
+    }
 }
 
 /// The phase's outcome: what the rows of its files do not say.
@@ -347,6 +411,7 @@ fn describe<D: Driver>(
     totals: &Totals,
     leftover: &Leftover,
     clock: Reading,
+    offset: Duration,
 ) -> Value {
     let plan = &phase.plan;
     let operations: Vec<Value> = slots
@@ -394,10 +459,13 @@ fn describe<D: Driver>(
     });
     let stopped = phase.stop.load(Ordering::Relaxed);
     let last_done = leftover.last_done.as_secs_f64();
-    // A phase that ends by itself was measured until its last answer; one that ends by the clock, until then.
-    let measured = match durations.reduce(|a, b| Some(a?.max(b?))).flatten() {
-        Some(seconds) if !stopped => seconds,
-        _ => (last_done - plan.warmup).max(0.0),
+    let ended = (leftover.ended.as_secs_f64() - plan.warmup).max(0.0);
+    // A phase that ends by itself was measured until its last answer; one that the clock or somebody ends, until then.
+    let measured = match (durations.reduce(|a, b| Some(a?.max(b?))).flatten(), stopped) {
+        (Some(seconds), false) => seconds,
+        (Some(seconds), true) => seconds.min(ended),
+        (None, true) => ended,
+        (None, false) => (last_done - plan.warmup).max(0.0),
     };
     let now = Reading::take();
     let wall = (clock.wall + RUN_UP).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -409,11 +477,12 @@ fn describe<D: Driver>(
             "uncertainty": clock.uncertainty.max(now.uncertainty).as_secs_f64(),
             "drift": now.drift(&clock),
         },
-        "offset": plan.offset,
+        "offset": offset.as_secs_f64(),
         "warmup": plan.warmup,
         "measured": measured,
         "last_done": last_done,
-        "interrupted": stopped && totals.stopped_by.is_none(),
+        "interrupted": stopped && totals.stopped_by.is_none() && phase.failure.get().is_none(),
+        "failed": phase.failure.get(),
         "stopped_by": totals.stopped_by.as_ref().map(|condition| json!({
             "metric": condition.metric, "above": condition.above, "seconds": condition.seconds})),
         "rank": plan.rank,

@@ -9,6 +9,9 @@ use crate::draw::Draw;
 use crate::plan::{Arrivals, Think, ThinkDraw};
 use crate::profile::Profile;
 
+/// Seconds that no phase lasts, and that clocks can still count: 30 years.
+pub const NEVER: f64 = 1e9;
+
 /// Salts tell apart what one request draws.
 pub mod salt {
     /// The gap before a Poisson arrival.
@@ -73,7 +76,8 @@ impl Due {
 impl Iterator for Due {
     type Item = (u64, Duration);
 
-    /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0.
+    /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0, or is so low
+    /// that the request would come in [`NEVER`].
     fn next(&mut self) -> Option<Self::Item> {
         let (k, area) = match self.arrivals {
             Arrivals::Constant => {
@@ -92,7 +96,7 @@ impl Iterator for Due {
                 }
             },
         };
-        self.profile.inverse(area).map(|due| (k, Duration::from_secs_f64(due)))
+        self.profile.inverse(area).filter(|due| *due < NEVER).map(|due| (k, Duration::from_secs_f64(due)))
     }
 }
 
@@ -108,7 +112,7 @@ pub fn think(time: &Think, draw: &Draw) -> Duration {
             mean + deviation * (-2.0 * (1.0 - unit(0)).ln()).sqrt() * (std::f64::consts::TAU * unit(1)).cos()
         }
     };
-    Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
+    Duration::from_secs_f64(seconds.clamp(0.0, NEVER))
 }
 
 #[cfg(test)]
@@ -162,6 +166,16 @@ mod tests {
             .map(|(i, gap)| (1.0 - (-gap).exp() - (i as f64 + 0.5) / gaps.len() as f64).abs())
             .fold(0.0, f64::max);
         assert!(distance < 1.95 / (n as f64).sqrt(), "distance {distance}");
+    }
+
+    #[test]
+    fn requests_that_are_due_in_ages_never_come() {
+        for value in [1e-25, 1e-10, 5e-324] {
+            for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+                let due: Vec<_> = Due::new(rate(value), arrivals, Share { index: 0, of: 1 }, 1, 1).collect();
+                assert!(due.iter().all(|(k, due)| *k == 0 && *due == Duration::ZERO), "{value}: {due:?}");
+            }
+        }
     }
 
     #[test]

@@ -81,9 +81,13 @@ impl Timer {
         .await;
     }
 
-    /// Wakes sleepers as they become due, until its runtime ends.
-    pub async fn drive(&self) {
-        while let Ok(mut ready) = self.0.fd.readable().await {
+    /// Wakes sleepers as they become due, until its runtime ends; returns only with an error, after which nobody is woken.
+    pub async fn drive(&self) -> io::Error {
+        loop {
+            let mut ready = match self.0.fd.readable().await {
+                Ok(ready) => ready,
+                Err(error) => return error,
+            };
             // Nothing is read from the descriptor: arming it anew takes back what it has to say, and Tokio is told of
             // each expiry, not of a state (epoll(7), edge-triggered).
             ready.clear_ready();

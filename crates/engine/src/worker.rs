@@ -5,8 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -72,8 +72,19 @@ pub struct Phase<D: Driver> {
     pub limits: Vec<Option<u64>>,
     /// Set from outside: end now.
     pub stop: AtomicBool,
+    /// What died in the generator, if anything has.
+    pub failure: OnceLock<String>,
     /// Whether the clients that are there stay, and no others come.
     pub held: AtomicBool,
+}
+
+impl<D: Driver> Phase<D> {
+    /// Ends the phase now, since a part of the generator has died: what it measures from here on is another load. What
+    /// was said first is kept.
+    pub fn fail(&self, what: String) {
+        let _ = self.failure.set(what);
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a worker leaves behind beside its recordings.
@@ -83,6 +94,8 @@ pub struct Leftover {
     pub in_flight: Vec<(usize, Duration)>,
     /// When the worker's last request was done, after the phase's start.
     pub last_done: Duration,
+    /// When the worker ended, after the phase's start.
+    pub ended: Duration,
 }
 
 struct Worker<D: Driver> {
@@ -112,7 +125,8 @@ struct Stream {
     ends: Option<Instant>,
 }
 
-/// Runs the phase's load on this thread until its streams end or it is told to stop.
+/// Runs the phase's load on this thread until its streams end or it is told to stop. A panic in any of its tasks is the
+/// caller's to hear of (see [`crate::panics`]), who then has it stop.
 pub fn run<D: Driver>(
     phase: &Arc<Phase<D>>,
     share: Share,
@@ -133,32 +147,36 @@ pub fn run<D: Driver>(
         });
         let mut watch = JoinSet::new();
         let timer = worker.timer.clone();
-        watch.spawn_local(async move { timer.drive().await });
+        watch.spawn_local(async move { Err(timer.drive().await) });
         let stopped = Rc::new(Notify::new());
         let (ticker, tell) = (worker.clone(), stopped.clone());
-        watch.spawn_local(async move { ticker.tick(&tell).await });
+        watch.spawn_local(async move {
+            ticker.tick(&tell).await;
+            Ok(())
+        });
 
         let mut streams = JoinSet::new();
         for index in 0..phase.plan.streams.len() {
             streams.spawn_local(worker.clone().stream(index, share));
         }
         let all = async { while streams.join_next().await.is_some() {} };
-        tokio::select! {
-            () = all => {}
-            () = stopped.notified() => {}
-        }
+        let broken = tokio::select! {
+            () = all => None,
+            () = stopped.notified() => None,
+            // Without its timer a worker would wait for ever, and without its ticker nobody could stop it.
+            watched = watch.join_next() => watched,
+        };
         let now = Instant::now();
         let in_flight =
             worker.waiting.borrow().iter().flatten().map(|&(slot, scheduled)| (slot, now - scheduled)).collect();
-        // Whoever still waits is given up, and with them the references to the recorder.
+        // Whoever still waits is given up.
         streams.shutdown().await;
         watch.shutdown().await;
-        let last_done = worker.last_done.get() - start;
-        let left = worker.in_flight.get();
-        if let Some(worker) = Rc::into_inner(worker) {
-            worker.recorder.into_inner().finish(now, left);
+        worker.recorder.borrow_mut().finish(now, worker.in_flight.get());
+        if let Some(Ok(Err(error))) = broken {
+            return Err(error);
         }
-        Ok(Leftover { in_flight, last_done })
+        Ok(Leftover { in_flight, last_done: worker.last_done.get() - start, ended: now - start })
     })
 }
 
@@ -208,9 +226,16 @@ impl<D: Driver> Worker<D> {
                 self.clone().open(stream(share), due, most, &mut clients).await;
             }
         }
+        let clock_ends = ends.filter(|_| self.phase.limits[index].is_none() && !clients.is_empty());
         // Requests in flight at the end are waited for, but not for ever.
         let give_up = ends.map(|ends| ends + Duration::from_secs_f64(self.phase.plan.drain));
-        let all = async { while clients.join_next().await.is_some() {} };
+        let all = async {
+            while clients.join_next().await.is_some() {}
+            if let Some(ends) = clock_ends {
+                // Who has nothing more to do until then, as at a low rate, is there all the same.
+                self.timer.sleep_until(ends).await;
+            }
+        };
         match give_up {
             None => all.await,
             Some(give_up) => tokio::select! {

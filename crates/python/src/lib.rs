@@ -64,6 +64,12 @@ impl PyHandle {
         self.0.hold();
     }
 
+    /// When the load begins, s after the run began.
+    #[getter]
+    fn offset(&self) -> f64 {
+        self.0.offset().as_secs_f64()
+    }
+
     /// Changes the target's hosts (`host:port`) while the phase runs: those that joined get their share of the requests
     /// within seconds, those that left get none. Raises PlanRefused for hosts that cannot be resolved; all stays then.
     fn set_hosts(&self, py: Python<'_>, hosts: Vec<String>) -> PyResult<()> {

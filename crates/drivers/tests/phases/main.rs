@@ -1,5 +1,7 @@
 //! Whole phases on the null driver: what is issued, what is recorded, and how a phase ends.
 
+mod ends;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::run::start;
+use loadframe_engine::run::{Running, start};
 use serde_json::{Value, json};
 
 /// A folder of a test's own, removed with it.
@@ -39,9 +41,13 @@ fn plan(stream: Value) -> Value {
     })
 }
 
+fn begin<D: Driver>(plan: &Value, folder: &Folder) -> Running {
+    start::<D>(serde_json::from_value(plan.clone()).unwrap(), &folder.0).unwrap()
+}
+
 fn run<D: Driver>(plan: &Value) -> (Value, Folder) {
     let folder = Folder::new();
-    let running = start::<D>(serde_json::from_value(plan.clone()).unwrap(), &folder.0).unwrap();
+    let running = begin::<D>(plan, &folder);
     assert!(running.wait(Duration::from_secs(60)));
     (running.outcome().unwrap(), folder)
 }
@@ -85,28 +91,6 @@ fn an_open_stream_sends_what_was_due_in_its_time_and_warms_up_apart() {
     };
     assert_eq!((of("warmup"), of("measure")), (500, 1000));
     assert_eq!(outcome["measured"], 1.0);
-}
-
-#[test]
-fn a_stop_ends_the_phase_within_a_second_and_keeps_what_was_measured() {
-    let folder = Folder::new();
-    let plan = plan(json!({
-        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 2, "think_time": 0.001}},
-        "stop": {"duration": 600},
-    }));
-    let running = start::<Null>(serde_json::from_value(plan).unwrap(), &folder.0).unwrap();
-    assert!(!running.wait(Duration::from_millis(1300)));
-    let asked = Instant::now();
-    running.stop();
-    assert!(running.wait(Duration::from_secs(1)), "not within a second");
-    assert!(asked.elapsed() < Duration::from_secs(1));
-    let outcome = running.outcome().unwrap();
-    assert_eq!(outcome["interrupted"], true);
-    let recorded: u64 = series(&folder).iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
-    assert_eq!(outcome["operations"][0]["successes"], recorded);
-    assert!(recorded > 500, "{recorded}");
-    let measured = outcome["measured"].as_f64().unwrap();
-    assert!((1.2..2.3).contains(&measured), "{measured}");
 }
 
 /// Answers request k after a number of milliseconds that its `connection` looks up: stands for a slow store.
@@ -357,16 +341,4 @@ fn retries_are_counted_and_stay_inside_the_response_time() {
     unasked["retries"] = json!(0);
     let (outcome, _folder) = run::<Moody>(&plan(unasked));
     assert_eq!(outcome["operations"][0]["successes"], 10, "no retries unless asked for");
-}
-
-#[test]
-fn a_condition_ends_the_phase_and_says_so() {
-    let mut plan = plan(json!({
-        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"duration": 600},
-    }));
-    plan["stop_when"] = json!([{"metric": "error_share", "above": 0.5, "seconds": 2}]);
-    let (outcome, _folder) = run::<Moody>(&plan);
-    assert_eq!(outcome["interrupted"], false);
-    assert_eq!(outcome["stopped_by"]["metric"], "error_share");
-    assert!(outcome["measured"].as_f64().unwrap() < 10.0);
 }

@@ -1,0 +1,213 @@
+//! How a phase ends: by its clock, by being stopped, by a condition, and by something that dies in the generator.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::*;
+
+#[test]
+fn a_stop_ends_the_phase_within_a_second_and_keeps_what_was_measured() {
+    let folder = Folder::new();
+    let plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 2, "think_time": 0.001}},
+        "stop": {"duration": 600},
+    }));
+    let running = begin::<Null>(&plan, &folder);
+    assert!(!running.wait(Duration::from_millis(1300)));
+    let asked = Instant::now();
+    running.stop();
+    assert!(running.wait(Duration::from_secs(1)), "not within a second");
+    assert!(asked.elapsed() < Duration::from_secs(1));
+    let outcome = running.outcome().unwrap();
+    assert_eq!(outcome["interrupted"], true);
+    let recorded: u64 = series(&folder).iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
+    assert_eq!(outcome["operations"][0]["successes"], recorded);
+    assert!(recorded > 500, "{recorded}");
+    let measured = outcome["measured"].as_f64().unwrap();
+    assert!((1.2..2.3).contains(&measured), "{measured}");
+}
+
+#[test]
+fn a_condition_ends_the_phase_and_says_so_however_many_threads_have_no_client() {
+    for threads in [1, 4] {
+        let mut plan = plan(json!({
+            "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"duration": 600},
+        }));
+        plan["stop_when"] = json!([{"metric": "error_share", "above": 0.5, "seconds": 2}]);
+        plan["threads"] = json!(threads);
+        let (outcome, _folder) = run::<Moody>(&plan);
+        assert_eq!(outcome["interrupted"], false);
+        assert_eq!(outcome["stopped_by"]["metric"], "error_share");
+        assert!(outcome["measured"].as_f64().unwrap() < 10.0);
+    }
+}
+
+#[test]
+fn a_thread_whose_streams_are_over_holds_no_second_up() {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1, "think_time": 0.01}},
+        "stop": {"duration": 600},
+    }));
+    // The second thread has half of this stream, and nothing else.
+    plan["streams"].as_array_mut().unwrap().push(json!({
+        "name": "t", "mix": [["b", 1]], "pacing": {"closed": {"clients": 2}}, "stop": {"requests": 2},
+    }));
+    plan["threads"] = json!(2);
+    let folder = Folder::new();
+    let running = begin::<Null>(&plan, &folder);
+    let until = Instant::now() + Duration::from_secs(20);
+    while running.progress().seconds < 2 {
+        assert!(Instant::now() < until, "no second was collected");
+        assert!(!running.wait(Duration::from_millis(100)));
+    }
+    let seconds: BTreeSet<String> = series(&folder).into_iter().map(|row| row[3].clone()).collect();
+    assert!(seconds.contains("1"), "the seconds are written while the load runs: {seconds:?}");
+}
+
+#[test]
+fn a_phase_that_is_stopped_was_measured_until_then_and_no_longer_than_its_window() {
+    let slow = |window: f64| {
+        let mut plan = plan(json!({
+            "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 10}}, "stop": {"duration": window},
+        }));
+        plan["operations"]["a"] = json!({"ms": 60_000});
+        plan["warmup"] = json!(0.2);
+        plan
+    };
+    // Stopped after (ms), with a window of (s), measured for (s): nothing was answered in any of them.
+    for (after, window, least, most) in [(100, 600.0, 0.0, 0.0), (700, 600.0, 0.4, 0.9), (900, 0.5, 0.5, 0.5)] {
+        let folder = Folder::new();
+        let running = begin::<Slow>(&slow(window), &folder);
+        assert!(!running.wait(Duration::from_millis(after)), "it drains for 30 s");
+        running.stop();
+        let outcome = running.outcome().unwrap();
+        let measured = outcome["measured"].as_f64().unwrap();
+        assert!((least..=most).contains(&measured), "{measured} s of {window} s, stopped after {after} ms");
+        assert_eq!(outcome["interrupted"], true);
+    }
+}
+
+#[test]
+fn a_rate_at_which_nothing_more_comes_lasts_as_long_as_it_was_asked_to() {
+    let begun = Instant::now();
+    let (outcome, _folder) = run::<Null>(&plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 1e-25}}, "stop": {"duration": 0.4},
+    })));
+    assert!(begun.elapsed() >= Duration::from_secs_f64(0.4));
+    assert_eq!((&outcome["failed"], &outcome["measured"]), (&Value::Null, &json!(0.4)));
+    assert_eq!(outcome["operations"][0]["successes"], 1, "request 0 is due at once");
+}
+
+/// Requests that were executed, by the phase's name: of a phase that goes on it grows.
+static EXECUTED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+fn executed(phase: &str) -> u64 {
+    EXECUTED.lock().unwrap().get(phase).copied().unwrap_or(0)
+}
+
+/// Panics at the fiftieth request: in it, in a task that it leaves behind, or when a client comes.
+struct Dying(String);
+
+impl Driver for Dying {
+    type Operation = (String, String);
+    type Connection = ();
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        Ok(Self(target.hosts.concat()))
+    }
+    fn map(&self, form: &Value, _: &Context) -> Result<Self::Operation, PlanError> {
+        Ok((self.0.clone(), form["dies"].as_str().unwrap_or_default().to_owned()))
+    }
+    fn requests(&self, _: &Self::Operation) -> Option<u64> {
+        None
+    }
+    fn connection(&self, client: u64) {
+        assert!(client != 3, "a client too many");
+    }
+    async fn execute(&self, (): &mut (), (phase, dies): &Self::Operation, _: &Context, draw: &Draw) -> Reply {
+        *EXECUTED.lock().unwrap().entry(phase.clone()).or_default() += 1;
+        let sent = Instant::now();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        match dies.as_str() {
+            "request" => assert!(draw.k != 50, "a request was lost"),
+            "task" if draw.k == 50 => {
+                tokio::task::spawn_local(async { panic!("a task was lost") });
+            }
+            _ => {}
+        }
+        let done = Instant::now();
+        Reply {
+            sent,
+            done,
+            outcome: Ok(()),
+            bytes_sent: 1,
+            bytes_received: 1,
+            documents: 0,
+            node: 0,
+            parts: Vec::new(),
+        }
+    }
+}
+
+fn dying(phase: &str, dies: &str, clients: u64) -> Value {
+    json!({
+        "seed": 1, "phase": phase, "target": {"driver": "dying", "hosts": [phase]}, "threads": 2,
+        "operations": {"a": {"dies": dies}},
+        "streams": [{
+            "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": clients}}, "stop": {"duration": 600},
+        }],
+    })
+}
+
+fn assert_over(phase: &str) {
+    let before = executed(phase);
+    std::thread::sleep(Duration::from_millis(40));
+    assert_eq!(executed(phase), before, "the load of {phase} goes on");
+}
+
+#[test]
+fn whatever_panics_ends_the_phase_with_what_was_measured_and_why() {
+    for (dies, clients, words) in
+        [("request", 3, "a request was lost"), ("task", 3, "a task was lost"), ("client", 4, "a client too many")]
+    {
+        let begun = Instant::now();
+        let (outcome, folder) = run::<Dying>(&dying(dies, dies, clients));
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let failed = outcome["failed"].as_str().unwrap();
+        assert!(failed.contains("panicked") && failed.contains(words) && failed.contains("ends.rs:"), "{failed}");
+        assert_eq!(outcome["interrupted"], false);
+        let recorded: u64 = series(&folder).iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
+        assert_eq!(outcome["operations"][0]["successes"], recorded);
+        assert!(recorded >= if dies == "client" { 0 } else { 40 }, "{recorded}");
+        assert_over(dies);
+    }
+}
+
+#[test]
+fn records_that_cannot_be_written_end_the_load_before_that_is_said() {
+    for member in ["series.csv", "generator.csv", "histograms.hlog"] {
+        let folder = Folder::new();
+        std::os::unix::fs::symlink("/dev/full", folder.0.join(member)).unwrap();
+        let plan = dying(member, "", 3);
+        // The headers are written at the start.
+        let error = match start::<Dying>(serde_json::from_value(plan).unwrap(), &folder.0) {
+            Err(refused) => refused.0,
+            Ok(running) => {
+                assert!(running.wait(Duration::from_secs(20)), "it goes on without a record");
+                running.outcome().unwrap_err()
+            }
+        };
+        assert!(error.contains("No space left"), "{member}: {error}");
+        assert_over(member);
+    }
+}
+
+#[test]
+fn a_load_that_nobody_can_stop_any_more_ends() {
+    let folder = Folder::new();
+    let running = begin::<Dying>(&dying("left", "", 3), &folder);
+    assert!(!running.wait(Duration::from_millis(200)));
+    assert!(executed("left") > 0);
+    drop(running);
+    assert_over("left");
+}

@@ -1,0 +1,76 @@
+//! Panics of a thread, told to whoever must know of them.
+//!
+//! A runtime catches the panic of a task, and a task that nobody waits for is then gone without a word, though the load
+//! has lost a client. A hook hears of each panic, with its place in the source, before anything can catch it.
+
+use std::cell::RefCell;
+use std::panic::{PanicHookInfo, set_hook, take_hook};
+use std::sync::Once;
+
+type Listener = Box<dyn Fn(String)>;
+
+thread_local! {
+    static LISTENER: RefCell<Option<Listener>> = const { RefCell::new(None) };
+}
+
+/// Listens to the panics of the thread that made it, until it is dropped.
+pub struct Listening(());
+
+/// Has `listener` hear of each panic of this thread, in words, instead of standard error.
+pub fn listen(listener: impl Fn(String) + 'static) -> Listening {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            let heard = LISTENER.try_with(|listener| match listener.try_borrow().as_deref() {
+                Ok(Some(listener)) => {
+                    listener(words(panic));
+                    true
+                }
+                _ => false,
+            });
+            if !heard.unwrap_or(false) {
+                before(panic);
+            }
+        }));
+    });
+    LISTENER.set(Some(Box::new(listener)));
+    Listening(())
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        LISTENER.set(None);
+    }
+}
+
+fn words(panic: &PanicHookInfo<'_>) -> String {
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    let place = panic.location().map(|place| format!(" ({}:{})", place.file(), place.line())).unwrap_or_default();
+    format!("{}{place}", text.unwrap_or("a panic without words"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_that_a_runtime_catches_is_heard_with_its_place() {
+        let heard: Rc<RefCell<Vec<String>>> = Rc::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tell = heard.clone();
+        let listening = listen(move |words| tell.borrow_mut().push(words));
+        runtime.block_on(async {
+            // Nobody asks what became of it.
+            tokio::spawn(async { panic!("lost {}", 7) });
+            tokio::task::yield_now().await;
+        });
+        drop(listening);
+        let heard = heard.borrow();
+        assert!(heard[0].starts_with("lost 7 (") && heard[0].contains("panics.rs:"), "{heard:?}");
+        assert_eq!(heard.len(), 1);
+    }
+}
