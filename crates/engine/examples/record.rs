@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let seconds = began.elapsed().as_secs_f64();
     recorder.finish(start + APART * requests, 0);
+    drop(recorder);
     thrown_away.join().map_err(|_| "the thread that throws away panicked")?;
     println!("{}", json!({"requests": requests, "seconds_per_request": seconds / f64::from(requests)}));
     Ok(())

@@ -300,7 +300,7 @@ impl Recorder {
         record(&mut self.interval.watch.lag, lag);
     }
 
-    /// Hands over what there is of the last second; nothing is written down afterwards.
+    /// Hands over what there is of the last second; the collector waits for more until the recorder is dropped.
     pub fn finish(&mut self, now: Instant, in_flight: u64) {
         self.turn(now, in_flight);
         self.hand_over(now, in_flight);
@@ -387,6 +387,7 @@ mod tests {
         recorder.request(0, times(1100), reply(at(1100), at(1200), Err(failure)), 1);
         recorder.request(0, times(1200), reply(at(1200), at(1260), Ok(())), 1);
         recorder.finish(at(1300), 0);
+        drop(recorder);
         let seconds: Vec<_> = intervals.iter().collect();
         assert_eq!(seconds.len(), 2);
         let warm = seconds[0].cells[0].as_ref().unwrap();
@@ -424,6 +425,7 @@ mod tests {
         ];
         recorder.request(0, times, Reply { parts, ..reply(at(100), at(950), Err(failure)) }, 0);
         recorder.finish(at(990), 0);
+        drop(recorder);
         let second = intervals.recv().unwrap();
         let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
         assert_eq!((cell(0).counts.requests, cell(0).counts.successes), (1, 0));
@@ -443,6 +445,7 @@ mod tests {
         let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
         recorder.lag(Duration::ZERO, start + Duration::from_millis(3500), 0);
         recorder.finish(start + Duration::from_millis(3600), 0);
+        drop(recorder);
         assert_eq!(intervals.iter().map(|i| i.second).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
