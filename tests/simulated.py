@@ -267,10 +267,11 @@ def _pacing(truth: Truth, clients: int) -> dict[str, Any]:
 def _manifest(run_id: str, truth: Truth, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]) -> Manifest:
     return Manifest(
         run=run_id,
-        started=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        started=labels.get("started", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
         treatment=labels.get("treatment", {}),
         block=labels.get("block"),
         repetition=labels.get("repetition"),
+        session=labels.get("session"),
         workload={
             "name": "nyc_taxis",
             "file": {"name": "nyc_taxis.yaml", "bytes": 4000, "sha256": "00" * 32},

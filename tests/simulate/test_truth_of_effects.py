@@ -9,8 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from loadframe.analyze.comparison.ranks import rank_test
-from loadframe.analyze.comparison.ratio import ratio_of_medians
+from loadframe.analyze.comparison.estimate_ratio import Observation, estimate_ratio
 from loadframe.analyze.effects.model import Data, fit_model
 from loadframe.simulate import closed
 from loadframe.store.sim.model import Model
@@ -78,15 +77,17 @@ def pairs():
     ]  # fmt: skip
 
 
+def ratio(one, other):
+    observations = [Observation(value, side) for side, values in enumerate((one, other)) for value in values]
+    return estimate_ratio(observations, 0, 1)
+
+
 def test_equal_versions_are_told_apart_no_more_often_than_said(pairs):
-    # 4 of 100 are due by a rank test of six against six.
-    assert sum(rank_test(one, same) < 0.05 for one, same, _ in pairs) <= 12
+    # 5 of 100 are due.
+    assert sum(ratio(one, same).p < 0.05 for one, same, _ in pairs) <= 12
 
 
 def test_a_version_that_is_a_tenth_slower_is_found_and_its_ratio_held(pairs):
-    assert sum(rank_test(one, slow) < 0.05 for one, _, slow in pairs) >= 0.9 * TRIALS
-    held = 0
-    for trial, (one, _, slow) in enumerate(pairs[:40]):
-        ratio = ratio_of_medians(one, slow, seed=trial)
-        held += ratio.low <= 1 / 1.1 <= ratio.high
-    assert held >= 33
+    found = [ratio(one, slow) for one, _, slow in pairs]
+    assert sum(each.p < 0.05 for each in found) >= 0.9 * TRIALS
+    assert sum(each.ratio.low <= 1 / 1.1 <= each.ratio.high for each in found) >= 0.88 * TRIALS

@@ -35,11 +35,14 @@ def compare(
     ] = "throughput,p50,p99",
     least: Annotated[str, typer.Option(help="The least difference that matters.")] = "5%",
     level: Annotated[float, typer.Option(help="What p must be below.")] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    session_spread: Annotated[
+        str,
+        typer.Option(help="By how much sessions differ when nothing has changed, where the runs cannot say it."),
+    ] = "5%",
     output: Annotated[Path | None, typer.Option(help="Write an HTML page, too.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare runs: the ratio of medians with its interval, and whether it is more than noise."""
+    """Compare runs: their ratio with its interval, and whether it is more than noise."""
     kinds = measure_kinds(measure)
     smallest = share(least, "--least")
     if not 0 < level < 1:
@@ -54,7 +57,7 @@ def compare(
         kinds,
         least=smallest,
         level=level,
-        seed=seed,
+        session_spread=share(session_spread, "--session-spread"),
         intended=len(groups) == 1,
     )
     if output:

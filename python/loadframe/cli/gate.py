@@ -52,7 +52,10 @@ def gate(
     ] = [],
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write Markdown here.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    session_spread: Annotated[
+        str,
+        typer.Option(help="By how much sessions differ when nothing has changed, where the runs cannot say it."),
+    ] = "5%",
     as_json: Json = False,
 ) -> None:
     """Let new runs pass, or not: 0 passed, 1 regression, 2 cannot tell."""
@@ -93,7 +96,7 @@ def gate(
         thresholds,
         kinds=kinds,
         history=history is not None,
-        seed=seed,
+        session_spread=share(session_spread, "--session-spread"),
     )
     for path, text in ((junit, junit_text), (markdown, markdown_text)):
         if path:

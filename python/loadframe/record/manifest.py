@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,9 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.record import machine
 from loadframe.record.schema import FORMAT
+
+#: Names this command: all runs that it makes are one session.
+_SESSION = uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Manifest:
     block: int | None = None
     repetition: int | None = None
     files: Sequence[Mapping[str, Any]] = ()
+    session: str | None = _SESSION
     command: Sequence[str] = field(default_factory=lambda: tuple(sys.argv))
     versions: Mapping[str, Any] = field(default_factory=machine.versions)
     hardware: Mapping[str, Any] = field(default_factory=machine.hardware)
@@ -41,6 +46,7 @@ class Manifest:
             "format": FORMAT,
             "run": self.run,
             "started": self.started.isoformat(timespec="milliseconds"),
+            "session": self.session,
             "command": list(self.command),
             "treatment": dict(self.treatment),
             "block": self.block,

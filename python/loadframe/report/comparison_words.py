@@ -72,6 +72,7 @@ def runs_text(comparison: Comparison) -> str:
 
 
 NOTE = (
-    "The ratio is that of the medians, with a 95 % interval by bootstrap over runs. p is Mann and Whitney's, adjusted"
-    " by Holm for all rows. Cliff's delta is +1 where every run of the group is above every run of the baseline."
+    "The ratio is that of geometric means with its 95 % interval, by a t test on logarithms that accounts for blocks"
+    " and sessions in which the runs were made. p is adjusted by Holm for all rows. Cliff's delta is +1 where every run"
+    " of the group is above every run of the baseline."
 )

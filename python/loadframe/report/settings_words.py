@@ -106,7 +106,7 @@ def _winner(result: SettingsAt) -> str:
     if result.confirmation is None:
         return f"{words}. It was not measured again."
     again = next(
-        (each for each in result.confirmation.contrasts if each.measure.kind == result.objective.kind),
+        (each for each in result.confirmation.contrasts if each.measure == result.objective),
         None,
     )
     if again is None:

@@ -1,6 +1,6 @@
 """Two or more groups of runs against each other: how much better or worse, how sure that is, and what to doubt."""
 
-from loadframe.analyze.comparison.comparison import LEAST, LEVEL, Comparison, Contrast, compare
+from loadframe.analyze.comparison.comparison import LEAST, LEVEL, SESSION_SPREAD, Comparison, Contrast, compare
 from loadframe.analyze.comparison.groups import Group, read_groups, read_runs, split_by_treatment
 from loadframe.analyze.comparison.measures import KINDS, USUAL, Measure
 from loadframe.analyze.comparison.variants import compare_variants, read_variants
@@ -9,6 +9,7 @@ __all__ = [
     "KINDS",
     "LEAST",
     "LEVEL",
+    "SESSION_SPREAD",
     "USUAL",
     "Comparison",
     "Contrast",

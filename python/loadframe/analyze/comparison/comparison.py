@@ -1,28 +1,35 @@
-"""Groups of runs against the first of them: ratios of medians with intervals, tests, and what each comes to.
+"""Groups of runs against the first of them: ratios with intervals, tests, and what each comes to.
 
-The run is the unit: a minute of requests is one observation, since its seconds are alike. Invalid runs are left out.
+The run is the unit: a minute of requests is one observation, since its seconds are alike. Where runs were made in
+blocks or in several sessions, the analysis follows that. Invalid runs are left out.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from statistics import median
 from typing import Any, Literal
 
 from loadframe.analyze.comparison import doubts
+from loadframe.analyze.comparison.contrast_values import ContrastValues, contrast_values
 from loadframe.analyze.comparison.differences import Difference, differences
-from loadframe.analyze.comparison.groups import Group, started
+from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
+from loadframe.analyze.comparison.groups import Group
 from loadframe.analyze.comparison.measures import USUAL, Measure, measures_of
-from loadframe.analyze.comparison.ranks import cliffs_delta, holm, least_p, rank_test
-from loadframe.analyze.comparison.ratio import ratio_of_medians
+from loadframe.analyze.comparison.ranks import cliffs_delta, holm
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.pace import pace
+from loadframe.analyze.sessions import started
 from loadframe.errors import BadInput
 
 #: Of p after Holm's adjustment.
 LEVEL = 0.05
 #: Relative differences below this are of no interest.
 LEAST = 0.05
+#: By how much two sessions are taken to differ when nothing was changed (a standard deviation, relative), where each
+#: side has one session only, so that the runs cannot say it.
+SESSION_SPREAD = 0.05
 
 Outcome = Literal["better", "worse", "alike", "open"]
 
@@ -31,9 +38,10 @@ Outcome = Literal["better", "worse", "alike", "open"]
 class Contrast:
     """One measure of one group against the baseline's, at one treatment.
 
-    `ratio` is the group's median over the baseline's; `p` is adjusted for all contrasts of the comparison. `better` and
-    `worse` are significant differences of at least the least effect, `alike` has its whole interval below that, and
-    `open` is what the data do not decide.
+    `ratio` is the group's geometric mean over the baseline's, with the blocks and sessions of the runs accounted for,
+    as `estimate` says; `p` is adjusted for all contrasts of the comparison. `better` and `worse` are significant
+    differences of at least the least effect, `alike` has its whole interval below that, and `open` is what the data do
+    not decide. `medians` and `delta` describe the runs as they are.
     """
 
     measure: Measure
@@ -43,11 +51,20 @@ class Contrast:
     first: tuple[float, ...]
     second: tuple[float, ...]
     medians: tuple[float, float]
-    ratio: Estimate
-    raw_p: float
+    estimate: RatioEstimate
     p: float
     delta: float
     outcome: Outcome
+
+    @property
+    def ratio(self) -> Estimate:
+        """The ratio with its 95 % interval."""
+        return self.estimate.ratio
+
+    @property
+    def raw_p(self) -> float:
+        """The p of this contrast alone."""
+        return self.estimate.p
 
     def as_dict(self) -> dict[str, Any]:
         """Return the contrast for JSON."""
@@ -59,6 +76,9 @@ class Contrast:
             "runs": [len(self.first), len(self.second)],
             "medians": list(self.medians),
             "ratio": self.ratio.as_dict(),
+            "design": self.estimate.design,
+            "sessions": list(self.estimate.sessions),
+            "degrees_of_freedom": self.estimate.freedom if isfinite(self.estimate.freedom) else None,
             "p": self.p,
             "p_unadjusted": self.raw_p,
             "cliffs_delta": self.delta,
@@ -103,13 +123,14 @@ def compare(
     *,
     least: float = LEAST,
     level: float = LEVEL,
-    seed: int = 0,
+    session_spread: float = SESSION_SPREAD,
     intended: bool = False,
 ) -> Comparison:
     """Compare each group with the first; BadInput if there is no other, or none that has a counterpart.
 
-    Where the groups have one treatment each, these are compared whatever they are; else treatments that both have. With
-    `intended`, nobody is told that the load differs, since that is what is compared.
+    Where the groups have one treatment each, these are compared whatever they are; else treatments that both have.
+    `session_spread` is by how much two sessions are taken to differ where each group has one only. With `intended`,
+    nobody is told that the load differs, since that is what is compared.
     """
     baseline, *others = groups
     if not others:
@@ -125,19 +146,20 @@ def compare(
                 remedy="compare runs of the same treatments, or two single treatments",
             )
         for first, second, treatment in pairs:
-            measures = measures_of([*first.usable, *second.usable], kinds)
-            found = (_contrast(measure, first, second, treatment, seed) for measure in measures)
-            raw += [contrast for contrast in found if contrast]
-        differing[group.label] = differences(baseline.usable, group.usable)
-        warnings += _conditions(baseline, group, differing[group.label], intended)
+            for measure in measures_of([*first.usable, *second.usable], kinds):
+                values = contrast_values(measure, first, second, session_spread)
+                warnings += [doubts.NothingDone(*each, measure) for each in values.without_logarithm]
+                if values.estimate:
+                    raw.append(_contrast(measure, first, second, treatment, values, values.estimate))
+        differing[group.label] = differences(baseline.known, group.known)
+        own = [contrast.estimate for contrast in raw if contrast.label == group.label]
+        warnings += _conditions(baseline, group, differing[group.label], own, session_spread, intended)
     adjusted = holm([contrast.raw_p for contrast in raw])
     contrasts = tuple(
         replace(contrast, p=p, outcome=_outcome(contrast, p, least, level))
         for contrast, p in zip(raw, adjusted, strict=True)
     )
-    return Comparison(
-        tuple(groups), contrasts, differing, (*_few(contrasts, level), *dict.fromkeys(warnings)), least, level
-    )
+    return Comparison(tuple(groups), contrasts, differing, (*_few(contrasts), *dict.fromkeys(warnings)), least, level)
 
 
 def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple[Group, Group, Mapping[str, Any]]]:
@@ -152,25 +174,25 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
 
 
 def _contrast(
-    measure: Measure, first: Group, second: Group, treatment: Mapping[str, Any], seed: int
-) -> Contrast | None:
-    """Return the two groups' values against each other, not yet adjusted; None where a side has no positive one."""
-    one, other = ([value for run in group.usable if (value := measure.of(run))] for group in (first, second))
-    if not one or not other:
-        return None
-    p = rank_test(one, other)
+    measure: Measure,
+    first: Group,
+    second: Group,
+    treatment: Mapping[str, Any],
+    values: ContrastValues,
+    estimate: RatioEstimate,
+) -> Contrast:
+    """Return the two groups' values against each other, not yet adjusted."""
     return Contrast(
         measure=measure,
         treatment=treatment,
         baseline=first.label,
         label=second.label,
-        first=tuple(one),
-        second=tuple(other),
-        medians=(median(one), median(other)),
-        ratio=ratio_of_medians(one, other, seed=seed),
-        raw_p=p,
-        p=p,
-        delta=cliffs_delta(one, other),
+        first=values.first,
+        second=values.second,
+        medians=(median(values.first), median(values.second)),
+        estimate=estimate,
+        p=estimate.p,
+        delta=cliffs_delta(values.first, values.second),
         outcome="open",
     )
 
@@ -184,14 +206,21 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
     return "better" if (ratio.value > 1) == (contrast.measure.better == "higher") else "worse"
 
 
-def _few(contrasts: Sequence[Contrast], level: float) -> list[Finding]:
-    """Return a warning for each pair of sizes that cannot reach the level."""
-    sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in contrasts)
-    tests = len(contrasts)
-    return [doubts.TooFewRuns(n, m, tests, level) for n, m in sizes if least_p(n, m) * tests >= level]
+def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
+    """Return a warning for each pair of sizes that tells nothing of the noise."""
+    unknown = [contrast for contrast in contrasts if not contrast.estimate.freedom]
+    sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in unknown)
+    return [doubts.TooFewRuns(n, m) for n, m in sizes]
 
 
-def _conditions(baseline: Group, group: Group, found: Sequence[Difference], intended: bool) -> list[Finding]:
+def _conditions(
+    baseline: Group,
+    group: Group,
+    found: Sequence[Difference],
+    estimates: Sequence[RatioEstimate],
+    session_spread: float,
+    intended: bool,
+) -> list[Finding]:
     warnings: list[Finding] = []
     machine = tuple(each for each in found if each.of_machine)
     if machine:
@@ -200,8 +229,11 @@ def _conditions(baseline: Group, group: Group, found: Sequence[Difference], inte
     if load and not intended and baseline.treatments == group.treatments:
         warnings.append(doubts.OtherLoad(baseline.label, group.label, load))
     instants = [[started(run) for run in each.usable] for each in (baseline, group)]
+    apart = any(not estimate.knows_sessions for estimate in estimates)
+    if apart:
+        warnings.append(doubts.OneSessionEach(baseline.label, group.label, session_spread))
     if not doubts.interleaved(*instants):
-        if all(len(each) > 1 for each in instants):
+        if all(len(each) > 1 for each in instants) and not apart:
             warnings.append(doubts.NotInterleaved(baseline.label, group.label))
         factor = pace(baseline.usable, group.usable)
         if factor != 1:

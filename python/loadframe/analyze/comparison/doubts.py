@@ -4,31 +4,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.comparison.differences import Difference
-from loadframe.analyze.comparison.ranks import least_p, runs_needed
+from loadframe.analyze.comparison.measures import Measure
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_share
 
 
 @dataclass(frozen=True)
 class TooFewRuns(Finding):
-    """However far apart, so few runs cannot reach significance."""
+    """So few runs say nothing of how runs scatter."""
 
     first: int
     second: int
-    #: How many comparisons are made at once, and the level that each has to reach after Holm's adjustment for them.
-    tests: int
-    level: float
 
     def _cause(self) -> str:
-        adjusted = f" ({self.tests} comparisons at once)" if self.tests > 1 else ""
-        best = min(1.0, least_p(self.first, self.second) * self.tests)
         return (
-            f"{self.first} run{'s' * (self.first != 1)} against {self.second} can never reach p < {self.level:g}:"
-            f" at best p = {best:.2g}{adjusted}"
+            f"{self.first} run{'s' * (self.first != 1)} against {self.second} do{'es' * (self.first == 1)} not tell how"
+            " much runs scatter, so that no difference can be significant and no interval is known"
         )
 
     def _remedy(self) -> str:
-        return f"take at least {runs_needed(self.level, self.tests)} valid runs of each"
+        return "take at least three valid runs of each; `loadframe plan` says what more of them would detect"
+
+
+@dataclass(frozen=True)
+class OneSessionEach(Finding):
+    """The baseline was measured in one session, the other group in another."""
+
+    first: str
+    second: str
+    #: The standard deviation, relative, that two sessions are taken to have.
+    spread: float
+
+    def _cause(self) -> str:
+        return (
+            f"{self.first} and {self.second} were measured in one session each, more than an hour apart: these runs"
+            " cannot tell a difference between the groups from one between the sessions. The intervals assume that"
+            f" sessions differ by {format_share(self.spread, 1)} (standard deviation) when nothing has changed"
+        )
+
+    def _remedy(self) -> str:
+        return (
+            "measure both in one session, in turns, as experiments of kind compare do; or each in several sessions;"
+            " or say with --session-spread by how much sessions of this machine differ"
+        )
+
+
+@dataclass(frozen=True)
+class NothingDone(Finding):
+    """Runs whose value is 0, which has no ratio."""
+
+    label: str
+    count: int
+    measure: Measure
+
+    def _cause(self) -> str:
+        runs = "one run" if self.count == 1 else f"{self.count} runs"
+        return f"{runs} of {self.label} had a {self.measure.phrase} of 0: no ratio can contain that, and none does"
+
+    def _remedy(self) -> str:
+        return "look at why nothing succeeded: this is worse than any ratio says"
 
 
 @dataclass(frozen=True)

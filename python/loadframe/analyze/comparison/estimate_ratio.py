@@ -11,8 +11,8 @@ Everything is done on logarithms, so that a difference is a ratio and its interv
 - **Sessions.** Runs of one session are more alike than runs of two. Sessions that have runs of both groups are compared
   within themselves. Where every session has runs of one group only, the session is the unit: means of sessions are
   compared by a t test, and a session with fewer runs than usual has the additional variance that this brings.
-- **One session against one** cannot know how much sessions differ. The interval then holds for these two sessions, and
-  says nothing of two others.
+- **One session against one** cannot know how much sessions differ. What is assumed instead is added; without it, the
+  interval holds for these two sessions, and says nothing of two others.
 
 Both groups have the same noise (relative to their level). This is checked by nobody; with equal numbers of runs the t
 test hardly depends on it.
@@ -20,7 +20,7 @@ test hardly depends on it.
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -68,11 +68,20 @@ class RatioEstimate:
         return self.design != "one session each"
 
 
-def estimate_ratio(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> RatioEstimate:
+def estimate_ratio(
+    observations: Sequence[Observation],
+    baseline: Hashable,
+    group: Hashable,
+    *,
+    session_spread: float = 0.0,
+    least_variance: float = 0.0,
+) -> RatioEstimate:
     """Return the group's geometric mean over the baseline's.
 
-    Observations of further groups help to tell blocks and noise. ValueError where a side has no observation, or a
-    value is not positive and finite.
+    Observations of further groups help to tell blocks and noise. `session_spread` is the standard deviation of
+    sessions, as a share, that is assumed where each side has one session only and the runs cannot say it; elsewhere it
+    is not used. `least_variance` is what the variance of the log ratio has at least, whatever the runs say. ValueError
+    where a side has no observation, or a value is not positive and finite.
     """
     for label in (baseline, group):
         if not any(each.group == label for each in observations):
@@ -86,33 +95,35 @@ def estimate_ratio(observations: Sequence[Observation], baseline: Hashable, grou
     common = [session for session in sessions[baseline] if session in sessions[group]]
     if common:
         used = [each for each in observations if each.session in common]
-        return _within_sessions(used, baseline, group, len(common))
-    if len(sessions[baseline]) + len(sessions[group]) > 2:
-        return _between_sessions(observations, baseline, group)
+        return _result(
+            fit_contrast(used, baseline, group),
+            _design(used, baseline, group),
+            (len(common), len(common)),
+            least_variance,
+        )
+    counts = len(sessions[baseline]), len(sessions[group])
+    if sum(counts) > 2:
+        return _result(_between_sessions(observations, baseline, group), "sessions", counts, least_variance)
     # The session is not told from the group, so it must not be in the model.
     merged = [Observation(each.value, each.group) for each in observations if each.group in (baseline, group)]
-    return _result(fit_contrast(merged, baseline, group), "one session each", (1, 1))
+    found = _with_variance(fit_contrast(merged, baseline, group), 2 * session_spread**2)
+    return _result(found, "one session each", counts, least_variance)
 
 
-def _within_sessions(
-    observations: Sequence[Observation], baseline: Hashable, group: Hashable, sessions: int
-) -> RatioEstimate:
-    found = fit_contrast(observations, baseline, group)
-    members: dict[Hashable, list[Hashable]] = {}
-    for each in observations:
-        if each.block is not None and each.group in (baseline, group):
-            members.setdefault((each.session, each.block), []).append(each.group)
-    known = sum(map(len, members.values()))
-    of_both = sum(each.group in (baseline, group) for each in observations)
-    design: Design = "blocks"
-    if all(len(set(labels)) == 1 for labels in members.values()):
-        design = "unpaired"
-    elif known == of_both and all(len(labels) == len(set(labels)) == 2 for labels in members.values()):
-        design = "paired"
-    return _result(found, design, (sessions, sessions))
+def _design(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> Design:
+    own = [each for each in observations if each.group in (baseline, group)]
+    blocks: dict[Hashable, list[Hashable]] = {}
+    for each in own:
+        if each.block is not None:
+            blocks.setdefault((each.session, each.block), []).append(each.group)
+    if all(len(set(labels)) == 1 for labels in blocks.values()):
+        return "unpaired"
+    whole = sum(map(len, blocks.values())) == len(own)
+    pairs = all(len(labels) == len(set(labels)) == 2 for labels in blocks.values())
+    return "paired" if whole and pairs else "blocks"
 
 
-def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> RatioEstimate:
+def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
     """Compare means of sessions, each of which has runs of one group only.
 
     The variance of a session's mean is that between sessions plus that within, over its runs. S^2, the pooled variance
@@ -146,11 +157,21 @@ def _between_sessions(observations: Sequence[Observation], baseline: Hashable, g
     else:
         freedom_of_sum = float(freedom)
     difference = float(np.mean(means[1]) - np.mean(means[0]))
-    found = ContrastFit(difference, math.sqrt(variance), freedom_of_sum, block_spread=0.0, caution=1.0)
-    return _result(found, "sessions", (counts[0], counts[1]))
+    return ContrastFit(difference, math.sqrt(variance), freedom_of_sum, block_spread=0.0, caution=1.0)
 
 
-def _result(found: ContrastFit, design: Design, sessions: tuple[int, int]) -> RatioEstimate:
+def _with_variance(found: ContrastFit, known: float) -> ContrastFit:
+    """Add a variance that is known, or assumed; the sum has degrees of freedom by Satterthwaite's method."""
+    if not known or not found.freedom:
+        return found
+    own = found.error**2
+    freedom = found.freedom * ((own + known) / own) ** 2 if own else math.inf
+    return replace(found, error=math.sqrt(own + known), freedom=freedom)
+
+
+def _result(found: ContrastFit, design: Design, sessions: tuple[int, int], least_variance: float) -> RatioEstimate:
+    if found.freedom and found.error**2 < least_variance:
+        found = replace(found, error=math.sqrt(least_variance), freedom=math.inf)
     difference, error = found.difference, found.error
     value = _exp(difference)
     ratio, p = Estimate(value, 0.0, math.inf), 1.0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedRun, read_experiment
+from loadframe.analyze.sessions import started
 from loadframe.errors import BadInput
 from loadframe.record import Run
 from loadframe.record.schema import MANIFEST_FILE
@@ -25,6 +26,11 @@ class Group:
     def usable(self) -> tuple[RecordedRun, ...]:
         """The runs that count, in the order in which they were made; what the store did wrong in them is a result."""
         return tuple(sorted((run for run in self.runs if run.sound), key=started))
+
+    @property
+    def known(self) -> tuple[RecordedRun, ...]:
+        """The runs that count; where there is none, all that have a manifest, which says what they were to do."""
+        return self.usable or tuple(run for run in self.runs if run.run)
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
@@ -87,11 +93,6 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
             remedy="name a run's folder, a folder that holds some, an experiment's folder, or a pattern of these",
         )
     return tuple(runs)
-
-
-def started(run: RecordedRun) -> str:
-    """Return when a run was started, in a form that sorts by time; runs of no known time come first."""
-    return str(run.manifest.get("started", ""))
 
 
 def _runs_in(path: Path) -> list[RecordedRun]:

@@ -55,11 +55,16 @@ class Measure:
         if self.kind == "throughput":
             return sum(float(operation["throughput"]) for operation in operations.values())
         if self.kind == "errors":
-            requests = sum(operation["requests"] for operation in operations.values())
-            succeeded = sum(operation["successes"] for operation in operations.values())
-            return (requests - succeeded) / requests if requests else None
+            failed, requests = self.failures(run)
+            return failed / requests if requests else None
         value = operations.get(self.operation, {}).get("response", {}).get(PERCENTILES[self.kind])
         return None if value is None else float(value)
+
+    def failures(self, run: RecordedRun) -> tuple[int, int]:
+        """Return how many requests of the phase did not succeed, and how many there were."""
+        operations = (run.phase(self.phase) or {"operations": {}})["operations"].values()
+        requests = sum(operation["requests"] for operation in operations)
+        return requests - sum(operation["successes"] for operation in operations), requests
 
     def as_dict(self) -> dict[str, Any]:
         """Return what it is, for JSON."""

@@ -41,6 +41,5 @@ def compare_variants(folder: RecordedExperiment) -> Comparison:
     return compare(
         split_by_variant(folder),
         least=float(description.get("least") or LEAST),
-        seed=int(description.get("seed") or 0),
         intended=True,
     )

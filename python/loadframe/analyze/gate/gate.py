@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadframe.analyze.comparison import LEVEL, Comparison, Contrast, Group, Measure, compare
+from loadframe.analyze.comparison import LEVEL, SESSION_SPREAD, Comparison, Group, Measure, compare
 from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace
-from loadframe.analyze.comparison.groups import started
 from loadframe.analyze.comparison.measures import measures_of
-from loadframe.analyze.comparison.ranks import least_p
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
 from loadframe.analyze.history import ChangePoint, change_points
+from loadframe.analyze.sessions import started
 from loadframe.units import format_change
 
 #: What is checked unless other measures are named.
@@ -128,9 +127,12 @@ def judge_gate(
     *,
     kinds: Sequence[str] = KINDS,
     history: bool = False,
-    seed: int = 0,
+    session_spread: float = SESSION_SPREAD,
 ) -> Gate:
-    """Judge new runs. With `history`, the baseline's runs are one after another, and may have changed in between."""
+    """Judge new runs. With `history`, the baseline's runs are one after another, and may have changed in between.
+
+    `session_spread` is by how much two sessions are taken to differ where each side has one only.
+    """
     warnings: list[Finding] = [
         InvalidRuns(group.label, len(group.left_out), len(group.runs))
         for group in (new, baseline)
@@ -143,12 +145,12 @@ def judge_gate(
         if history:
             baseline, shifts = _since_last_change(baseline, new, kinds)
             warnings += shifts
-        comparison = compare([baseline, new], kinds, level=thresholds.level, seed=seed)
+        comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread)
         missing = _missing(baseline, new)
         if missing:
             warnings.append(MissingTreatments(new.label, missing))
         factor = next((each.factor for each in comparison.warnings if isinstance(each, OtherPace)), 1.0)
-        reachable = [_reachable(contrast, comparison, thresholds.level) for contrast in comparison.contrasts]
+        reachable = [contrast.estimate.freedom > 0 for contrast in comparison.contrasts]
         checks += [
             against_baseline(
                 contrast,
@@ -164,10 +166,6 @@ def judge_gate(
         # Earlier runs are earlier: that order is what a gate is about.
         warnings += [each for each in comparison.warnings if not isinstance(each, NotInterleaved)]
     return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete)
-
-
-def _reachable(contrast: Contrast, comparison: Comparison, level: float) -> bool:
-    return least_p(len(contrast.first), len(contrast.second)) * len(comparison.contrasts) < level
 
 
 def _missing(baseline: Group, new: Group) -> int:

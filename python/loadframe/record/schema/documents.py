@@ -16,6 +16,12 @@ MANIFEST = (
     Field("format", "int", "", f"version of this layout: {FORMAT}"),
     Field("run", "string", "", "the run's name, which is its folder's name"),
     Field("started", "string", "ISO 8601, UTC", "when the run began"),
+    Field(
+        "session",
+        "string or null",
+        "",
+        "a name for the command that made the run: runs with the same one were made one after the other",
+    ),
     Field("command", "list", "", "the command line that made the run"),
     Field("treatment.FACTOR", "any", "", "the level of each factor"),
     Field("block", "int or null", "", "the block in which the run was randomised"),
