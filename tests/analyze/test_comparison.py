@@ -62,18 +62,18 @@ def test_one_run_against_one_says_nothing_of_the_noise(results):
     compared = compare([old, slow], ["throughput"])
     (contrast,) = compared.contrasts
     assert (contrast.outcome, contrast.p, contrast.ratio.is_finite) == ("open", 1, False)
-    assert compared.warnings[0].cause.startswith("1 run against 1 does not tell how much runs scatter")
+    assert compared.warnings[0].cause.startswith("1 run against 1 do not tell how much runs scatter")
 
 
 @pytest.mark.parametrize("runs", [2, 3])
 def test_few_runs_are_not_called_alike_for_lying_together_by_chance(tmp_path, runs):
-    """The bootstrap's interval of two or three runs ends at their extremes, and these lie within 4.2 %."""
-    for name, levels in {"a": (98, 100, 102), "b": (98, 100, 102)}.items():
+    """The bootstrap's interval of two or three runs ends at their extremes, and these lie within 6.3 %."""
+    for name, levels in {"a": (97, 100, 103), "b": (97, 100, 103)}.items():
         for number, lam in enumerate(levels[:runs]):
             write_run(tmp_path / name, f"r{number}", Truth(lam=lam, noise=0, seconds=2), seed=number)
-    (contrast,) = between(tmp_path, "a", "b", kinds=["throughput"], least=0.042).contrasts
+    (contrast,) = between(tmp_path, "a", "b", kinds=["throughput"], least=0.063).contrasts
     assert contrast.outcome == "open"
-    assert contrast.ratio.high - contrast.ratio.low > 0.08
+    assert contrast.ratio.high - contrast.ratio.low > 0.12
 
 
 def test_runs_that_must_not_be_believed_are_left_out(results, tmp_path):

@@ -18,7 +18,7 @@ class TooFewRuns(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{self.first} run{'s' * (self.first != 1)} against {self.second} do{'es' * (self.first == 1)} not tell how"
+            f"{self.first} run{'s' * (self.first != 1)} against {self.second} do not tell how"
             " much runs scatter, so that no difference can be significant and no interval is known"
         )
 

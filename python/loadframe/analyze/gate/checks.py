@@ -83,8 +83,8 @@ def against_baseline(
         if paced_value < least:
             standing, why = "undecided", f"{span}: the machine had become slower by as much"
     elif not reachable:
-        sizes = f"{len(contrast.first)} runs against {len(contrast.second)}"
-        standing, why = "undecided", f"{span}: {sizes} can never reach p < {level:g}"
+        sizes = f"{len(contrast.first)} run{'s' * (len(contrast.first) != 1)} against {len(contrast.second)}"
+        standing, why = "undecided", f"{_worse(value)}: {sizes} do not tell how much runs scatter"
     elif high >= catch:
         standing, why = "undecided", f"{span}: the interval does not exclude {format_share(catch)}"
     elif paced_high >= catch:
