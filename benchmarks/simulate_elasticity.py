@@ -43,7 +43,18 @@ def main(trials: int = 150) -> None:
                 cells = [_cell(source, kind, name, parts, truth, noise, rho, trials) for noise in NOISES]
                 print(f"{words:26s} {truth:5.1f}  {rho:.1f}  " + "  ".join(cells))
         print()
-    print("what is reported where nothing happens (rho 0.5): with the event, and as the difference to the control run")
+    print("runs with the event alone, without a control (rho 0.5), and before")
+    for kind, name, words in (("x", "lost_work", "12 s at half, no growth"), ("l", "latency_debt", "20 s at 3 L0")):
+        parts, truth = (LOSSES | DEBTS)[words]
+        cells = []
+        for noise in NOISES:
+            runs = [_course(source, {kind: parts}, noise, 0.5) for _ in range(trials)]
+            alone = np.mean([measure(run, CHANGE, WINDOW)[name].value for run in runs])
+            cells.append(f"{alone:6.2f} (before {np.mean([_positive(run, name) for run in runs]):5.1f})")
+        print(f"{words:26s} {truth:5.1f}       " + "   ".join(cells))
+    print(
+        "\nwhat is reported where nothing happens (rho 0.5): with the event, and as the difference to the control run"
+    )
     for name in MAXIMA:
         cells = []
         for noise in NOISES:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 Series = npt.NDArray[np.float64]
 
+#: Fewer values say nothing of their correlation.
+_LEAST = 5
 #: Beyond this nothing can be said from as few values as a window has.
 _GREATEST = 0.95
 #: From the median absolute deviation to the standard deviation of a normal distribution.
@@ -21,17 +23,30 @@ _CUT = 3.0
 
 
 def lag_one(residuals: Series) -> float:
-    """Return the lag-one correlation of residuals about a level, between 0 and 0.95; 0 where there are under five.
+    """Return the lag-one correlation of residuals about a straight line, between 0 and 0.95; 0 for fewer than five.
 
-    The usual estimate is too low by (1 + 3 rho)/n on average, which is given back (Marriott and Pope, "Bias in the
-    estimation of autocorrelations", 1954). A negative correlation counts as none: that errs on the safe side.
+    The usual estimate is too low by (2 + 4 rho)/n on average, which is given back (Shaman and Stine, "The bias of
+    autoregressive coefficient estimators", 1988). A negative correlation counts as none: that errs on the safe side.
     """
     n = len(residuals)
     power = float((residuals**2).sum())
-    if n < 5 or power <= 0:
+    if n < _LEAST or power <= 0:
         return 0.0
     plain = float((residuals[1:] * residuals[:-1]).sum()) / power
-    return min(max((n * plain + 1) / (n - 3), 0.0), _GREATEST)
+    return min(max((n * plain + 2) / (n - 4), 0.0), _GREATEST)
+
+
+def effective_size(n: int, rho: float) -> float:
+    """Return how many independent values have a mean that scatters as that of n with this lag-one correlation."""
+    return n * (1 - rho) / (1 + rho)
+
+
+def detrended(series: Series) -> Series:
+    """Return what is left of at least two values when their line of least squares is taken out."""
+    times = np.arange(len(series)) - (len(series) - 1) / 2
+    slope = float((times * series).sum()) / float((times**2).sum())
+    residuals: Series = series - series.mean() - times * slope
+    return residuals
 
 
 def long_run_deviation(series: Series) -> float:
@@ -41,10 +56,9 @@ def long_run_deviation(series: Series) -> float:
     neither a slow trend nor one bad second passes for noise. 0 for fewer than five values, or where none differs.
     """
     values = series[np.isfinite(series)]
-    if len(values) < 5:
+    if len(values) < _LEAST:
         return 0.0
-    times = np.arange(len(values)) - (len(values) - 1) / 2
-    residuals = values - values.mean() - times * float((times * values).sum() / (times**2).sum())
+    residuals = detrended(values)
     scale = NORMAL * float(np.median(np.abs(residuals - np.median(residuals))))
     if scale > 0:
         residuals = np.clip(residuals, -_CUT * scale, _CUT * scale)
