@@ -63,7 +63,7 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Table:
 def _ranking(result: SettingsAt) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(f"combination, by {result.objective.phrase}")
-    for header in ("runs", "ratio", "better", "CPU per request"):
+    for header in ("runs", "ratio", "as measured", "better", "CPU per request"):
         table.add_column(header, justify="right")
     for each in result.standings[:_SHOWN]:
         cost = result.costs.get(each.combination)
@@ -72,6 +72,7 @@ def _ranking(result: SettingsAt) -> Table:
             Text(words.combination_text(result, result.combinations[each.combination])),
             str(each.runs),
             Text(ratio),
+            f"{each.measured:.3g}",
             words.better_text(each.better),
             "" if cost is None else f"{cost:.2f}",
         )

@@ -73,6 +73,16 @@ def better_text(probability: float | None) -> str:
     return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else format_share(probability, 1)
 
 
+def shrinkage_text(result: SettingsAt) -> str:
+    """Say what was done about the luck of the first combination."""
+    if all(each.better is None for each in result.standings):
+        return "no combination has two runs, so nothing can be said of how much of its lead is luck."
+    return (
+        "each ratio is therefore drawn towards what the combinations have in common, and what was measured stands"
+        " beside it."
+    )
+
+
 def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
@@ -98,7 +108,10 @@ def _winner(result: SettingsAt) -> str:
     standing = next((each for each in result.standings if result.combinations[each.combination] == result.winner), None)
     if standing:
         words += f": {format_change(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
-        if standing.better is not None:
+        if standing.better is None:
+            words += " as measured, luck included"
+        else:
+            words += f" (as measured {format_change(standing.measured - 1)}, which includes the luck of the first)"
             words += f", better with a probability of {better_text(standing.better)}"
     cost = result.costs.get(standing.combination) if standing else None
     if cost:

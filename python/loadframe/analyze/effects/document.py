@@ -30,6 +30,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
                 "levels": levels[each.combination],
                 "runs": each.runs,
                 "ratio": each.ratio.as_dict(),
+                "ratio_measured": each.measured,
                 "probability_better": each.better,
                 "cpu_cost": result.costs.get(each.combination),
             }

@@ -2,6 +2,9 @@
 
 The run is the unit, on a logarithmic scale. Repetitions share one spread, pooled over all combinations after blocks are
 taken out, so that few of each still say something.
+
+The first of many combinations is the luckiest, so each is drawn towards what the combinations have in common: their
+mean, or what the settings that matter make of it. The ranking, its ratios and its probabilities are of these estimates.
 """
 
 import math
@@ -14,6 +17,7 @@ from scipy import special
 
 from loadframe.analyze.effects.coding import Array, numbered
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.shrinkage import Shrunken, shrink
 
 Numbers = npt.NDArray[np.int64]
 
@@ -22,19 +26,29 @@ Numbers = npt.NDArray[np.int64]
 class Standing:
     """A combination (its number), its runs, its ratio to the default, and the probability that it is the better one.
 
-    The probability is that of Student's t for the difference, as of a flat prior; None where nothing was repeated.
+    `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability is that of Student's
+    t for the difference; None where nothing was repeated, which leaves the ratio as it was measured.
     """
 
     combination: int
     runs: int
     ratio: Estimate
+    measured: float
     better: float | None
 
 
-def rank(combinations: Sequence[int], blocks: Sequence[object], logs: Array, *, higher: bool) -> list[Standing]:
+def rank(
+    combinations: Sequence[int],
+    blocks: Sequence[object],
+    logs: Array,
+    *,
+    higher: bool,
+    effects: Array | None = None,
+) -> list[Standing]:
     """Return how each combination stands against combination 0, best first; empty where that was not run.
 
-    `logs` are logarithms of the response, `higher` says whether more is better.
+    `logs` are logarithms of the response, `higher` says whether more is better. `effects` are the columns of the terms
+    that matter, with a row for each combination by its number; what they explain is not drawn in.
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():
@@ -42,17 +56,30 @@ def rank(combinations: Sequence[int], blocks: Sequence[object], logs: Array, *, 
     labels = numbered(blocks)
     adjusted = np.subtract(logs, _block_effects(numbers, labels, logs))
     found = sorted(set(numbers.tolist()))
-    groups = {number: adjusted[numbers == number] for number in found}
-    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups.values())
+    groups = [adjusted[numbers == number] for number in found]
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
     freedom = len(logs) - len(found) - int(labels.max())
     variance = squares / freedom if freedom > 0 else math.inf
-    base = groups[0]
+    means = np.array([group.mean() for group in groups])
+    noise = variance / np.array([float(len(group)) for group in groups])
+    estimated = Shrunken(means, np.sqrt(noise))
+    if 0 < variance < math.inf:
+        estimated = shrink(means, noise, None if effects is None else _independent(effects[found]))
     standings = []
-    for number, group in groups.items():
-        difference = float(group.mean() - base.mean())
-        error = math.sqrt(variance * (1 / len(group) + 1 / len(base)))
-        standings.append(Standing(number, len(group), *_against(difference, error, freedom, number == 0, higher)))
+    for index, number in enumerate(found):
+        difference = float(estimated.values[index] - means[0])
+        error = math.hypot(float(estimated.errors[index]), math.sqrt(noise[0]))
+        ratio, better = _against(difference, error, freedom, number == 0, higher)
+        measured = math.exp(float(means[index] - means[0]))
+        standings.append(Standing(number, len(groups[index]), ratio, measured, better))
     return sorted(standings, key=lambda each: -each.ratio.value if higher else each.ratio.value)
+
+
+def _independent(effects: Array) -> Array | None:
+    """Return the columns with one for the mean, or None where they are not independent or leave nothing in common."""
+    columns = np.column_stack([np.ones(len(effects)), effects])
+    whole = columns.shape[1] < len(columns) and np.linalg.matrix_rank(columns) == columns.shape[1]
+    return columns if whole else None
 
 
 def _against(

@@ -17,9 +17,9 @@ import numpy as np
 from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
-from loadframe.analyze.effects.coding import Term
+from loadframe.analyze.effects.coding import Array, Term, columns_of
 from loadframe.analyze.effects.model import Data, Model, fit_model
-from loadframe.analyze.effects.ranking import Standing, rank
+from loadframe.analyze.effects.ranking import Numbers, Standing, rank
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
@@ -120,7 +120,6 @@ def _analyse(
     adaptive = description["scheme"] in ADAPTIVE
     blocks = [0 if adaptive else run.block for run in used]
     higher = objective.better == "higher"
-    standings = tuple(rank(chosen, blocks, logs, higher=higher)) if used else ()
     responses: tuple[Response, ...] = ()
     if used and not adaptive:
         others = [Measure(phase, "throughput"), Measure(phase, "p50", main), Measure(phase, "p99", main)]
@@ -128,6 +127,8 @@ def _analyse(
             [objective, *(each for each in others if each.kind != "throughput" or _closed(used, phase))]
         )
         responses = tuple(_response(measure, used, rows, factors, description, blocks) for measure in wanted)
+    effects = _claimed_columns(responses[0], np.array(list(numbers))) if responses else None
+    standings = tuple(rank(chosen, blocks, logs, higher=higher, effects=effects)) if used else ()
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher)
     confirmation = _confirmation(runs, factors, best, at, objective)
     return SettingsAt(
@@ -172,6 +173,14 @@ def _response(
     )
     judged = [(fit.term, fit.p) for fit in model.terms if fit.p is not None]
     return Response(measure, model, dict(zip([term for term, _ in judged], holm([p for _, p in judged]), strict=True)))
+
+
+def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
+    """Return the columns of the terms that are more than noise, with a row for each combination; None without any."""
+    levels = rows.max(axis=0) + 1
+    claimed = [fit.term for fit in response.model.terms if response.claimed(fit.term)]
+    columns = [columns_of(rows, levels.tolist(), term, balanced=response.model.balanced) for term in claimed]
+    return np.column_stack(columns) if columns else None
 
 
 def _winner(
