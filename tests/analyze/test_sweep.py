@@ -8,8 +8,10 @@ import pytest
 
 from loadframe.analyze.comparison import read_runs
 from loadframe.analyze.sweep import pitfalls, read_sweep
-from loadframe.analyze.sweep.treatments import Point, gather, surest
+from loadframe.analyze.sweep.choice import choose, highest_lower_bound
+from loadframe.analyze.sweep.treatments import Point, gather
 from loadframe.errors import BadInput
+from loadframe.report.html import sweep_page
 from simulated import Truth, write_experiment, write_run
 
 TRUTH = Truth(noise=0.01)
@@ -110,7 +112,62 @@ def test_a_number_of_nodes_is_not_taken_at_a_single_lucky_run(four, eight, best)
         for clients, values in ((4, four), (8, eight))
         for number, throughput in enumerate(values)
     ]
-    assert surest(gather(found)[0]).clients == best
+    assert highest_lower_bound(gather(found)[0]).clients == best
+
+
+def plateau(random, runs, noise, levels=(0.3, 0.6, 1.0, 1.0, 1.0, 1.0)):
+    """Points of one node whose throughput does not grow any more from the third number of clients on."""
+    return [
+        Point(f"{clients}-{number}", 1, clients, 1000 * level * np.exp(noise * random.standard_normal()), 0.01, 0.02,
+              0.01, usable=True)
+        for clients, level in zip((1, 2, 4, 8, 16, 32), levels, strict=True)
+        for number in range(runs)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runs", "noise"), [(2, 0.1), (3, 0.03), (5, 0.1)])
+def test_the_best_of_a_plateau_is_quoted_without_its_luck(runs, noise):
+    random = np.random.default_rng(1)
+    quoted, lucky, covered = [], [], []
+    for _ in range(150):
+        treatments, spread = gather(plateau(random, runs, noise))
+        best = choose(treatments, spread)
+        measured = highest_lower_bound(treatments)
+        assert best.clients == measured.clients
+        quoted.append(np.log(best.throughput.value / 1000))
+        lucky.append(np.log(measured.throughput.value / 1000))
+        covered.append(best.throughput.low <= 1000 <= best.throughput.high)
+    assert np.mean(lucky) > 0.4 * noise
+    assert abs(np.mean(quoted)) < 0.4 * np.mean(lucky)
+    assert np.mean(covered) >= 0.91, "95 %, less two standard errors of 150"
+
+
+def test_a_clear_best_is_quoted_as_it_was_measured():
+    found = plateau(np.random.default_rng(1), 3, 0.01, levels=(0.2, 0.4, 0.6, 0.8, 1.0, 1.3))
+    best = choose(*gather(found))
+    assert (best.clients, best.without_luck) == (32, 1.0)
+
+
+def test_what_is_drawn_over_time_is_the_treatment_that_is_quoted(tmp_path):
+    # 8 clients have the greatest mean, by a single run; 4 have the highest lower bound.
+    path = tmp_path / "e"
+    write_experiment(path, Truth(lam=100, noise=0.0), nodes=(1, 2), clients=(4, 8), repetitions=3,
+                     missing=["b2-nodes1-clients8", "b3-nodes1-clients8"])  # fmt: skip
+    for run, factor in (("b1-nodes1-clients4", 0.95), ("b2-nodes1-clients4", 1.0), ("b3-nodes1-clients4", 1.05),
+                        ("b1-nodes1-clients8", 1.01)):  # fmt: skip
+        file = path / "runs" / run / "summary.json"
+        summary = json.loads(file.read_text())
+        for operation in summary["phases"][0]["operations"].values():
+            operation["throughput"] = 300 * factor
+        file.write_text(json.dumps(summary))
+    sweep = read_sweep(path)
+    [curves] = sweep.curves
+    quoted = [(row.treatment.nodes, row.treatment.clients) for row in curves.speedups]
+    assert quoted[0] == (1, 4)
+    assert [(each.nodes, each.clients) for each in curves.best] == quoted
+    page = sweep_page(sweep)
+    assert "Run b1-nodes1-clients4;" in page
+    assert "Run b1-nodes1-clients8;" not in page
 
 
 def test_two_node_counts_are_compared_but_not_fitted(tmp_path):

@@ -2,10 +2,10 @@
 
 The greatest of some noisy values is greater than its truth on average, the more so the more values and the more noise.
 An empirical-Bayes estimate is not: values are taken as drawn from a normal distribution about a common mean (or about a
-regression on known columns), whose spread the values themselves tell (Efron and Morris, "Stein's paradox in statistics",
-Scientific American 236, 1977; Morris, "Parametric empirical Bayes inference", Journal of the American Statistical
-Association 78, 1983). Here the spread is averaged over, with half of the prior weight on none at all, and the rest flat
-on the share by which a value of typical noise is drawn in.
+regression on known columns), whose spread the values themselves tell (Efron and Morris, "Stein's paradox in
+statistics", Scientific American 236, 1977; Morris, "Parametric empirical Bayes inference", Journal of the American
+Statistical Association 78, 1983). Here the spread is averaged over, with half of the prior weight on none at all, and
+the rest flat on the share by which a value of typical noise is drawn in.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,11 @@ from scipy import special
 
 Array = npt.NDArray[np.float64]
 
-#: Shares by which values may be drawn in; the last is all of the way, for values that do not differ.
-_SHARES = np.append((np.arange(40) + 0.5) / 40, 1.0)
-_PRIOR = np.append(np.full(40, 0.5 / 40), 0.5)
+#: Shares by which values may be drawn in, closer together near 0, where values differ by much more than their noise.
+#: The last is all of the way, for values that do not differ.
+_EDGES = np.concatenate([[0.0], np.geomspace(1e-9, 0.025, 16), np.linspace(0.05, 1.0, 39)])
+_SHARES = np.append((_EDGES[1:] + _EDGES[:-1]) / 2, 1.0)
+_PRIOR = np.append(np.diff(_EDGES) / 2, 0.5)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,15 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.analyze.sweep.equal import Shape
-from loadframe.analyze.sweep.treatments import surest
 from loadframe.report.fit_words import sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
-from loadframe.units import format_count, format_nodes, format_shares
+from loadframe.units import format_count, format_nodes, format_share, format_shares
 
 UNIT = "requests/s"
 _ENOUGH_SIZES = 6
+#: A share of the throughput that is not worth a sentence.
+_LITTLE = 0.0005
 
 
 def lead(curves: PhaseCurves) -> str:
@@ -59,8 +60,8 @@ def limits(curves: PhaseCurves) -> list[str]:
             )
         if curves.over_clients:
             words.append(
-                "Each number of nodes is taken at the number of clients that surely gave it the most throughput, by the"
-                f" lower end of the interval ({_best_clients(curves)})."
+                "Each number of nodes is taken at the number of clients whose throughput has the highest lower"
+                f" confidence bound ({_best_clients(curves)}). {_luck(curves)}"
             )
     words += [_calibration(each) for each in curves.calibrations]
     if curves.at_edge:
@@ -134,5 +135,18 @@ def _best_clients(curves: PhaseCurves) -> str:
     return ", ".join(f"{format_count(row.treatment.clients or 0)} at {row.treatment.nodes}" for row in curves.speedups)
 
 
+def _luck(curves: PhaseCurves) -> str:
+    """Say what was done about the best of several being the luckiest of them."""
+    if not any(row.speedup.is_finite for row in curves.speedups[1:]):
+        return "No treatment has two valid runs, so nothing tells how much of its lead is luck."
+    most = 1 - min(row.treatment.without_luck for row in curves.speedups)
+    if most < _LITTLE:
+        return "Their leads are too clear to be luck."
+    return (
+        f"The best of several is the luckiest of them, so its throughput was taken to be up to {format_share(most, 1)}"
+        " less than was measured (shrinkage towards the numbers of clients that it can hardly be told from)."
+    )
+
+
 def _single(curves: PhaseCurves) -> str:
-    return f"Throughput was {measured_text(surest(curves.treatments).throughput)} {UNIT} at best."
+    return f"Throughput was {measured_text(curves.best[0].throughput)} {UNIT} at best."

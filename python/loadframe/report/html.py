@@ -116,15 +116,10 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
-    """Return plots over time of one run at each number of nodes: the first of those with the best clients."""
+    """Return plots over time of one run at each number of nodes: the first of the treatment that is quoted."""
     runs = {run.id: run for run in sweep.folder.runs}
-    best: dict[int | None, Any] = {}
-    for treatment in curves.treatments:
-        held = best.get(treatment.nodes)
-        if held is None or treatment.throughput.value > held.throughput.value:
-            best[treatment.nodes] = treatment
     shown = []
-    for number, treatment in enumerate(best.values()):
+    for number, treatment in enumerate(curves.best):
         chosen = runs[treatment.points[0].run]
         phase = chosen.phase(curves.phase)
         if chosen.run and phase:

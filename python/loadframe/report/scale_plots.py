@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.analyze.sweep import Curve, PhaseCurves, Point
+from loadframe.analyze.sweep import Curve, PhaseCurves, Point, Treatment
 from loadframe.report.figures import COLORS, INK, MUTED, SYMBOLS, Figure, axis, band, layout, log_axis, numbers
 from loadframe.report.fit_words import NAMES, tells
 from loadframe.units import format_nodes
@@ -37,14 +37,16 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
     traces = [linear, *_fitted(curve.fit, COLORS[0], "fit", "fit", top)]
     chosen = [point for treatment in curve.treatments for point in treatment.points]
     traces.append(_runs(chosen, "nodes", COLORS[0], SYMBOLS[0], "runs"))
-    best = {(row.treatment.nodes, row.treatment.clients) for row in curves.speedups}
+    traces.append(_quoted(curves.best))
+    best = {(treatment.nodes, treatment.clients) for treatment in curves.best}
     traces += _unusable([point for point in curves.points if (point.nodes, point.clients) in best], "nodes")
     return Figure(
         name,
         traces,
         layout("nodes", "requests/s", xaxis=_size_axis("nodes", largest),
                yaxis=axis("requests/s", rangemode="tozero")),
-        "Each mark is a run, at the number of clients that gave its number of nodes the most throughput. "
+        "Each dot is a run, at the number of clients whose throughput has the highest lower confidence bound; a diamond"
+        " is the throughput that is quoted, which leaves out what these runs owe to being chosen, with its interval. "
         f"{_how_to_read(curve.fit)} The dotted line is the throughput of {first.nodes} node"
         f"{'s' * (first.nodes != 1)}, multiplied.",
     )  # fmt: skip
@@ -180,6 +182,26 @@ def _runs(found: Sequence[Point], over: str, color: str, symbol: str, name: str)
         "legendgroup": name,
         "marker": {"color": color, "symbol": symbol, "size": 8, "line": {"color": "white", "width": 1}},
         "hovertemplate": f"%{{text}}<br>%{{x}} {over}: %{{y:,.4~g}} requests/s<extra></extra>",
+    }
+
+
+def _quoted(best: Sequence[Treatment]) -> dict[str, Any]:
+    """Return a trace of the throughputs that are quoted, with those intervals that are bounded."""
+    rates = [each.throughput for each in best]
+    ends = [(rate.low, rate.high) if rate.is_finite else (rate.value, rate.value) for rate in rates]
+    return {
+        "x": [each.nodes for each in best],
+        "y": numbers([rate.value for rate in rates]),
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": numbers([high - rate.value for (_, high), rate in zip(ends, rates, strict=True)]),
+            "arrayminus": numbers([rate.value - low for (low, _), rate in zip(ends, rates, strict=True)]),
+        },
+        "mode": "markers",
+        "name": "quoted",
+        "marker": {"color": INK, "symbol": "diamond-open", "size": 10},
+        "hovertemplate": "quoted<br>%{x} nodes: %{y:,.4~g} requests/s<extra></extra>",
     }
 
 

@@ -65,8 +65,9 @@ def speedup_table(curves: PhaseCurves) -> Table:
         ("nodes", "clients", "runs", "requests/s", "speed-up", "efficiency", "p50", "p99", "in flight"),
         rows,
         names=0,
-        note="Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments."
-        " Efficiency is speed-up by growth in nodes. In flight: requests in the cluster on average, by Little's law.",
+        note="Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments,"
+        " without what the best number of clients owes to being chosen. Efficiency is speed-up by growth in nodes. In"
+        " flight: requests in the cluster on average, by Little's law.",
     )
 
 

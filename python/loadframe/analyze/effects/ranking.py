@@ -26,8 +26,8 @@ Numbers = npt.NDArray[np.int64]
 class Standing:
     """A combination (its number), its runs, its ratio to the default, and the probability that it is the better one.
 
-    `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability is that of Student's
-    t for the difference; None where nothing was repeated, which leaves the ratio as it was measured.
+    `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability is that of
+    Student's t for the difference; None where nothing was repeated, which leaves the ratio as it was measured.
     """
 
     combination: int

@@ -10,7 +10,7 @@ from statistics import fmean
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cpu_shares, growth, samples
-from loadframe.analyze.sweep.treatments import Treatment, surest
+from loadframe.analyze.sweep.treatments import Treatment
 from loadframe.units import format_count, format_nodes, format_share
 
 #: Throughput below this share of what as many times the clients would give is a bend.
@@ -41,16 +41,16 @@ class Bend(Finding):
         return self.advice
 
 
-def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> Bend | None:
+def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Bend | None:
     """Return why throughput bends over the clients of these treatments, of one number of nodes; None if it does not.
 
-    It is looked at where throughput is surely greatest, and above that for a generator that could do no more.
+    It is looked at at the `best` of them, and above that for a generator that could do no more.
     """
     ordered = sorted((each for each in treatments if each.clients), key=lambda each: each.clients or 0)
     if len(ordered) < 2:
         return None
-    first, best = ordered[0], surest(ordered)
-    if best is first:
+    first = ordered[0]
+    if best.clients == first.clients:
         best = ordered[1]
     effective = best.throughput.value / first.throughput.value * (first.clients or 1)
     if effective > _BENT * (best.clients or 1):

@@ -11,8 +11,9 @@ from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ScalabilityFit, fit
 from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.calibration import Calibration, calibrate, step_of
+from loadframe.analyze.sweep.choice import choose, ratio_of
 from loadframe.analyze.sweep.pitfalls import pitfalls
-from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points, surest
+from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
 from loadframe.errors import BadInput
 
 
@@ -40,6 +41,7 @@ class SpeedUp:
 class PhaseCurves:
     """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
 
+    `best` is the treatment that each number of nodes is taken at: all that is said or drawn of it is of this one.
     `at_edge` lists the numbers of nodes whose best clients were the most that were measured, so that their capacity may
     be higher. `bends` say what ended the growth over clients, `calibrations` how many of those load each number of
     nodes as it should be, where nodes have a CPU limit.
@@ -50,6 +52,7 @@ class PhaseCurves:
     operation: str | None
     points: tuple[Point, ...]
     treatments: tuple[Treatment, ...]
+    best: tuple[Treatment, ...]
     over_clients: tuple[Curve, ...]
     over_nodes: Curve | None
     speedups: tuple[SpeedUp, ...]
@@ -67,7 +70,7 @@ def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, A
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
     for treatment in treatments:
         by_nodes[treatment.nodes].append(treatment)
-    best = [surest(group) for group in by_nodes.values()]
+    best = [choose(group, noise) for group in by_nodes.values()]
     at_edge = [
         each.nodes
         for each, group in zip(best, by_nodes.values(), strict=True)
@@ -85,11 +88,14 @@ def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, A
         operation=operation,
         points=found,
         treatments=treatments,
+        best=tuple(best),
         over_clients=over_clients,
         over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed) if several else None,
         speedups=_speedups(best, noise) if several else (),
         at_edge=tuple(at_edge),
-        bends=tuple(filter(None, (bend(runs, phase, group) for group in by_nodes.values()))),
+        bends=tuple(
+            filter(None, (bend(runs, phase, group, own) for own, group in zip(best, by_nodes.values(), strict=True)))
+        ),
         calibrations=tuple(filter(None, (_calibration(runs, phase, nodes) for nodes in by_nodes))),
         warnings=pitfalls(runs, phase, best),
     )
@@ -102,7 +108,11 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> 
 
 
 def _curve(over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int) -> Curve:
-    pairs = [(size(point), point.throughput) for treatment in treatments for point in treatment.points]
+    pairs = [
+        (size(point), throughput)
+        for treatment in treatments
+        for point, throughput in zip(treatment.points, treatment.expected, strict=True)
+    ]
     try:
         return Curve(over, nodes, tuple(treatments), fit(pairs, over=over, seed=seed), None)
     except BadInput as error:
@@ -111,13 +121,11 @@ def _curve(over: str, nodes: int | None, treatments: Sequence[Treatment], size: 
 
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
     first = best[0]
-    base = [point.throughput for point in first.points]
     rows = []
     for each in best:
         if each.nodes is None or not first.nodes:
             continue
-        own = [point.throughput for point in each.points]
-        ratio = Estimate(1.0, 1.0, 1.0) if each is first else noise.ratio(own, base)
+        ratio = Estimate(1.0, 1.0, 1.0) if each is first else ratio_of(each, first, noise)
         more = each.nodes / first.nodes
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
         rows.append(SpeedUp(each, ratio, efficiency))

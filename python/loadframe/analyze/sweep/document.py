@@ -19,6 +19,8 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
             {
                 "nodes": row.treatment.nodes,
                 "clients": row.treatment.clients,
+                "throughput": row.treatment.throughput.as_dict(),
+                "without_luck": row.treatment.without_luck,
                 "speedup": row.speedup.as_dict(),
                 "efficiency": row.efficiency.as_dict(),
             }

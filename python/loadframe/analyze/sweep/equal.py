@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.sweep.choice import choose, ratio_of
 from loadframe.analyze.sweep.curves import PhaseCurves
-from loadframe.analyze.sweep.treatments import Treatment, pooled_noise, surest
+from loadframe.analyze.sweep.treatments import Treatment, pooled_noise
 
 _CPUS = "store.limits.cpus"
 _Levels = tuple[tuple[str, Any], ...]
@@ -44,15 +45,14 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
         others = tuple((name, level) for name, level in each.others.items() if name != _CPUS)
         for nodes in {treatment.nodes for treatment in each.treatments if treatment.nodes}:
             own = [treatment for treatment in each.treatments if treatment.nodes == nodes]
-            best = surest(own)
+            best = choose(own, noise)
             grouped[each.phase, others, round(nodes * cpus, 6)].append((float(cpus), best))
     shapes = []
     for (phase, others, _), found in grouped.items():
         ordered = sorted(found, key=lambda pair: pair[1].nodes or 0)
-        base = _throughputs(ordered[0][1])
+        base = ordered[0][1]
         for cpus, best in ordered if len(ordered) > 1 else ():
-            unity = best is ordered[0][1]
-            ratio = Estimate(1.0, 1.0, 1.0) if unity else noise.ratio(_throughputs(best), base)
+            ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noise)
             shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio))
     return tuple(shapes)
 

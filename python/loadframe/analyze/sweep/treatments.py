@@ -74,14 +74,13 @@ class Treatment:
     response_p99: float | None
     #: Requests in flight on average, by Little's law: throughput times mean response time.
     parallelism: float | None
+    #: What its runs' throughputs are to be multiplied by, where it was chosen for these: 1 or less.
+    without_luck: float = 1.0
 
-
-def surest(treatments: Iterable[Treatment]) -> Treatment:
-    """Return the treatment with the greatest throughput by the lower end of its interval, then by its mean.
-
-    Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
-    """
-    return max(treatments, key=lambda each: (each.throughput.low, each.throughput.value))
+    @property
+    def expected(self) -> list[float]:
+        """The throughputs of its runs, 1/s, without what they owe to being chosen."""
+        return [point.throughput * self.without_luck for point in self.points]
 
 
 def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tuple[Point, ...]:

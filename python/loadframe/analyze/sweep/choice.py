@@ -1,0 +1,61 @@
+"""The best of several treatments, and what it gives: not what its runs gave, since it was chosen for these.
+
+The chosen one is that with the highest lower confidence bound. Its throughput is drawn towards that of the treatments
+which its lead does not tell from it, by empirical Bayes; of a plateau, that is nearly the mean of the plateau.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.shrinkage import shrink
+from loadframe.analyze.sweep.treatments import Noise, Treatment
+
+#: A treatment that is less by more standard errors of the difference than this has nothing in common with the best.
+_RIVALS = 2.5
+
+
+def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
+    """Return the treatment with the highest lower end of its throughput's interval; of equals the highest mean.
+
+    Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
+    """
+    return max(treatments, key=lambda each: (each.throughput.low, each.throughput.value))
+
+
+def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
+    """Return the treatment with the highest lower bound, its throughput without what it owes to being chosen.
+
+    The interval reaches from the lower end of what is left to the upper end of what was measured. Where nothing was
+    repeated, nothing tells noise from differences, and the throughput is what was measured.
+    """
+    chosen = highest_lower_bound(treatments)
+    if not noise.freedom or not noise.variation:
+        return chosen
+    error = noise.relative_error(len(chosen.points))
+    rivals = [each for each in treatments if _gap(chosen, each) <= _RIVALS * math.hypot(error, _error(each, noise))]
+    logs = np.log([each.throughput.value for each in rivals])
+    variances = np.array([_error(each, noise) ** 2 for each in rivals])
+    place = next(index for index, each in enumerate(rivals) if each is chosen)
+    luck = min(math.exp(float(shrink(logs, variances).values[place] - logs[place])), 1.0)
+    measured = chosen.throughput
+    return replace(
+        chosen, throughput=Estimate(measured.value * luck, measured.low * luck, measured.high), without_luck=luck
+    )
+
+
+def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
+    """Return the ratio of two chosen treatments' throughputs; its interval holds also that neither was lucky."""
+    ratio = noise.ratio(above.expected, below.expected)
+    return Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
+
+
+def _gap(chosen: Treatment, other: Treatment) -> float:
+    return math.log(chosen.throughput.value / other.throughput.value)
+
+
+def _error(treatment: Treatment, noise: Noise) -> float:
+    return noise.relative_error(len(treatment.points))
