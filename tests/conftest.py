@@ -73,7 +73,12 @@ def drop_all(cluster: Cluster) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a module in one process, where several share the work: they share what is costly to start."""
+    """Say what belongs together where two processes share the work, and put what takes long first.
+
+    The tests of a module share what is costly to start. Modules that start real nodes come first, so that short ones
+    are left to even out the end.
+    """
     for item in items:
         if not any(item.iter_markers("xdist_group")):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("store") is None)

@@ -7,6 +7,8 @@ import pytest
 from commands import loadframe
 from loadframe import _engine
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):

@@ -9,6 +9,8 @@ from commands import within
 from loadframe.record import Run
 from rest_service import RestService
 
+pytestmark = pytest.mark.alone
+
 WORKLOAD = """\
 workload: slow
 operations: {login: {http: {method: POST, path: /login, body: {user: ann}}}}

@@ -10,6 +10,8 @@ from loadframe.errors import BadInput
 from loadframe.host import cgroups
 from loadframe.host.limits import PERIOD, Limits, SystemdGroup, choose, limiters
 
+pytestmark = pytest.mark.alone
+
 BUSY = "while True: pass"
 
 

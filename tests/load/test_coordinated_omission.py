@@ -18,6 +18,8 @@ from answering import Answering
 from loadframe._engine import HistogramLog
 from loadframe.load import run_phase
 
+pytestmark = pytest.mark.alone
+
 RATE = 200
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
 #: What a histogram of three significant digits rounds to.

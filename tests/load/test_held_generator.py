@@ -10,6 +10,8 @@ import pytest
 from answering import Answering
 from loadframe.host.cgroups import V1, V2, remove
 
+pytestmark = pytest.mark.alone
+
 #: One run with all that watches the generator; it goes into the control group (if any) when the load is about to start.
 RUN = """
 import contextlib, json, os, sys, tempfile

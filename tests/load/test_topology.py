@@ -11,6 +11,8 @@ from loadframe.errors import LoadframeError
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
 
+pytestmark = pytest.mark.alone
+
 
 def plan(hosts, **target):
     return {

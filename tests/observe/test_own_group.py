@@ -11,6 +11,8 @@ from loadframe.observe import OwnGroupSampler, Sample
 from loadframe.observe.own_group import own_groups
 from loadframe.record.schema import OWN_GROUP
 
+pytestmark = pytest.mark.alone
+
 
 def write(proc, groups, *mounts):
     (proc / "cgroup").write_text("\n".join(groups) + "\n")

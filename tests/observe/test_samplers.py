@@ -14,6 +14,8 @@ from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, S
 from loadframe.observe.sampler import Rates
 from loadframe.record.schema import HOST, NODES
 
+pytestmark = pytest.mark.alone
+
 
 def figures(looks, source="node:n1"):
     return {look.metric: look.value for look in looks if isinstance(look, Sample) and look.source == source}
