@@ -12,9 +12,7 @@ from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace
 from loadframe.analyze.comparison.measures import measures_of
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
-from loadframe.analyze.history import ChangePoint, change_points
-from loadframe.analyze.sessions import started
-from loadframe.units import format_change
+from loadframe.analyze.history import since_last_change
 
 #: What is checked unless other measures are named.
 KINDS = ("throughput", "p50", "p99")
@@ -72,24 +70,6 @@ class MissingTreatments(Finding):
         return "measure all of them, or give a baseline of fewer"
 
 
-@dataclass(frozen=True)
-class Shift(Finding):
-    """The history changed its level."""
-
-    measure: str
-    point: ChangePoint
-    run: str
-
-    def _cause(self) -> str:
-        return (
-            f"{self.measure} changed by {format_change(self.point.change)} with run {self.run} of the history"
-            f" (p = {self.point.p:.1g}); only the runs since then are compared with"
-        )
-
-    def _remedy(self) -> str:
-        return "if that was no accepted change, it is a regression that passed earlier"
-
-
 @dataclass(frozen=True, eq=False)
 class Gate:
     """What became of new runs: each check, what to doubt, and the comparison behind it (None without a baseline)."""
@@ -143,7 +123,7 @@ def judge_gate(
     comparison = None
     if baseline is not None:
         if history:
-            baseline, shifts = _since_last_change(baseline, new, kinds)
+            baseline, shifts = since_last_change(baseline, kinds)
             warnings += shifts
         comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread)
         missing = _missing(baseline, new)
@@ -184,20 +164,3 @@ def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
                 values = [value for run in runs if (value := measure.of(run)) is not None]
                 checks.append(against_bound(measure, treatment, values, bound))
     return checks
-
-
-def _since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
-    """Return the history from its last change on, by treatment, and a finding for each change that decided."""
-    kept = [run for run in history.runs if not run.sound]
-    shifts: list[Finding] = []
-    for treatment in history.treatments:
-        runs = history.at(treatment).usable
-        first = 0
-        for measure in measures_of(runs, kinds):
-            series = [(index, value) for index, run in enumerate(runs) if (value := measure.of(run))]
-            for point in change_points([value for _, value in series]):
-                index = series[point.index][0]
-                shifts.append(Shift(measure.name, point, f"{runs[index].id} ({started(runs[index])})"))
-                first = max(first, index)
-        kept += runs[first:]
-    return Group(history.label, tuple(kept)), shifts

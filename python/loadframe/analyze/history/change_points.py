@@ -1,11 +1,20 @@
-"""Change points in a series of runs, oldest first; pure and deterministic.
+"""Change points in a history of sessions, oldest first; pure and deterministic.
 
-Candidates are found by E-divisive (Matteson and James, "A nonparametric approach for multiple change point analysis of
-multivariate data", Journal of the American Statistical Association 109, 2014): the split whose two sides have the
-largest energy distance, again and again. What counts is decided by Student's t-test between neighbouring segments
-instead of by permutation, with a second pass that merges the weakest, and by the size of the change, as Hunter does it
-(Fleming, Kolaczkowski, Kumar, Das, McCarthy, Pattabhiraman and Ingo, "Hunter: using change point detection to hunt for
-performance regressions", ICPE 2023).
+Each value is one session's: runs of one session are more alike than runs of two, and a history of runs would show the
+sessions' luck as changes. The candidate is the split whose two sides' mean logarithms differ most for its place (the
+greatest t statistic). How great that is by chance is found by permutation: the series is put in random orders, and each
+order's greatest statistic is taken, so that having searched for the split is accounted for (as in E-divisive: Matteson
+and James, "A nonparametric approach for multiple change point analysis of multivariate data", Journal of the American
+Statistical Association 109, 2014; with the mean's CUSUM in the place of the energy distance).
+
+Successive sessions depend on each other, and plain permutation takes slow wandering for changes. So what is permuted
+are the innovations of a first-order autoregression, from which each series is put together again (a sieve; Buehlmann,
+"Sieve bootstrap for time series", Bernoulli 3, 1997). Its correlation is estimated beside the candidate, corrected for
+the bias that the two means and the search bring, and rounded up by 0.6 of its standard error. Without any
+correlation it is the ordinary permutation test.
+
+What is found splits the history, and both parts are searched again, as Hunter does it (Fleming et al., "Hunter: using
+change point detection to hunt for performance regressions", ICPE 2023), with its filter by the size of the change.
 """
 
 import math
@@ -14,24 +23,31 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 Array = npt.NDArray[np.float64]
 
-#: Of the t-test. The split is chosen for looking different, so a level of 0.05 would find changes in every history;
-#: with this one about 1 in 100 histories of 30 runs without any change has one.
-P = 0.001
+#: Of a false change in a history; callers divide it by the number of histories that they look at.
+LEVEL = 0.05
 #: Relative changes below this are of no interest.
 LEAST = 0.05
-#: The first pass takes what might be something; the second decides when all neighbours are known.
-_WEAK = 10
-#: Two runs that happen to be alike tell nothing of the noise.
+#: Two sessions that happen to be alike say nothing of the noise.
 _SHORTEST = 3
+#: Random orders, and more of them where the level asks for smaller p.
+_DRAWS, _DRAWS_PER_LEVEL = 2000, 50
+#: Numbers that are held at once.
+_CHUNK = 2_000_000
+#: A t statistic that hardly any correlation explains.
+_BEYOND_DOUBT = 7.0
+#: Of the correlation: its bias times the number of values, what it is rounded up by, and the greatest that is assumed.
+_BIAS, _ROUNDED, _GREATEST = 3.0, 0.6, 0.9
 
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """The first run of a new level: its index, the means before and after up to the next change, the p of the test."""
+    """The first session of a new level: its index, the geometric means before and after up to the next change, its p.
+
+    `p` is of the search that found it: how often the luckiest split of unchanged sessions looks as much like a change.
+    """
 
     index: int
     before: float
@@ -41,69 +57,119 @@ class ChangePoint:
     @property
     def change(self) -> float:
         """The relative change, such as -0.2 for a fall by a fifth."""
-        return self.after / self.before - 1 if self.before else math.inf
+        return self.after / self.before - 1
 
 
-def change_points(values: Sequence[float] | Array, *, p: float = P, least: float = LEAST) -> tuple[ChangePoint, ...]:
-    """Return where the level of a series changed by at least `least` of itself, with the t-test's p below `p`."""
-    series = np.asarray(values, dtype=float)
-    found = sorted(_split(series, 0, len(series), p * _WEAK))
+def change_points(
+    values: Sequence[float] | Array, *, level: float = LEVEL, least: float = LEAST, seed: int = 0
+) -> tuple[ChangePoint, ...]:
+    """Return where the level of a series changed by at least `least` of itself.
+
+    `values` are above 0, one for each session. `level` is the chance of a change where there is none.
+    """
+    logs = np.log(np.asarray(values, dtype=float))
+    found = dict(_search(logs, 0, len(logs), level, seed))
     while found:
-        points = _describe(series, found)
-        # Neighbours of a false change look weaker than they are, so the weakest goes first and the rest is seen anew.
+        points = _describe(logs, found)
         small = [point for point in points if abs(point.change) < least]
-        worst = min(small, key=lambda point: abs(point.change)) if small else max(points, key=lambda point: point.p)
-        if not small and worst.p < p:
+        if not small:
             return tuple(points)
-        found.remove(worst.index)
+        # Neighbours of a small change are described anew without it.
+        del found[min(small, key=lambda point: abs(point.change)).index]
     return ()
 
 
-def _split(series: Array, start: int, end: int, p: float) -> list[int]:
-    """Return the splits of a stretch, recursively, that a t-test at a lenient level does not refuse."""
+def fewest_sessions(level: float = LEVEL) -> int:
+    """Return how many sessions a history must have so that any change at all can be found in it."""
+    sessions = 2 * _SHORTEST
+    while 2 / math.comb(sessions, sessions // 2) >= level:
+        sessions += 1
+    return sessions
+
+
+def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[tuple[int, float]]:
+    """Return the splits of a stretch with their p, recursively."""
     if end - start < 2 * _SHORTEST:
         return []
-    at = start + _best_split(series[start:end])
-    if _t_test(series[start:at], series[at:end]) >= p:
+    own = logs[start:end]
+    if float(np.ptp(own)) <= 1e-9:
         return []
-    return [*_split(series, start, at, p), at, *_split(series, at, end, p)]
+    statistics = _statistics(own[None, :])[0]
+    best = int(np.argmax(statistics))
+    at = start + _SHORTEST + best
+    p = _p(own, at - start, float(statistics[best]), level, seed)
+    if p >= level:
+        return []
+    return [*_search(logs, start, at, level, seed), (at, p), *_search(logs, at, end, level, seed)]
 
 
-def _best_split(values: Array) -> int:
-    """Return where the energy distance of the two sides, scaled as by Matteson and James, is greatest."""
-    n = len(values)
-    before, after = np.empty(n), np.empty(n)
-    for index, value in enumerate(values):
-        distances = np.abs(values - value)
-        before[index], after[index] = distances[:index].sum(), distances[index:].sum()
+def _statistics(series: Array) -> Array:
+    """Return for each series (rows) and split how much of its variation lies between the two sides, from 0 to 1."""
+    n = series.shape[1]
+    centred = series - series.mean(axis=1, keepdims=True)
     left = np.arange(_SHORTEST, n - _SHORTEST + 1)
-    right = n - left
-    within_left = np.cumsum(before)[left - 1]
-    within_right = np.cumsum(after[::-1])[::-1][left]
-    between = before.sum() - within_left - within_right
-    distance = (
-        2 * between / (left * right) - within_left / (left * (left - 1) / 2) - within_right / (right * (right - 1) / 2)
-    )
-    return int(left[np.argmax(distance * left * right / n)])
+    sums = np.cumsum(centred, axis=1)[:, left - 1]
+    found: Array = sums**2 * n / (left * (n - left)) / (centred**2).sum(axis=1, keepdims=True)
+    return found
 
 
-def _describe(series: Array, indices: Sequence[int]) -> list[ChangePoint]:
-    edges = [0, *indices, len(series)]
-    points = []
-    for start, at, end in zip(edges, edges[1:], edges[2:], strict=False):
-        before, after = series[start:at], series[at:end]
-        points.append(ChangePoint(at, float(before.mean()), float(after.mean()), _t_test(before, after)))
-    return points
+def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
+    """Return how often the greatest statistic of a series without a change reaches this one."""
+    rho = _correlation(logs, at)
+    plain = _share_reaching(logs, 0.0, statistic, level, seed)
+    # An autoregression seldom jumps, and so must not make a change more certain than its few orders do.
+    return max(plain, _share_reaching(logs, rho, statistic, level, seed)) if rho and plain < level else plain
 
 
-def _t_test(first: Array, second: Array) -> float:
-    """Return the two-sided p of equal means, by Student's test with one variance."""
-    n, m = len(first), len(second)
-    freedom = n + m - 2
-    squares = float(((first - first.mean()) ** 2).sum() + ((second - second.mean()) ** 2).sum())
-    difference = abs(float(first.mean() - second.mean()))
-    # Rounding leaves a little variance in equal values.
-    if squares <= 1e-24 * float((first**2).sum() + (second**2).sum()):
-        return 0.0 if difference > 1e-12 * abs(float(first.mean())) else 1.0
-    t = difference / math.sqrt(squares / freedom * (1 / n + 1 / m))
-    return 2 * float(special.stdtr(freedom, -t))
+def _share_reaching(logs: Array, rho: float, statistic: float, level: float, seed: int) -> float:
+    innovations = logs - logs.mean()
+    innovations[1:] -= rho * (logs[:-1] - logs.mean())
+    # The first value has the variance of the whole series, and not that of an innovation.
+    innovations[0] *= math.sqrt(1 - rho**2)
+    random = np.random.default_rng(seed)
+    draws = max(_DRAWS, math.ceil(_DRAWS_PER_LEVEL / level))
+    reached, made = 0, 0
+    while made < draws:
+        rows = min(draws - made, max(1, _CHUNK // len(logs)))
+        series = random.permuted(np.tile(innovations, (rows, 1)), axis=1)
+        series[:, 0] /= math.sqrt(1 - rho**2)
+        for index in range(1, len(logs)):
+            series[:, index] += rho * series[:, index - 1]
+        reached += int((_statistics(series).max(axis=1) >= statistic * (1 - 1e-9)).sum())
+        made += rows
+    return (1 + reached) / (1 + draws)
+
+
+def _correlation(logs: Array, at: int) -> float:
+    """Return the lag-one correlation about the two levels, corrected for its bias and rounded up; 0 to 0.9."""
+    n = len(logs)
+    # Another change beside the candidate would look like correlation, so what is beyond doubt is taken out, too.
+    residuals = np.concatenate([_without_changes(logs[:at]), _without_changes(logs[at:])])
+    power = float((residuals**2).sum())
+    if power <= 1e-18 * n:
+        return 0.0
+    plain = float((residuals[1:] * residuals[:-1]).sum()) / power
+    corrected = (plain + _BIAS / n) / max(1 - 1.5 * _BIAS / n, 0.25) + _ROUNDED / math.sqrt(n)
+    return min(max(corrected, 0.0), _GREATEST)
+
+
+def _without_changes(logs: Array) -> Array:
+    """Return the values less the mean of their level, where levels are parted by splits of a t statistic above 7."""
+    n = len(logs)
+    if n >= 2 * _SHORTEST and float(np.ptp(logs)) > 1e-9:
+        statistics = _statistics(logs[None, :])[0]
+        best = int(np.argmax(statistics))
+        share = float(statistics[best])
+        if (n - 2) * share > _BEYOND_DOUBT**2 * (1 - share):
+            at = _SHORTEST + best
+            return np.concatenate([_without_changes(logs[:at]), _without_changes(logs[at:])])
+    alone: Array = logs - logs.mean()
+    return alone
+
+
+def _describe(logs: Array, found: dict[int, float]) -> list[ChangePoint]:
+    edges = [0, *sorted(found), len(logs)]
+    return [
+        ChangePoint(at, math.exp(logs[start:at].mean()), math.exp(logs[at:end].mean()), found[at])
+        for start, at, end in zip(edges, edges[1:], edges[2:], strict=False)
+    ]

@@ -1,0 +1,98 @@
+"""How often comparisons claim what is not there, and find what is: coverage, false claims and power, with known truth.
+
+Runs scatter by 3 % (log-normal). In the first table each block has one run of both groups, and blocks differ by a
+standard deviation of 0 to 20 %. In the second, sessions (nights) differ by 0 to 10 %, and each has runs of one group
+only. Power is the share of trials in which a true worsening of throughput has p < 0.05. Seeds are fixed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import special
+
+from loadframe.analyze.comparison.estimate_ratio import Observation, RatioEstimate, estimate_ratio
+
+NOISE = 0.03
+RUNS = (2, 3, 5, 8, 10)
+BLOCKS = (0.0, 0.05, 0.1, 0.2)
+SESSIONS = (0.0, 0.05, 0.1)
+#: Sessions of the baseline and of the new version, and the runs in each.
+NIGHTS = ((3, 3, 3, 3), (5, 3, 1, 3), (20, 3, 1, 3), (20, 3, 1, 1), (10, 3, 3, 3))
+LOSSES = (0.05, 0.1, 0.2)
+
+Draw = Callable[[np.random.Generator], Sequence[Observation]]
+
+
+def main(trials: int = 2000) -> None:
+    """Print both tables."""
+    print(f"Runs scatter by {NOISE:.0%}; {trials} trials a row.\n")
+    heads = ("coverage", "false claims", *(f"power {loss:.0%}" for loss in LOSSES))
+    print(f"{'runs a side':>20} {'blocks differ':>14} " + " ".join(f"{head:>12}" for head in heads) + "   unpaired 10%")
+    for runs in RUNS:
+        for spread in BLOCKS:
+            found = _trials(lambda random, n=runs, s=spread: _blocks(random, n, s), trials)
+            print(f"{runs:>20} {spread:>14.0%} {_figures(found)} {_unpaired(runs, spread, trials):>14.2f}")
+    print(f"\n{'nights x runs':>20} {'nights differ':>14} " + " ".join(f"{head:>12}" for head in heads))
+    for nights in NIGHTS:
+        for spread in SESSIONS:
+            found = _trials(lambda random, n=nights, s=spread: _nights(random, n, s), trials)
+            print(f"{nights[0]} x {nights[1]} against {nights[2]} x {nights[3]}".rjust(20), end=" ")
+            print(f"{spread:>14.0%} {_figures(found)}")
+    print("\nOne night against one, 5 runs each, with 5 % assumed between nights:")
+    for spread in SESSIONS:
+        found = _trials(lambda random, s=spread: _nights(random, (1, 5, 1, 5), s), trials, session_spread=0.05)
+        print(f"{'1 x 5 against 1 x 5':>20} {spread:>14.0%} {_figures(found)}")
+
+
+def _trials(draw: Draw, trials: int, **options: float) -> list[RatioEstimate]:
+    random = np.random.default_rng(1)
+    return [estimate_ratio(draw(random), "old", "new", **options) for _ in range(trials)]
+
+
+def _figures(found: Sequence[RatioEstimate]) -> str:
+    covered = np.mean([each.ratio.low <= 1 <= each.ratio.high for each in found])
+    # A loss moves the logarithm and nothing else, so that one trial serves all losses.
+    claims = [np.mean([_p(each, loss) < 0.05 for each in found]) for loss in (0.0, *LOSSES)]
+    return " ".join(f"{value:>12.3f}" for value in (covered, *claims))
+
+
+def _p(found: RatioEstimate, loss: float) -> float:
+    """Return the p that the trial would have had with a loss."""
+    t = abs(found.log_ratio + math.log(1 - loss)) / found.standard_error
+    return 2 * float(special.stdtr(found.freedom, -t)) * found.caution
+
+
+def _blocks(random: np.random.Generator, blocks: int, spread: float) -> list[Observation]:
+    shared = spread * random.standard_normal(blocks)
+    return [
+        Observation(math.exp(shared[block] + NOISE * random.standard_normal()), group, block)
+        for block in range(blocks)
+        for group in ("old", "new")
+    ]
+
+
+def _nights(random: np.random.Generator, nights: tuple[int, int, int, int], spread: float) -> list[Observation]:
+    found = []
+    for group, count, runs in (("old", *nights[:2]), ("new", *nights[2:])):
+        for night in range(count):
+            level = spread * random.standard_normal()
+            found += [
+                Observation(math.exp(level + NOISE * random.standard_normal()), group, None, (group, night))
+                for _ in range(runs)
+            ]
+    return found
+
+
+def _unpaired(runs: int, spread: float, trials: int) -> float:
+    """Return the power for a loss of 10 % of Student's test that ignores the blocks."""
+    random = np.random.default_rng(1)
+    shared = spread * random.standard_normal((trials, runs))
+    old, new = (shared + NOISE * random.standard_normal((trials, runs)) for _ in range(2))
+    difference = new.mean(axis=1) - old.mean(axis=1) + math.log(0.9)
+    error = np.sqrt((old.var(axis=1, ddof=1) + new.var(axis=1, ddof=1)) / runs)
+    return float(np.mean(2 * special.stdtr(2 * runs - 2, -np.abs(difference) / error) < 0.05))
+
+
+if __name__ == "__main__":
+    main()
