@@ -2,7 +2,7 @@
 
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.report.numbers import estimate_text, percent_text, round_to
-from loadframe.units import format_count
+from loadframe.units import format_change, format_count
 
 #: What the models are called where people read.
 NAMES = {"linear": "linear", "amdahl": "Amdahl", "usl": "USL", "knee": "hard knee"}
@@ -15,31 +15,56 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
     if not tells(fit):
         return f"These data do not tell how throughput grows {measured}."
     if fit.peak:
+        past = fit.peak.n.value <= fit.largest
+        peaks = "peaks" if past else "is headed for a peak"
+        beyond = "" if past else f", beyond the {format_count(fit.largest)} that were measured"
         return (
-            f"Throughput peaks at {estimate_text(fit.peak.n)} {fit.over},"
+            f"Throughput {peaks} at {estimate_text(fit.peak.n)} {fit.over}{beyond},"
             f" with {estimate_text(fit.peak.throughput)}{tail} (USL: {_causes(best)})."
         )
     if fit.best == "linear":
         each = estimate_text(best.parameters["lambda"])
-        return f"Throughput grows linearly {measured}: {each}{tail} each; no limit was reached."
+        return f"Throughput grows linearly {measured}: {each}{tail} each; no limit was reached, and {_of_a_peak(fit)}."
     if fit.best == "amdahl":
-        return (
-            f"Throughput bends {measured} as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)}; no peak was seen."
-        )
+        law = f"as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)}"
+        return f"Throughput bends {measured} {law}; {_of_a_peak(fit)}."
     if fit.best == "knee":
         lam, ceiling = best.parameters["lambda"], best.parameters["ceiling"]
         knee = round_to(ceiling.value / lam.value, ceiling.value / lam.value / 10)
         return (
             f"Throughput grows linearly, {estimate_text(lam)}{tail} each, up to about {knee} {fit.over}, where it meets"
-            f" a hard ceiling of {estimate_text(ceiling)}{tail}; there is no peak."
+            f" a hard ceiling of {estimate_text(ceiling)}{tail}; {_of_a_peak(fit)}."
         )
-    return f"Throughput bends {measured} ({_causes(best)}); these data do not vouch for a peak."
+    return f"Throughput bends {measured} ({_causes(best)}); {_of_a_peak(fit)}."
+
+
+def _of_a_peak(fit: ScalabilityFit) -> str:
+    """Say whether there is a peak, where none is shown: no, or that the data do not tell."""
+    if fit.standing == "none":
+        return f"there is no peak up to {format_count(fit.largest)} {fit.over}"
+    if fit.standing == "beyond":
+        return "a peak lies beyond what was measured, too far away to be placed"
+    if "usl" not in fit.possible:
+        return f"whether throughput falls beyond it is open{_fall(fit)}"
+    place = fit.candidate.n
+    if place.value <= fit.largest:
+        rivals = "other models, which fit as well within the noise, have none"
+        return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"
+    least = f" from {format_count(place.low)} {fit.over} on" if place.low > 1 else ""
+    return f"a peak{least} is neither shown nor excluded"
+
+
+def _fall(fit: ScalabilityFit) -> str:
+    if fit.ceiling is None:
+        return ""
+    change, ends = fit.ceiling.change, f"from {format_count(fit.ceiling.first)} to {format_count(fit.ceiling.last)}"
+    interval = f"[{format_change(change.low)}, {format_change(change.high)}]"
+    return f": it changes by {format_change(change.value)} {interval} {ends} {fit.over}"
 
 
 def tells(fit: ScalabilityFit) -> bool:
-    """Whether the data say how throughput grows: the throughput of one is known to better than a half."""
-    lam = fit.best_model.parameters["lambda"]
-    return lam.high - lam.low <= lam.value
+    """Whether the data say how throughput grows."""
+    return fit.best_model.settled
 
 
 def _causes(model: ModelFit) -> str:

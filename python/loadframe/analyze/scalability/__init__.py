@@ -3,6 +3,7 @@
 from loadframe.analyze.scalability.analysis import fit
 from loadframe.analyze.scalability.models import ModelName
 from loadframe.analyze.scalability.observations import Residuals
-from loadframe.analyze.scalability.result import ModelFit, Peak, ScalabilityFit
+from loadframe.analyze.scalability.peak import Peak, PeakStanding
+from loadframe.analyze.scalability.result import ModelFit, Robust, ScalabilityFit
 
-__all__ = ["ModelFit", "ModelName", "Peak", "Residuals", "ScalabilityFit", "fit"]
+__all__ = ["ModelFit", "ModelName", "Peak", "PeakStanding", "Residuals", "Robust", "ScalabilityFit", "fit"]

@@ -1,17 +1,19 @@
 """From observations to a scalability result: fit the ladder, choose a model, look for a peak, collect the doubts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
+from loadframe.analyze.scalability.ceiling import CeilingChange, ceiling_change
 from loadframe.analyze.scalability.checks import extrapolation_error, lack_of_fit, r_squared
-from loadframe.analyze.scalability.doubts import PEAK_REACH, doubts
+from loadframe.analyze.scalability.doubts import doubts
 from loadframe.analyze.scalability.fitting import PointFit, fit_model
 from loadframe.analyze.scalability.intervals import Spread, parameters, spread
-from loadframe.analyze.scalability.models import AMDAHL, LADDER, USL, Array, Model, peak_size
+from loadframe.analyze.scalability.models import AMDAHL, KNEE, LADDER, USL, Model, ModelName
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
-from loadframe.analyze.scalability.result import ModelFit, Peak, ScalabilityFit
-from loadframe.analyze.scalability.selection import aicc, choose
+from loadframe.analyze.scalability.outliers import Outlier, outliers
+from loadframe.analyze.scalability.peak import Peak, PeakStanding, peak_of, standing_of
+from loadframe.analyze.scalability.result import ModelFit, Robust, ScalabilityFit
+from loadframe.analyze.scalability.selection import aicc, choose, possible
 
 
 def fit(
@@ -21,22 +23,29 @@ def fit(
     seed: int = 0,
     over: str = "n",
     resolution: float = RESOLUTION,
+    blocks: Sequence[object] | None = None,
+    names: Sequence[str] | None = None,
 ) -> ScalabilityFit:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to (n, throughput) observations.
 
     Repeated n are repeated runs. `residuals` says whether noise grows with throughput ("relative") or not
-    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution`
-    is the relative standard deviation of an error that all runs of one n share, which repetitions do not show.
-    BadInput for fewer than three distinct n and for numbers that are not positive and finite.
+    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution` is the relative
+    standard deviation of an error that all runs of one n share, which repetitions do not show. `blocks` names the block
+    of the design that each observation belongs to, and `names` the observations. BadInput for fewer than three distinct
+    n and for numbers that are not positive and finite.
     """
-    data = gather(observations, residuals, resolution)
-    fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDER}
-    best = choose([point for point, _ in fitted.values()], data).model.name
-    models = {name: _describe(point, around, data, observations) for name, (point, around) in fitted.items()}
-    candidate = _peak(*fitted["usl"])
-    kappa = models["usl"].parameters["kappa"]
-    known = candidate.n.is_finite and kappa.low > 0
-    claimed = best == "usl" and known and data.sizes[-1] >= PEAK_REACH * candidate.n.value
+    data = gather(observations, residuals, resolution, blocks)
+    found = _conclude(data, seed)
+    apart = outliers([point for point, _ in found.fitted.values()], data)
+    robust = None
+    if apart:
+        places = [outlier.place for outlier in apart]
+        rest = gather(observations, residuals, resolution, blocks, without=places)
+        robust = _without(apart, rest, _conclude(rest, seed))
+    # What the runs that lie far off say of a peak is not said where the others contradict it.
+    disagree = robust is not None and "none" in (found.standing, robust.standing) and found.standing != robust.standing
+    standing: PeakStanding = "open" if disagree else found.standing
+    models = {name: _describe(point, around, data, observations) for name, (point, around) in found.fitted.items()}
     at_one = [throughput for n, throughput in observations if n == 1]
     measured_at_one = sum(at_one) / len(at_one) if at_one else None
     return ScalabilityFit(
@@ -44,13 +53,57 @@ def fit(
         kind=residuals,
         observations=tuple((float(n), float(throughput)) for n, throughput in observations),
         models=models,
-        best=best,
-        peak=candidate if claimed else None,
+        best=found.best,
+        possible=found.possible,
+        candidate=found.candidate,
+        ceiling=found.ceiling,
+        standing=standing,
+        robust=robust,
         measured_at_one=measured_at_one,
         warnings=doubts(
-            data, over=over, models=models, best=best, candidate=candidate, measured_at_one=measured_at_one
+            data,
+            over=over,
+            models=models,
+            best=found.best,
+            possible=found.possible,
+            candidate=found.candidate,
+            ceiling=found.ceiling,
+            standing=found.standing,
+            robust=robust,
+            names=[_name(n, throughput, over, at, names) for at, (n, throughput) in enumerate(observations)],
+            measured_at_one=measured_at_one,
         ),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Conclusion:
+    """All models fitted to some data, the one that is chosen, and what the data say of a peak."""
+
+    fitted: Mapping[ModelName, tuple[PointFit, Spread]]
+    best: ModelName
+    possible: tuple[ModelName, ...]
+    candidate: Peak
+    ceiling: CeilingChange | None
+    standing: PeakStanding
+
+
+def _conclude(data: Observations, seed: int) -> _Conclusion:
+    fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDER}
+    points = [point for point, _ in fitted.values()]
+    best, left = choose(points, data).model.name, possible(points, data)
+    usl = fitted[USL.name]
+    candidate, kappa = peak_of(*usl), parameters(*usl, data)["kappa"]
+    ceiling = ceiling_change(fitted[KNEE.name][0], data)
+    largest = float(data.sizes[-1])
+    standing = standing_of(candidate, kappa, ceiling, best=best, possible=left, largest=largest)
+    return _Conclusion(fitted, best, left, candidate, ceiling, standing)
+
+
+def _without(apart: Sequence[Outlier], rest: Observations, found: _Conclusion) -> Robust:
+    """Return what the runs that are not set aside say on their own."""
+    point, around = found.fitted[found.best]
+    return Robust(tuple(apart), found.best, parameters(point, around, rest), found.candidate, found.standing)
 
 
 def _fit_with_sign(model: Model, data: Observations, seed: int) -> tuple[PointFit, Spread]:
@@ -83,22 +136,6 @@ def _describe(
     )
 
 
-def _peak(point: PointFit, around: Spread) -> Peak:
-    """Return the USL's peak with its intervals; infinite where kappa is 0."""
-    return Peak(
-        around.estimate(float(peak_size(point.theta)), peak_size(around.theta)),
-        around.estimate(float(_throughput_at_peak(point.theta[None, :])[0]), _throughput_at_peak(around.theta)),
-    )
-
-
-def _throughput_at_peak(theta: Array) -> Array:
-    lam, sigma, kappa = theta.T
-    n = peak_size(theta)
-    finite = np.isfinite(n)
-    m = np.where(finite, n, 1.0)
-    with np.errstate(divide="ignore"):
-        # Without kappa throughput grows towards Amdahl's ceiling L / s for ever.
-        peak: Array = np.where(
-            finite, lam * m / (1 + sigma * (m - 1) + kappa * m * (m - 1)), lam / np.maximum(sigma, 0)
-        )
-    return peak
+def _name(n: float, throughput: float, over: str, place: int, names: Sequence[str] | None) -> str:
+    """Return how a run is named in a sentence: by its name, or else by its figures."""
+    return names[place] if names else f"the run with {throughput:,.6g} at {n:g} {over}"

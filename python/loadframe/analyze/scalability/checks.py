@@ -23,7 +23,7 @@ def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | Non
     None without repeated runs, or where the model has as many parameters as there are sizes.
     """
     sizes = len(observations.sizes)
-    between, within = sizes - fitted.model.size, observations.total - sizes
+    between, within = sizes - fitted.model.size, observations.freedom - sizes
     if between < 1 or within < 1:
         return None
     noise = max(observations.pure_error, observations.least_sum)

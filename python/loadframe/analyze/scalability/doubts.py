@@ -1,19 +1,16 @@
 """Which warnings a fit deserves; what each says is in `warnings`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import warnings
-from loadframe.analyze.scalability.models import ModelName
+from loadframe.analyze.scalability.ceiling import CeilingChange
+from loadframe.analyze.scalability.models import LADDER, USL, ModelName
 from loadframe.analyze.scalability.observations import Observations
-from loadframe.analyze.scalability.result import ModelFit, Peak
-from loadframe.analyze.scalability.selection import RUNS_FOR_AICC
+from loadframe.analyze.scalability.peak import PEAK_REACH, Peak, PeakStanding
+from loadframe.analyze.scalability.result import ModelFit, Robust
 
-#: A peak is claimed only where the measured sizes reach this share of it.
-PEAK_REACH = 0.7
 _ENOUGH_SIZES = 6
-#: Burnham and Anderson's rule of thumb: models within 2 have substantial support.
-_ALIKE = 2.0
 _FAR_OFF = 0.1
 _MORE_THAN_LINEAR = 1.05
 _SIGNIFICANT = 0.05
@@ -25,15 +22,26 @@ def doubts(
     over: str,
     models: Mapping[ModelName, ModelFit],
     best: ModelName,
+    possible: Collection[ModelName],
     candidate: Peak,
+    ceiling: CeilingChange | None,
+    standing: PeakStanding,
+    robust: Robust | None,
+    names: Sequence[str],
     measured_at_one: float | None,
 ) -> tuple[Finding, ...]:
-    """Return all warnings; `candidate` is the USL's peak, whether or not it may be claimed."""
+    """Return all warnings.
+
+    `possible` are the models that are not rejected, `candidate` is the USL's peak, `ceiling` the change along that of
+    the hard knee, `standing` what all runs say of a peak, `robust` what they say without those that lie far off, and
+    `names` are those of the runs.
+    """
     return (
         *_about_data(data, over),
-        *_about_choice(data, models, best),
-        *_about_growth(data, over, models),
-        *_about_peak(data, over, models, best, candidate),
+        *_about_runs(models[best], standing, candidate, robust, names, over),
+        *_about_choice(best, possible),
+        *_about_growth(data, over, models[best]),
+        *_about_peak(data, over, models, best, possible, candidate, ceiling, standing),
         *_about_curve(data, over, models[best], measured_at_one),
     )
 
@@ -43,28 +51,45 @@ def _about_data(data: Observations, over: str) -> Iterator[Finding]:
         yield warnings.FewSizes(len(data.sizes), over)
     if not data.is_replicated:
         yield warnings.NotRepeated(over)
-    if data.total < RUNS_FOR_AICC:
-        yield warnings.FewRuns(data.total, RUNS_FOR_AICC)
 
 
-def _about_choice(data: Observations, models: Mapping[ModelName, ModelFit], best: ModelName) -> Iterator[Finding]:
-    least = models[best].aicc
-    if data.total < RUNS_FOR_AICC or least is None:
+def _about_runs(
+    best: ModelFit, standing: PeakStanding, candidate: Peak, robust: Robust | None, names: Sequence[str], over: str
+) -> Iterator[Finding]:
+    if robust is None:
         return
-    distances = {m.name: m.aicc - least for m in models.values() if m.aicc is not None and m.name != best}
-    # A knee that is no candidate may score better than the best; it is not alike.
-    alike = {name: distance for name, distance in distances.items() if 0 <= distance < _ALIKE}
+    moved = [
+        (name, estimate.value, robust.parameters[name].value)
+        for name, estimate in best.parameters.items()
+        if robust.best == best.name and not estimate.low <= robust.parameters[name].value <= estimate.high
+    ]
+    if robust.best == best.name and robust.standing == standing and not moved:
+        return
+    yield warnings.RunsDecide(
+        runs=tuple((names[each.place], each.deviation) for each in robust.outliers),
+        models=(best.name, robust.best),
+        peaks=tuple(
+            peak.n.value if stands in ("shown", "beyond") else None
+            for peak, stands in ((candidate, standing), (robust.candidate, robust.standing))
+        ),
+        moved=tuple(moved),
+        over=over,
+    )
+
+
+def _about_choice(best: ModelName, possible: Collection[ModelName]) -> Iterator[Finding]:
+    # A richer model can always be bent to the data of a simpler one; that says nothing against the simpler.
+    parameters = {model.name: model.size for model in LADDER}
+    alike = [name for name in possible if name != best and parameters[name] <= parameters[best]]
     if alike:
-        yield warnings.ModelsAlike(best, tuple(alike), max(alike.values()))
+        yield warnings.ModelsAlike(best, tuple(alike))
 
 
-def _about_growth(data: Observations, over: str, models: Mapping[ModelName, ModelFit]) -> Iterator[Finding]:
-    names: tuple[ModelName, ...] = ("amdahl", "usl")
-    for name in names:
-        sigma = models[name].parameters["sigma"]
-        if sigma.value < 0:
-            yield warnings.Superlinear(name, sigma.value, sigma.low, sigma.high)
-            return
+def _about_growth(data: Observations, over: str, best: ModelFit) -> Iterator[Finding]:
+    sigma = best.parameters.get("sigma")
+    if sigma and sigma.value < 0:
+        yield warnings.Superlinear(best.name, sigma.value, sigma.low, sigma.high)
+        return
     each = data.means / data.sizes
     ratio = float(each[-1] / each[0])
     if ratio > _MORE_THAN_LINEAR:
@@ -72,15 +97,27 @@ def _about_growth(data: Observations, over: str, models: Mapping[ModelName, Mode
 
 
 def _about_peak(
-    data: Observations, over: str, models: Mapping[ModelName, ModelFit], best: ModelName, candidate: Peak
+    data: Observations,
+    over: str,
+    models: Mapping[ModelName, ModelFit],
+    best: ModelName,
+    possible: Collection[ModelName],
+    candidate: Peak,
+    ceiling: CeilingChange | None,
+    standing: PeakStanding,
 ) -> Iterator[Finding]:
     kappa, largest, n = models["usl"].parameters["kappa"], float(data.sizes[-1]), candidate.n
-    if kappa.low <= 0:
-        yield warnings.NoPeakSeen(kappa.value, kappa.high, n.low, largest, over)
-    elif best != "usl":
-        yield warnings.PeakNotBest(best, n.value, over)
-    elif not n.is_finite or largest < PEAK_REACH * n.value:
-        yield warnings.PeakTooFar(n.value, n.low, n.high, largest, over)
+    if standing == "open" and USL.name not in possible:
+        yield warnings.CeilingMayFall(ceiling, over)
+    elif standing == "open":
+        flat = tuple(name for name in possible if name != USL.name)
+        yield warnings.PeakOpen(flat, kappa.value, kappa.high, (n.value, n.low, n.high), largest, over)
+    elif standing == "beyond":
+        yield warnings.PeakTooFar(n.value, n.low, n.high, largest, over, PEAK_REACH)
+    elif standing == "none" and USL.name in possible:
+        yield warnings.NoPeakSeen(kappa.value, kappa.low, kappa.high, n.low, largest, over)
+    elif standing == "none" and kappa.value > 0:
+        yield warnings.PeakNotBest(best, n.value, largest, over)
 
 
 def _about_curve(data: Observations, over: str, best: ModelFit, measured_at_one: float | None) -> Iterator[Finding]:

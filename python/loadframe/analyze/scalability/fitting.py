@@ -9,6 +9,9 @@ from loadframe.analyze.scalability.models import AMDAHL, KNEE, LINEAR, Array, Mo
 from loadframe.analyze.scalability.observations import Observations
 from loadframe.analyze.scalability.solver import Bounds, Problems, solve, starts
 
+#: (s, k N_max^2) of further starts where a fit is repeated for data that may be far from the first.
+_RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))
+
 
 @dataclass(frozen=True, eq=False)
 class PointFit:
@@ -51,6 +54,22 @@ def fit_model(model: Model, observations: Observations, *, superlinear: bool = F
     theta, cost = solve(problems, start, bounds)
     best = int(cost.argmin())
     return PointFit(model, theta[best], bounds, float(cost[best]) + observations.pure_error)
+
+
+def fit_rows(fitted: PointFit, sizes: Array, means: Array, weights: Array) -> tuple[Array, Array]:
+    """Fit the same model to many data sets from a few starts; means and weights are (rows, sizes), a weight may be 0.
+
+    Returns full parameters (rows, parameters) and weighted sums of squares of the means (rows,).
+    """
+    if fitted.bounds is None:
+        return solve_knee(sizes, means, weights)
+    first = np.vstack([fitted.theta, [[fitted.theta[0], s, k / sizes[-1] ** 2] for s, k in _RESTARTS]])
+    rows = len(means)
+    index = np.repeat(np.arange(rows), len(first))
+    problems = Problems(sizes, means[index], weights[index])
+    theta, cost = solve(problems, np.tile(first, (rows, 1)), fitted.bounds)
+    best = cost.reshape(rows, len(first)).argmin(axis=1) + np.arange(rows) * len(first)
+    return theta[best], cost[best]
 
 
 def refit(fitted: PointFit, observations: Observations, means: Array) -> Array:

@@ -10,6 +10,10 @@ each size's mean. Three corrections keep it honest for the few repetitions that 
 - Percentiles are widened from the normal to the t distribution (the expanded percentile interval of Hesterberg, "What
   Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015).
 
+Where runs were made in blocks, deviations are those within blocks. Each draw then scales them by sqrt(f / chi2(f)), f
+being their degrees of freedom, which widens the percentiles as the t distribution does, and the level of the curve (L,
+and C of the hard knee) also varies as the blocks' means leave it open (`blocks`).
+
 With one run per size, the parameters have the intervals value +- t(0.975, n - p) standard errors from the covariance
 s^2 (J'J)^-1, and what depends on several of them (peak, band) is taken from draws with that covariance.
 """
@@ -33,13 +37,15 @@ _RUNS_OF_THEIR_OWN = 5
 class Spread:
     """What the data allow: parameters drawn (rows, parameters), and the interval's ends for each free parameter.
 
-    Without any row the data leave no freedom to judge by, and every interval is unbounded.
+    Without any row the data leave no freedom to judge by, and every interval is unbounded. `levels` are the errors of
+    the level's logarithm that the draws have for the blocks' sake; None without blocks.
     """
 
     theta: Array
     tail: float
     low: Array
     high: Array
+    levels: Array | None = None
 
     def interval(self, values: Array) -> tuple[Array, Array]:
         """Return the ends of the 95 % interval of some quantity, given its values (rows, ...) in each draw."""
@@ -88,9 +94,16 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
     ]
     if min(observations.counts) < _RUNS_OF_THEIR_OWN:
         own = [np.concatenate(own)] * len(own)
+    freedom = observations.freedom - len(observations.sizes)
+    blocks, scales = observations.blocks, np.ones(_DRAWS)
+    tail = float(special.ndtr(special.stdtrit(freedom, 0.025)))
+    if blocks:
+        scales, tail = freedom / random.chisquare(freedom, size=_DRAWS), 0.025
+        within = np.sqrt((observations.total - len(observations.sizes)) / freedom)
+        own = [deviations * within for deviations in own]
     means = np.column_stack(
         [
-            run.mean() + scale * random.choice(deviations, size=(_DRAWS, run.size)).mean(axis=1)
+            run.mean() + scale * np.sqrt(scales) * random.choice(deviations, size=(_DRAWS, run.size)).mean(axis=1)
             for run, scale, deviations in zip(observations.runs, observations.scale, own, strict=True)
         ]
     )
@@ -99,22 +112,23 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
     means += observations.scale * observations.resolution * shared
     # Wild noise could make a mean of nothing; a throughput stays above 0.
     theta = refit(fitted, observations, np.maximum(means, observations.means / 1000))
-    freedom = observations.total - len(observations.sizes)
-    tail = float(special.ndtr(special.stdtrit(freedom, 0.025)))
+    levels = blocks.level_errors(observations.pure_error / freedom, scales, random) if blocks else None
+    if levels is not None:
+        theta = _moved(fitted, theta, levels)
     low, high = _ends(theta[:, : fitted.model.size], tail)
-    return Spread(theta, tail, low, high)
+    return Spread(theta, tail, low, high, levels)
 
 
 def _from_covariance(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
     p = fitted.model.size
-    freedom = observations.total - p
+    freedom = observations.freedom - p
     if freedom < 1:
         return Spread(np.empty((0, len(fitted.theta))), 0.025, np.zeros(p), np.full(p, np.inf))
     variance = max(fitted.sum_of_squares, observations.least_sum) / freedom
     root = _knee_root(fitted, observations) if fitted.bounds is None else _usl_root(fitted, observations)
     root *= np.sqrt(variance)
-    normal = random.standard_normal((_DRAWS, p))
-    normal *= np.sqrt(freedom / random.chisquare(freedom, size=(_DRAWS, 1)))
+    scales = freedom / random.chisquare(freedom, size=(_DRAWS, 1))
+    normal = random.standard_normal((_DRAWS, p)) * np.sqrt(scales)
     half_width = special.stdtrit(freedom, 0.975) * np.sqrt((root**2).sum(axis=1))
     theta = np.repeat(fitted.theta[None, :], _DRAWS, axis=0)
     theta[:, :p] += normal @ root.T
@@ -124,12 +138,28 @@ def _from_covariance(fitted: PointFit, observations: Observations, random: np.ra
     shared = special.ndtri(0.975) * observations.resolution * np.nan_to_num(fitted.theta[level], posinf=0.0)
     half_width[level] = np.hypot(half_width[level], shared)
     least, greatest = _limits(fitted)
-    return Spread(
-        np.clip(theta, least, greatest),
-        0.025,
-        np.maximum(fitted.free() - half_width, np.minimum(least[:p], 0)),
-        np.minimum(fitted.free() + half_width, greatest[:p]),
-    )
+    theta = np.clip(theta, least, greatest)
+    low = np.maximum(fitted.free() - half_width, np.minimum(least[:p], 0))
+    high = np.minimum(fitted.free() + half_width, greatest[:p])
+    if observations.blocks is None:
+        return Spread(theta, 0.025, low, high)
+    levels = observations.blocks.level_errors(variance, scales[:, 0], random)
+    theta = _moved(fitted, theta, levels)
+    throughputs = _throughputs(fitted)
+    low[:throughputs], high[:throughputs] = _ends(theta[:, :throughputs], 0.025)
+    return Spread(theta, 0.025, low, high, levels)
+
+
+def _moved(fitted: PointFit, theta: Array, levels: Array) -> Array:
+    """Return parameters (rows, parameters) of which those that are throughputs are multiplied by exp(levels)."""
+    factors = np.ones_like(theta)
+    factors[:, : _throughputs(fitted)] = np.exp(levels)[:, None]
+    return theta * factors
+
+
+def _throughputs(fitted: PointFit) -> int:
+    """Return how many parameters have the unit of throughput: L of every model comes first, then the knee's ceiling."""
+    return 2 if fitted.bounds is None else 1
 
 
 def _limits(fitted: PointFit) -> tuple[Array, Array]:

@@ -49,6 +49,8 @@ def _on_size(n: Array, means: Array, squares: Array, j: int) -> Array:
 
 def _between(n: Array, means: Array, squares: Array, j: int) -> Array:
     low, high = slice(None, j), slice(j, None)
-    lam = (squares[:, low] * n[low] * means[:, low]).sum(1) / (squares[:, low] * n[low] ** 2).sum(1)
-    ceiling = (squares[:, high] * means[:, high]).sum(1) / squares[:, high].sum(1)
+    # Where all sizes on one side weigh nothing, the quotient is nan, and no solution.
+    with np.errstate(invalid="ignore"):
+        lam = (squares[:, low] * n[low] * means[:, low]).sum(1) / (squares[:, low] * n[low] ** 2).sum(1)
+        ceiling = (squares[:, high] * means[:, high]).sum(1) / squares[:, high].sum(1)
     return np.column_stack([lam, ceiling])

@@ -2,14 +2,16 @@
 
 A weighted least-squares fit to repeated runs is the fit to their means plus a constant (the pure error), because runs
 of one size share one prediction and one weight. So solvers see one row per distinct size, however many runs there are.
+Where runs were made in blocks, what the runs of a block have in common is removed first (`blocks`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from loadframe.analyze.scalability.blocks import BlockEffects, block_effects
 from loadframe.analyze.scalability.models import Array
 from loadframe.errors import BadInput
 
@@ -28,13 +30,16 @@ _MOST_SIZES = 200
 class Observations:
     """Runs by size: `sizes` ascending and distinct, `runs[i]` the throughputs at `sizes[i]`.
 
+    `places[i]` says which of the given pairs they are. With `blocks`, throughputs are without their block's effect.
     `resolution` is the relative standard deviation of an error that all runs of a size share, such as that of a search
     on a grid of rates: repeated runs do not show it.
     """
 
     sizes: Array
     runs: tuple[Array, ...]
+    places: tuple[tuple[int, ...], ...]
     residuals: Residuals
+    blocks: BlockEffects | None = None
     resolution: float = RESOLUTION
 
     @property
@@ -51,6 +56,11 @@ class Observations:
     def total(self) -> int:
         """Number of runs."""
         return sum(run.size for run in self.runs)
+
+    @property
+    def freedom(self) -> int:
+        """Number of runs, less the degrees of freedom that the effects of blocks took."""
+        return self.total - (self.blocks.freedom if self.blocks else 0)
 
     @property
     def is_replicated(self) -> bool:
@@ -80,26 +90,57 @@ class Observations:
 
     def without_largest(self) -> "Observations":
         """Return the same observations without the largest size."""
-        return Observations(self.sizes[:-1], self.runs[:-1], self.residuals, self.resolution)
+        return replace(self, sizes=self.sizes[:-1], runs=self.runs[:-1], places=self.places[:-1])
+
+    def without_run(self, size: int, run: int) -> "Observations":
+        """Return the same observations without one run, and without its size where that was its only one."""
+        runs, places = list(self.runs), list(self.places)
+        runs[size] = np.delete(runs[size], run)
+        places[size] = places[size][:run] + places[size][run + 1 :]
+        kept = [index for index, left in enumerate(runs) if left.size]
+        return replace(
+            self,
+            sizes=self.sizes[kept],
+            runs=tuple(runs[index] for index in kept),
+            places=tuple(places[index] for index in kept),
+        )
 
 
-def gather(pairs: Sequence[tuple[float, float]], residuals: Residuals, resolution: float = RESOLUTION) -> Observations:
-    """Gather (n, throughput) pairs by n; BadInput for numbers that are not positive and finite or under 3 sizes."""
+def gather(
+    pairs: Sequence[tuple[float, float]],
+    residuals: Residuals,
+    resolution: float = RESOLUTION,
+    blocks: Sequence[object] | None = None,
+    without: Collection[int] = (),
+) -> Observations:
+    """Gather (n, throughput) pairs by n; BadInput for numbers that are not positive and finite or under 3 sizes.
+
+    `blocks` names the block of each pair, and `without` the positions of pairs to leave out.
+    """
     for position, (n, throughput) in enumerate(pairs, start=1):
         _check(n, throughput, f"observation {position}")
-    by_size: dict[float, list[float]] = {}
-    for n, throughput in pairs:
-        by_size.setdefault(float(n), []).append(float(throughput))
-    if len(by_size) < 3:
-        found = "no size" if not by_size else f"only {len(by_size)} distinct size{'s' * (len(by_size) > 1)}"
+    kept = [position for position in range(len(pairs)) if position not in without]
+    count = len({float(pairs[position][0]) for position in kept})
+    if count < 3:
+        found = "no size" if not count else f"only {count} distinct size{'s' * (count > 1)}"
         raise BadInput(f"{found}: a scalability model needs at least 3", remedy="measure at more sizes; 6 is better")
-    if len(by_size) > _MOST_SIZES:
+    if count > _MOST_SIZES:
         raise BadInput(
-            f"{len(by_size)} distinct sizes: more than {_MOST_SIZES} are no scalability experiment",
+            f"{count} distinct sizes: more than {_MOST_SIZES} are no scalability experiment",
             remedy="give runs of one size the same n, so that they count as repetitions",
         )
-    sizes = sorted(by_size)
-    return Observations(np.array(sizes), tuple(np.array(by_size[n]) for n in sizes), residuals, resolution)
+    n, throughputs = np.array([pairs[position] for position in kept], dtype=float).T
+    blocked = block_effects(n, throughputs, [blocks[position] for position in kept]) if blocks else None
+    effects, factors = blocked or (None, np.ones_like(n))
+    sizes = np.unique(n)
+    return Observations(
+        sizes,
+        tuple((throughputs / factors)[n == size] for size in sizes),
+        tuple(tuple(kept[index] for index in np.flatnonzero(n == size)) for size in sizes),
+        residuals,
+        effects,
+        resolution,
+    )
 
 
 def _check(n: float, throughput: float, where: str) -> None:

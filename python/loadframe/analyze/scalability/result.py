@@ -7,11 +7,14 @@ import numpy as np
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.checks import LackOfFit
 from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.intervals import Spread
 from loadframe.analyze.scalability.models import Array, ModelName
 from loadframe.analyze.scalability.observations import Residuals
+from loadframe.analyze.scalability.outliers import Outlier
+from loadframe.analyze.scalability.peak import Peak, PeakStanding
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,15 @@ class ModelFit:
         sizes = np.asarray(n, dtype=float)
         return self.spread.interval(self.point.model.curve(self.spread.theta, sizes))
 
+    @property
+    def settled(self) -> bool:
+        """Whether the throughput of one is known to better than a half, a level that blocks share set aside."""
+        lam = self.parameters["lambda"]
+        low, high = lam.low, lam.high
+        if self.spread.levels is not None:
+            low, high = map(float, self.spread.interval(self.spread.theta[:, 0] / np.exp(self.spread.levels)))
+        return high - low <= lam.value
+
     def as_dict(self) -> dict[str, Any]:
         """Return parameters, AICc and R squared for JSON."""
         return {
@@ -51,19 +63,34 @@ class ModelFit:
         }
 
 
-@dataclass(frozen=True)
-class Peak:
-    """Where throughput is greatest, and how great it is there."""
+@dataclass(frozen=True, eq=False)
+class Robust:
+    """What the data say without the runs that lie far off the curve of all others: `outliers`, the worst first."""
 
-    n: Estimate
-    throughput: Estimate
+    outliers: tuple[Outlier, ...]
+    best: ModelName
+    parameters: dict[str, Estimate]
+    candidate: Peak
+    standing: PeakStanding
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return for JSON the model and its parameters, and which observations (counted from 0) it is without."""
+        return {
+            "without": [{"observation": each.place, "deviation": each.deviation} for each in self.outliers],
+            "best": self.best,
+            "parameters": {name: estimate.as_dict() for name, estimate in self.parameters.items()},
+            "peak_standing": self.standing,
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class ScalabilityFit:
     """The ladder of models fitted to (n, throughput) observations, the one they support, and what to doubt.
 
-    `over` names what n counts (nodes, clients, ...). `measured_at_one` is the mean throughput at n = 1, where measured.
+    `over` names what n counts (nodes, clients, ...). `possible` are the models that the noise does not let reject,
+    `candidate` is the USL's peak, `ceiling` the change along that of the hard knee, and `standing` what may be said of
+    a peak. `robust` is None unless some run lies far off. `measured_at_one` is the mean throughput at n = 1, where
+    measured.
     """
 
     over: str
@@ -71,7 +98,11 @@ class ScalabilityFit:
     observations: tuple[tuple[float, float], ...]
     models: dict[ModelName, ModelFit]
     best: ModelName
-    peak: Peak | None
+    possible: tuple[ModelName, ...]
+    candidate: Peak
+    ceiling: CeilingChange | None
+    standing: PeakStanding
+    robust: Robust | None
     measured_at_one: float | None
     warnings: tuple[Finding, ...]
 
@@ -79,6 +110,11 @@ class ScalabilityFit:
     def best_model(self) -> ModelFit:
         """The model that the data support."""
         return self.models[self.best]
+
+    @property
+    def peak(self) -> Peak | None:
+        """The peak, where the data show one."""
+        return self.candidate if self.standing == "shown" else None
 
     @property
     def largest(self) -> float:
@@ -91,6 +127,9 @@ class ScalabilityFit:
         return {
             "best": self.best,
             "models": {name: model.as_dict() for name, model in self.models.items()},
+            "possible": list(self.possible),
             "peak": peak,
+            "peak_standing": self.standing,
+            "robust": self.robust and self.robust.as_dict(),
             "warnings": [warning.as_dict() for warning in self.warnings],
         }

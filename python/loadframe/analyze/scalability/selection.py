@@ -1,10 +1,11 @@
-"""Which model the data support: AICc where there are enough runs for it, F tests where there are not.
+"""Which model the data support, and which others the noise leaves possible: F tests of the extra sum of squares.
 
-AICc after Burnham and Anderson, "Model Selection and Multimodel Inference" (2nd ed., 2002), section 2.4: for least
-squares n ln(RSS / n) + 2 K + 2 K (K + 1) / (n - K - 1), where K counts the free parameters and the variance, for every
-model alike. It does not exist for n <= K + 1. With fewer than six runs that would drop the USL, with fewer than five
-everything but the straight line, so there a model is taken over a simpler one only where the extra sum of squares is
-significant at 5 %, which is a sober choice and exists as soon as one degree of freedom is left.
+A model is taken over a simpler one only where it leaves significantly less at 5 % (Draper and Smith, "Applied
+Regression Analysis", 3rd ed. 1998, chapter 6; for nonlinear models Bates and Watts, "Nonlinear Regression Analysis",
+1988, section 3.10). The threshold falls with every run, so that more runs never say less. AICc, which is printed beside
+it, does not have that property: its penalty grows beyond bounds as the runs become few, and at six runs no curve can
+earn the USL's three parameters. Models that are not nested (a hard knee and the others) are compared by the same
+statistic with at least one degree of freedom, which takes the noise of the better one as known.
 """
 
 import math
@@ -13,15 +14,18 @@ from collections.abc import Sequence
 from scipy import special
 
 from loadframe.analyze.scalability.fitting import PointFit
-from loadframe.analyze.scalability.models import KNEE, USL
+from loadframe.analyze.scalability.models import KNEE, ModelName
 from loadframe.analyze.scalability.observations import Observations
 
-#: The fewest runs for which AICc exists for each model of the ladder.
-RUNS_FOR_AICC = USL.size + 3
+_SIGNIFICANT = 0.05
 
 
 def aicc(fitted: PointFit, observations: Observations) -> float | None:
-    """Return AICc, or None where there are too few runs for the model's parameters."""
+    """Return AICc, or None where there are too few runs for the model's parameters.
+
+    Burnham and Anderson, "Model Selection and Multimodel Inference" (2nd ed., 2002), section 2.4: for least squares
+    n ln(RSS / n) + 2 K + 2 K (K + 1) / (n - K - 1), where K counts the free parameters and the variance.
+    """
     n, k = observations.total, fitted.model.size + 1
     if n - k - 1 < 1:
         return None
@@ -29,32 +33,35 @@ def aicc(fitted: PointFit, observations: Observations) -> float | None:
 
 
 def choose(fits: Sequence[PointFit], observations: Observations) -> PointFit:
-    """Return the best of the fits, given simplest first; of equals the first.
+    """Return the simplest of the fits, given simplest first, that no richer one improves on significantly.
 
     A hard knee is a candidate only where at least two sizes lie on its ceiling: one alone fits any ceiling.
     """
     fits = [fitted for fitted in fits if fitted.model is not KNEE or _on_ceiling(fitted, observations) > 1]
-    scores = [aicc(fitted, observations) for fitted in fits]
-    known = [score for score in scores if score is not None]
-    if len(known) == len(fits):
-        return fits[known.index(min(known))]
-    return _by_tests(fits, observations)
-
-
-def _by_tests(fits: Sequence[PointFit], observations: Observations) -> PointFit:
     best = fits[0]
     for size in sorted({fitted.model.size for fitted in fits[1:]}):
         rivals = [fitted for fitted in fits if fitted.model.size == size]
         rival = min(rivals, key=lambda fitted: _sum(fitted, observations))
-        freedom = observations.total - size
-        if freedom < 1:
-            continue
-        gained = _sum(best, observations) - _sum(rival, observations)
-        added = size - best.model.size
-        statistic = (gained / added) / (_sum(rival, observations) / freedom)
-        if statistic > 0 and special.fdtrc(added, freedom, statistic) < 0.05:
+        if _is_worse(best, rival, observations):
             best = rival
     return best
+
+
+def possible(fits: Sequence[PointFit], observations: Observations) -> tuple[ModelName, ...]:
+    """Return the names of the models that leave no significantly greater sum of squares than the best of all does."""
+    least = min(fits, key=lambda fitted: _sum(fitted, observations))
+    return tuple(fitted.model.name for fitted in fits if not _is_worse(fitted, least, observations))
+
+
+def _is_worse(fitted: PointFit, rival: PointFit, observations: Observations) -> bool:
+    """Whether a model leaves significantly more than its rival; never where the rival leaves no freedom to judge by."""
+    freedom = observations.freedom - rival.model.size
+    if fitted is rival or freedom < 1:
+        return False
+    left = _sum(rival, observations)
+    added = max(rival.model.size - fitted.model.size, 1)
+    statistic = (_sum(fitted, observations) - left) / added / (left / freedom)
+    return statistic > 0 and float(special.fdtrc(added, freedom, statistic)) < _SIGNIFICANT
 
 
 def _sum(fitted: PointFit, observations: Observations) -> float:

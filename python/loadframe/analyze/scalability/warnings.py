@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.models import ModelName
 from loadframe.units import format_change, format_count, format_share
 
@@ -37,30 +38,52 @@ class NotRepeated(Finding):
 
 
 @dataclass(frozen=True)
-class FewRuns(Finding):
-    """Too few runs for AICc."""
+class RunsDecide(Finding):
+    """Runs far off the curve of all others change the answer."""
 
-    runs: int
-    needed: int
+    #: Name of each run, and its deviation relative to the curve of the others.
+    runs: tuple[tuple[str, float], ...]
+    #: The model that is chosen with these runs, and without them; the peak, where one is shown.
+    models: tuple[ModelName, ModelName]
+    peaks: tuple[float | None, ...]
+    #: Parameters that leave their interval without these runs: name, value with them, value without.
+    moved: tuple[tuple[str, float, float], ...]
+    over: str
 
     def _cause(self) -> str:
-        return f"{self.runs} runs are too few to weigh the models by AICc; F tests chose the model instead"
+        runs = ", ".join(
+            f"{name} ({format_share(abs(deviation))} {'above' if deviation > 0 else 'below'} the curve of the others)"
+            for name, deviation in self.runs
+        )
+        several = len(self.runs) > 1
+        these, pronoun = ("single runs decide", "them") if several else ("a single run decides", "it")
+        return f"{these}: {runs}; {self._change(pronoun)}"
+
+    def _change(self, pronoun: str) -> str:
+        if self.models[0] != self.models[1] or self.peaks[0] != self.peaks[1]:
+            first, second = (self._answer(model, peak) for model, peak in zip(self.models, self.peaks, strict=True))
+            return f"with {pronoun} the data choose {first}, without {pronoun} {second}"
+        changes = ", ".join(f"{name} {value:.3g} becomes {without:.3g}" for name, value, without in self.moved)
+        return f"without {pronoun} {changes}"
+
+    def _answer(self, model: ModelName, peak: float | None) -> str:
+        at = f" with a peak at {format_count(peak)} {self.over}" if peak is not None else ""
+        return f"{_NAMES[model]}{at}"
 
     def _remedy(self) -> str:
-        return f"measure at least {self.needed} runs"
+        return "see what happened in those runs, and repeat them; say which of the two answers you quote"
 
 
 @dataclass(frozen=True)
 class ModelsAlike(Finding):
-    """Another model is as good."""
+    """Another model, with no more parameters, is as good."""
 
     best: ModelName
     others: tuple[ModelName, ...]
-    distance: float
 
     def _cause(self) -> str:
         others = " and ".join(_NAMES[name] for name in self.others)
-        return f"the data hardly tell {_NAMES[self.best]} from {others} (AICc within {self.distance:.1f})"
+        return f"the data hardly tell {_NAMES[self.best]} from {others}: their difference is within the noise"
 
     def _remedy(self) -> str:
         return "do not extrapolate; measure at larger sizes, where the models part"
@@ -68,24 +91,79 @@ class ModelsAlike(Finding):
 
 @dataclass(frozen=True)
 class NoPeakSeen(Finding):
-    """Kappa cannot be told from zero."""
+    """Kappa's interval allows no peak among the measured sizes."""
 
     kappa: float
+    low: float
     high: float
     least_peak: float
     largest: float
     over: str
 
     def _cause(self) -> str:
-        bound = f" [0, {self.high:.2g}]" if self.high < float("inf") else ""
+        lead = "" if self.low > 0 else f"kappa {_kappa(self.kappa, self.high)} cannot be told from 0: "
         beyond = f"; if there is one, it lies above {format_count(self.least_peak)} {self.over}"
         return (
-            f"kappa {self.kappa:.2g}{bound} cannot be told from 0: these data show no peak"
+            f"{lead}there is no peak up to {format_count(self.largest)} {self.over}"
             f"{beyond if self.largest < self.least_peak < float('inf') else ''}"
         )
 
     def _remedy(self) -> str:
         return f"to find a peak, measure beyond {format_count(self.largest)} {self.over}, or repeat more often"
+
+
+@dataclass(frozen=True)
+class PeakOpen(Finding):
+    """The data neither show a peak nor exclude one: models that fit equally well within the noise disagree."""
+
+    flat: tuple[ModelName, ...]
+    kappa: float
+    kappa_high: float
+    #: Value and interval of the USL's peak.
+    peak: tuple[float, float, float]
+    largest: float
+    over: str
+
+    def _cause(self) -> str:
+        value, low, high = self.peak
+        if value > self.largest or not self.flat:
+            least = f" from {format_count(low)} {self.over} on" if low > 1 else ""
+            return (
+                f"kappa {_kappa(self.kappa, self.kappa_high)} cannot be told from 0, and its interval allows a peak"
+                f"{least}: these data neither show a peak nor exclude one"
+            )
+        ends = f" [{format_count(low)}, {format_count(high) if high < float('inf') else 'infinity'}]"
+        flat = " and ".join(_NAMES[name] for name in self.flat)
+        have = "has" if len(self.flat) == 1 else "have"
+        return (
+            f"models that fit equally well within the noise disagree about a peak: the USL puts one at"
+            f" {format_count(value)}{ends} {self.over}, {flat} {have} none"
+        )
+
+    def _remedy(self) -> str:
+        return "measure at more sizes around and beyond that point, and repeat the runs"
+
+
+@dataclass(frozen=True)
+class CeilingMayFall(Finding):
+    """The knee explains the data better than the USL does, and yet throughput falls, or may fall, on its ceiling."""
+
+    ceiling: CeilingChange | None
+    over: str
+
+    def _cause(self) -> str:
+        if self.ceiling is None:
+            return "too few sizes lie beyond the knee to say whether throughput stays or falls there"
+        change = self.ceiling.change
+        seen = "falls" if change.high < 0 else "may fall"
+        return (
+            f"the hard knee explains these data better than the USL, but throughput {seen} beyond it: it changes by"
+            f" {format_change(change.value)} [{format_change(change.low)}, {format_change(change.high)}] from"
+            f" {format_count(self.ceiling.first)} to {format_count(self.ceiling.last)} {self.over}"
+        )
+
+    def _remedy(self) -> str:
+        return "measure at more sizes beyond the knee, and repeat the runs"
 
 
 @dataclass(frozen=True)
@@ -97,6 +175,8 @@ class PeakTooFar(Finding):
     high: float
     largest: float
     over: str
+    #: The share of the peak that the measured sizes must reach.
+    reach: float
 
     def _cause(self) -> str:
         high = format_count(self.high) if self.high < float("inf") else "infinity"
@@ -106,21 +186,22 @@ class PeakTooFar(Finding):
         )
 
     def _remedy(self) -> str:
-        return f"measure up to at least {format_count(0.7 * self.peak)} {self.over}"
+        return f"measure up to at least {format_count(self.reach * self.peak)} {self.over}"
 
 
 @dataclass(frozen=True)
 class PeakNotBest(Finding):
-    """The USL has a peak, but a model without one is preferred."""
+    """The USL has a peak, but the data reject the USL, or put its peak beyond what was measured."""
 
     best: ModelName
     peak: float
+    largest: float
     over: str
 
     def _cause(self) -> str:
         return (
             f"the USL would put a peak at {format_count(self.peak)} {self.over}, but {_NAMES[self.best]} explains these"
-            " data better for its number of parameters: no peak is claimed"
+            f" data better: no peak is claimed up to {format_count(self.largest)} {self.over}"
         )
 
     def _remedy(self) -> str:
@@ -220,3 +301,7 @@ class LambdaOff(Finding):
 
     def _remedy(self) -> str:
         return "speed-ups against the measured and against the fitted one differ; say which you quote"
+
+
+def _kappa(value: float, high: float) -> str:
+    return f"{value:.2g} [0, {high:.2g}]" if high < float("inf") else f"{value:.2g}"

@@ -1,0 +1,165 @@
+"""What the fits of curves are worth, by simulated experiments of known truth: peaks, outliers, intervals under blocks.
+
+    python -m benchmarks.simulate_curves [TRIALS]
+
+Seeds are fixed. 200 trials of each row, the default, take about eight minutes of one core. The tables are in
+docs/scalability.md.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from loadframe.analyze.scalability import ScalabilityFit, fit, warnings
+
+Array = npt.NDArray[np.float64]
+Curve = Callable[[Array], Array]
+
+_SIZES = (1, 2, 4, 8, 16, 32)
+
+
+def usl(lam: float, sigma: float, kappa: float) -> Curve:
+    """Return the USL's curve."""
+    return lambda n: lam * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
+
+
+#: A peak at 25 of 48, from which throughput falls by 13 %; and curves that have none.
+PEAKED = usl(1000, 0.03, 1.5e-3)
+FLAT: dict[str, Curve] = {
+    "linear": usl(1000, 0, 0),
+    "Amdahl, σ = 0.05": usl(1000, 0.05, 0),
+    "knee at 8": lambda n: np.minimum(1000 * n, 8000),
+    "knee at 5.3": lambda n: np.minimum(1000 * n, 5300),
+}
+
+
+def experiment(
+    curve: Curve, sizes: Sequence[float], repetitions: int, *, noise: float, spread: float, seed: int
+) -> tuple[list[tuple[float, float]], list[int]]:
+    """Return the runs of an experiment in blocks whose levels scatter by `spread`, and the block of each run."""
+    random = np.random.default_rng(seed)
+    n = np.tile(np.array(sizes, dtype=float), repetitions)
+    block = np.repeat(np.arange(repetitions), len(sizes))
+    logs = spread * random.standard_normal(repetitions)[block] + noise * random.standard_normal(n.size)
+    return list(zip(n.tolist(), (curve(n) * np.exp(logs)).tolist(), strict=True)), block.tolist()
+
+
+def claims(curve: Curve, sizes: Sequence[float], noise: float, trials: int) -> tuple[float, float]:
+    """Return in which share of single-run experiments a peak is shown, and in which one is denied."""
+    fits = [fit(experiment(curve, sizes, 1, noise=noise, spread=0, seed=seed)[0]) for seed in range(trials)]
+    return _share([found.peak is not None for found in fits]), _share([found.standing == "none" for found in fits])
+
+
+def power(trials: int) -> None:
+    """Print how often a peak is shown, by the number of runs."""
+    print("\nA peak at 25 of 48 measured (σ = 0.03, κ = 0.0015), each size run once; share of experiments, %\n")
+    print("| runs | shown at 2 % noise | denied | shown at 5 % noise | denied |\n|---|---|---|---|---|")
+    for runs in range(4, 13):
+        sizes = np.geomspace(1, 48, runs).tolist()
+        cells = [_percent(share) for noise in (0.02, 0.05) for share in claims(PEAKED, sizes, noise, trials)]
+        print(f"| {runs} | {' | '.join(cells)} |", flush=True)
+
+
+def false_peaks(trials: int) -> None:
+    """Print how often a peak is shown where there is none, and how often a hard knee is called superlinear."""
+    print("\nNo peak in truth, sizes up to 32; share of experiments that show one, %\n")
+    print("| truth | noise | 4 single runs | 6 | 8 | 12 | 6 sizes, 3 blocks | called superlinear |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, curve in FLAT.items():
+        for noise in (0.02, 0.05):
+            shown = [claims(curve, np.geomspace(1, 32, runs).tolist(), noise, trials)[0] for runs in (4, 6, 8, 12)]
+            blocked = [_blocked(curve, 3, noise, 0.1, seed) for seed in range(trials)]
+            shown.append(_share([found.peak is not None for found in blocked]))
+            shown.append(_share([any(isinstance(w, warnings.Superlinear) for w in f.warnings) for f in blocked]))
+            print(f"| {name} | {noise:.0%} | {' | '.join(map(_percent, shown))} |", flush=True)
+
+
+def outliers(trials: int) -> None:
+    """Print how often one run of ten that is 30 % too low changes the answer, and how often that is said."""
+    print("\nOne run of ten is 30 % too low (noise 3 %); share of experiments, %\n")
+    headers = ("truth", "design", "USL by AICc", "USL chosen", "truth chosen", "truth chosen without the run",
+               "peak shown", "run named", "a run named in sound data")  # fmt: skip
+    print(f"| {' | '.join(headers)} |\n{'|---' * len(headers)}|")
+    for name, model in (("linear", "linear"), ("Amdahl, σ = 0.05", "amdahl"), ("knee at 5.3", "knee")):
+        for design, sizes, repetitions in (
+            ("10 sizes to 32", np.geomspace(1, 32, 10).tolist(), 1),
+            ("5 sizes to 16, twice", [1.0, 2.0, 4.0, 8.0, 16.0], 2),
+        ):
+            rows = []
+            for seed in range(trials):
+                runs, _ = experiment(FLAT[name], sizes, repetitions, noise=0.03, spread=0, seed=seed)
+                clean = fit(runs)
+                spoilt = seed % len(runs)
+                runs[spoilt] = (runs[spoilt][0], 0.7 * runs[spoilt][1])
+                found = fit(runs)
+                rows.append(
+                    (
+                        min(found.models.values(), key=lambda each: each.aicc or np.inf).name == "usl",
+                        found.best == "usl",
+                        found.best == model,
+                        (found.robust or found).best == model,
+                        found.peak is not None,
+                        found.robust is not None and spoilt in [each.place for each in found.robust.outliers],
+                        clean.robust is not None,
+                    )
+                )
+            cells = [_percent(_share(column)) for column in zip(*rows, strict=True)]
+            print(f"| {name} | {design} | {' | '.join(cells)} |", flush=True)
+
+
+def coverage(trials: int) -> None:
+    """Print how often the intervals of the USL's parameters hold the truth, with and without knowing the blocks."""
+    print("\nIntervals that hold the truth (λ = 1000, σ = 0.03, κ = 0.0015; sizes 1 to 32), %")
+    print("In brackets: blocks unknown to the fit\n")
+    print(
+        "| noise | blocks scatter | repetitions | λ | σ | κ | median half-width of σ |\n|---|---|---|---|---|---|---|"
+    )
+    truth = {"lambda": 1000.0, "sigma": 0.03, "kappa": 1.5e-3}
+    for noise, spread in ((0.02, 0.0), (0.05, 0.0), (0.03, 0.05), (0.03, 0.1), (0.03, 0.2)):
+        for repetitions in (2, 3, 5, 10):
+            cells: dict[str, list[str]] = {name: [] for name in truth}
+            widths = []
+            for known in (True, False):
+                found = [
+                    fit(runs, blocks=blocks if known else None).models["usl"].parameters
+                    for runs, blocks in (
+                        experiment(PEAKED, _SIZES, repetitions, noise=noise, spread=spread, seed=seed)
+                        for seed in range(trials)
+                    )
+                ]
+                for name, value in truth.items():
+                    cells[name].append(_percent(_share([p[name].low <= value <= p[name].high for p in found])))
+                widths.append(float(np.median([(p["sigma"].high - p["sigma"].low) / 2 for p in found])))
+            shown = " | ".join(f"{own} ({unknown})" for own, unknown in cells.values())
+            print(
+                f"| {noise:.0%} | {spread:.0%} | {repetitions} | {shown} | {widths[0]:.3f} ({widths[1]:.3f}) |",
+                flush=True,
+            )
+
+
+def _blocked(curve: Curve, repetitions: int, noise: float, spread: float, seed: int) -> ScalabilityFit:
+    runs, blocks = experiment(curve, _SIZES, repetitions, noise=noise, spread=spread, seed=seed)
+    return fit(runs, blocks=blocks)
+
+
+def _share(values: Sequence[bool]) -> float:
+    return sum(values) / len(values)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def main(trials: int = 200) -> None:
+    """Print all tables."""
+    began = time.process_time()
+    for table in (power, false_peaks, outliers, coverage):
+        table(trials)
+    print(f"\n{trials} trials of each row; {time.process_time() - began:.0f} s of CPU time")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))
