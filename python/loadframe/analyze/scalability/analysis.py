@@ -29,10 +29,10 @@ def fit(
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to (n, throughput) observations.
 
     Repeated n are repeated runs. `residuals` says whether noise grows with throughput ("relative") or not
-    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution` is the relative
-    standard deviation of an error that all runs of one n share, which repetitions do not show. `blocks` names the block
-    of the design that each observation belongs to, and `names` the observations. BadInput for fewer than three distinct
-    n and for numbers that are not positive and finite.
+    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution` is the
+    relative standard deviation of an error that all runs of one n share, which repetitions do not show. `blocks` names
+    the block of the design that each observation belongs to, and `names` the observations. BadInput for fewer than
+    three distinct n and for numbers that are not positive and finite.
     """
     data = gather(observations, residuals, resolution, blocks)
     found = _conclude(data, seed)
