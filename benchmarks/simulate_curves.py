@@ -1,9 +1,8 @@
 """What the fits of curves are worth, by simulated experiments of known truth: peaks, outliers, intervals under blocks.
 
-    python -m benchmarks.simulate_curves [TRIALS]
+    python -m benchmarks.simulate_curves [TRIALS] [power false_peaks outliers coverage]
 
-Seeds are fixed. 200 trials of each row, the default, take about eight minutes of one core. The tables are in
-docs/scalability.md.
+Seeds are fixed. 200 trials of each row, the default, take some minutes. The tables are in docs/scalability.md.
 """
 
 import sys
@@ -14,6 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loadframe.analyze.scalability import ScalabilityFit, fit, warnings
+from loadframe.analyze.scalability.fitting import fit_model
+from loadframe.analyze.scalability.intervals import parameters, spread
+from loadframe.analyze.scalability.models import USL
+from loadframe.analyze.scalability.observations import gather
 
 Array = npt.NDArray[np.float64]
 Curve = Callable[[Array], Array]
@@ -118,24 +121,25 @@ def coverage(trials: int) -> None:
         "| noise | blocks scatter | repetitions | λ | σ | κ | median half-width of σ |\n|---|---|---|---|---|---|---|"
     )
     truth = {"lambda": 1000.0, "sigma": 0.03, "kappa": 1.5e-3}
-    for noise, spread in ((0.02, 0.0), (0.05, 0.0), (0.03, 0.05), (0.03, 0.1), (0.03, 0.2)):
+    for noise, spread_ in ((0.02, 0.0), (0.05, 0.0), (0.03, 0.05), (0.03, 0.1), (0.03, 0.2)):
         for repetitions in (2, 3, 5, 10):
             cells: dict[str, list[str]] = {name: [] for name in truth}
             widths = []
             for known in (True, False):
-                found = [
-                    fit(runs, blocks=blocks if known else None).models["usl"].parameters
-                    for runs, blocks in (
-                        experiment(PEAKED, _SIZES, repetitions, noise=noise, spread=spread, seed=seed)
-                        for seed in range(trials)
+                found = []
+                for seed in range(trials):
+                    runs, blocks = experiment(
+                        PEAKED, _SIZES, repetitions, noise=noise, spread=spread_, seed=100_000 + seed
                     )
-                ]
+                    data = gather(runs, "relative", blocks=blocks if known else None)
+                    point = fit_model(USL, data)
+                    found.append(parameters(point, spread(point, data, seed), data))
                 for name, value in truth.items():
                     cells[name].append(_percent(_share([p[name].low <= value <= p[name].high for p in found])))
                 widths.append(float(np.median([(p["sigma"].high - p["sigma"].low) / 2 for p in found])))
             shown = " | ".join(f"{own} ({unknown})" for own, unknown in cells.values())
             print(
-                f"| {noise:.0%} | {spread:.0%} | {repetitions} | {shown} | {widths[0]:.3f} ({widths[1]:.3f}) |",
+                f"| {noise:.0%} | {spread_:.0%} | {repetitions} | {shown} | {widths[0]:.3f} ({widths[1]:.3f}) |",
                 flush=True,
             )
 
@@ -153,13 +157,14 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
-def main(trials: int = 200) -> None:
-    """Print all tables."""
+def main(trials: int = 200, *names: str) -> None:
+    """Print the tables of these names; all if none is given."""
     began = time.process_time()
-    for table in (power, false_peaks, outliers, coverage):
-        table(trials)
+    tables = {table.__name__: table for table in (power, false_peaks, outliers, coverage)}
+    for name in names or tables:
+        tables[name](trials)
     print(f"\n{trials} trials of each row; {time.process_time() - began:.0f} s of CPU time")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:])

@@ -29,6 +29,7 @@ class Point:
     response_p99: float | None
     response_mean: float | None
     usable: bool
+    block: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
                 response_p99=main.get("p99"),
                 response_mean=main.get("mean"),
                 usable=run.sound,
+                block=run.block,
             )
         )
     return tuple(found)
