@@ -214,11 +214,19 @@ def _record(
         }
         row |= {f"{kind}_{key}": f"{value:.6f}" for kind in ("response", "service")
                 for key, value in (("p50", p50), ("p99", p99), ("max", most))}  # fmt: skip
+        slow = f"{10 * response:.6f}" if failed else ""
+        row |= {"failure_p50": slow, "failure_p99": slow, "failure_max": slow}
+        row |= {"unanswered": clients, "oldest_unanswered": f"{response:.6f}"}
         series.append(",".join(str(row.get(field.name, 0)) for field in SERIES_RECORDED))
         suffix = "/warmup" if segment == "warmup" else ""
         for kind in ("response", "service"):
             log = _histogram((times * 1e6).astype(int).tolist())
             intervals.append(f"Tag={name}/{name}/{kind}{suffix},{0.5 + second:.3f},1.000,{most * 1e3:.3f},{log}")
+        if failed:
+            log = _histogram([round(10 * response * 1e6)] * failed)
+            intervals.append(
+                f"Tag={name}/{name}/failure{suffix},{0.5 + second:.3f},1.000,{10 * response * 1e3:.3f},{log}"
+            )
         for tag in ("generator/lateness", "generator/lag"):
             intervals.append(f"Tag={tag},{0.5 + second:.3f},1.000,0.100,{_histogram([20, 40, 100])}")
     _write_csv(folder / "series.csv", [field.name for field in SERIES_RECORDED], series)

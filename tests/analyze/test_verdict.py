@@ -19,6 +19,8 @@ QUIET = GeneratorFigures(
     ceiling_share=None,
     lateness_p99=1e-5,
     lag_p99=1e-4,
+    longest_stall=2e-3,
+    away_share=0.0,
     achieved=None,
 )
 CLOSED = {"closed": {"clients": 8, "think_time": 0.0}}
@@ -99,6 +101,15 @@ def test_lag_counts_where_response_times_show_it():
     assert codes(replace(QUIET, lag_p99=0.9e-3), p99=0.002) == []
 
 
+@pytest.mark.parametrize("pacing", [CLOSED, THINKING, OPEN])
+def test_a_generator_that_stands_still_is_doubted_whatever_its_percentiles_say(pacing):
+    assert codes(replace(QUIET, longest_stall=0.5, away_share=0.02), pacing) == []
+    assert codes(replace(QUIET, longest_stall=0.51), pacing) == ["stalled"]
+    assert codes(replace(QUIET, longest_stall=0.1, away_share=0.021), pacing) == ["stalled"]
+    cause = verdict(replace(QUIET, longest_stall=1.0, away_share=0.167), pacing).reasons[0].cause
+    assert cause.startswith("in phase range the generator stood still for 1 s at a stretch and 16.7 % of the time")
+
+
 def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
     late, lagging = replace(QUIET, lateness_p99=6e-3), replace(QUIET, lag_p99=6e-3)
     for figures, pacing in ((late, OPEN), (lagging, CLOSED)):
@@ -169,13 +180,15 @@ def test_each_reason_states_cause_and_remedy():
         ceiling_share=0.9,
         lateness_p99=0.5,
         lag_p99=0.5,
+        longest_stall=1.0,
+        away_share=0.2,
         achieved=0.1,
     )
     doubted = verdict(bad, OPEN, np.linspace(1, 9, 60), ["no node"], successes=1, dropped=500, errors={"item": 999})
     found = doubted.as_dict()
     assert not found["valid"]
     assert {reason["code"] for reason in found["reasons"]} == {
-        "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag",
+        "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag", "stalled",
         "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
     }  # fmt: skip
     assert all(reason["cause"] and reason["remedy"] for reason in found["reasons"])

@@ -18,10 +18,13 @@ def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int
     """Write what the engine leaves in `folder` for a phase with one stream, one operation and one worker."""
     counts = "10,9,90,1000,20000,0,0,0,0,1,0,0,0,0"
     rows = [
-        f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000" for s in range(seconds)
+        f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000,0.004000,0.004000,0.004000,2,0.500000"
+        for s in range(seconds)
     ]
     (folder / "series.csv").write_text("\n".join([SERIES_HEADER, *rows]) + "\n")
-    watched = [f"{s},0,0.250000,0.000000,1.000000,0.000010,0.000020,0.000030,0.000040,4" for s in range(seconds)]
+    watched = [
+        f"{s},0,0.250000,0.000000,1.000000,0.000010,0.000020,0.000030,0.000040,0.000000,4" for s in range(seconds)
+    ]
     (folder / "generator.csv").write_text("\n".join([GENERATOR_HEADER, *watched]) + "\n")
     served = [f"range,{node},{s},{requests}" for s in range(seconds) for node, requests in ((0, 6), (1, 4))]
     (folder / "nodes.csv").write_text("\n".join(["operation,node,second,requests", *served]) + "\n")
@@ -71,6 +74,8 @@ def summary(**parts: Any) -> dict[str, Any]:
         "documents_per_second": 90.0,
         "response": latency(),
         "service": latency(),
+        "failure": latency(),
+        "all": latency(),
     }
     operation = figures | {"dropped": 0, "in_flight_at_end": 1, "parts": {"page": figures}}
     phase = {
@@ -95,6 +100,8 @@ def summary(**parts: Any) -> dict[str, Any]:
         "ceiling_share": 0.1,
         "lateness_p99": 1e-5,
         "lag_p99": 3e-5,
+        "longest_stall": 4e-5,
+        "away_share": 0.0,
         "achieved": None,
     }
     reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more"}

@@ -9,7 +9,7 @@ from recordings import manifest, summary, write_phase
 
 from loadframe.errors import BadInput
 from loadframe.record import Run, RunWriter
-from loadframe.record.schema import MEMBERS
+from loadframe.record.schema import MEMBERS, SERIES_LATER
 
 
 @pytest.fixture
@@ -60,6 +60,15 @@ def test_a_table_that_lacks_a_column_is_bad_input(folder):
     pq.write_table(pq.read_table(path).drop_columns(["dropped"]), path)
     with pytest.raises(BadInput, match="lacks the column dropped"):
         _ = Run(folder).series
+
+
+def test_what_an_older_run_did_not_record_is_unknown(folder):
+    path = folder / "series.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(list(SERIES_LATER)), path)
+    series = Run(folder).series
+    assert series.schema == table.schema
+    assert all(series[column].null_count == series.num_rows for column in SERIES_LATER)
 
 
 def test_truncated_json_says_where(folder):

@@ -9,6 +9,7 @@ from rich.console import Console
 from loadframe.record import RunWriter
 from loadframe.report.html import run_page
 from loadframe.report.terminal import print_run
+from loadframe.units import format_duration
 from simulated import Truth, write_run
 
 
@@ -53,6 +54,27 @@ def test_failed_requests_are_shown_by_class(tmp_path):
     run = write_run(tmp_path, "r1", Truth(failed_share=0.1))
     assert "timeout" in printed(run)
     assert "timeout" in Page(run_page(run)).text
+
+
+def test_failures_that_were_slow_show_beside_the_percentiles_of_successes(tmp_path, run):
+    slow = write_run(tmp_path, "r1", Truth(failed_share=0.1))
+    operation = slow.summary["phases"][0]["operations"]["range_100"]
+    # The recording's failures take ten times as long as its successes on average.
+    assert operation["response"]["p99"] < 0.5 * operation["all"]["p99"] == 0.5 * operation["failure"]["p50"]
+    shown = format_duration(operation["all"]["p99"])
+    row = next(line for line in printed(slow).splitlines() if "with failures" in line)
+    assert shown in row
+    assert f"with the failures, 99 % took up to {shown}." in Page(run_page(slow)).text
+    for text in (printed(run), Page(run_page(run)).text):
+        assert "with failures" not in text, "nothing failed"
+
+
+def test_a_run_of_before_failures_had_times_is_still_shown(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(failed_share=0.1))
+    for operation in run.summary["phases"][0]["operations"].values():
+        del operation["failure"], operation["all"]
+    del run.summary["generator"]["longest_stall"], run.summary["generator"]["away_share"]
+    assert "with failures" not in printed(run) + Page(run_page(run)).text
 
 
 def test_the_terminal_shows_figures_per_operation(run):

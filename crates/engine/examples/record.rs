@@ -7,18 +7,24 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::Reply;
-use loadframe_engine::recorder::{Recorder, Times};
+use loadframe_engine::recorder::{Interval, Recorder, Times};
 use serde_json::json;
 
 const APART: Duration = Duration::from_nanos(250);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let requests: u32 = std::env::args().nth(1).as_deref().unwrap_or("50000000").parse()?;
-    let (finished, intervals) = channel();
+    let (finished, intervals) = channel::<Interval>();
     let (recycle, empty) = channel();
-    let thrown_away =
-        std::thread::spawn(move || intervals.into_iter().for_each(|interval| drop(recycle.send(interval))));
+    let thrown_away = std::thread::spawn(move || {
+        for mut interval in intervals {
+            interval.clear();
+            drop(recycle.send(interval));
+        }
+    });
     let start = Instant::now();
+    // As many clients as a worker may have; each is in flight whenever a second ends.
+    let waiting = vec![Some((0, start)); 8];
     let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
 
     let began = Instant::now();
@@ -27,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Spread over three decades, as response times are: a few microseconds to a few milliseconds.
         let took = Duration::from_nanos(2_000 << (k.wrapping_mul(2_654_435_761) >> 29));
         let done = scheduled + took.min(APART * k);
-        let times = Times { scheduled, started: scheduled, ends: None, retries: 0 };
+        let times = Times { scheduled, started: scheduled, ends: None };
         let reply = Reply {
             sent: scheduled,
             done,
@@ -38,10 +44,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             node: 0,
             parts: Vec::new(),
         };
-        recorder.request(0, times, reply, 1);
+        recorder.request(0, times, reply, &waiting);
     }
     let seconds = began.elapsed().as_secs_f64();
-    recorder.finish(start + APART * requests, 0);
+    recorder.finish(start + APART * requests, &[]);
     drop(recorder);
     thrown_away.join().map_err(|_| "the thread that throws away panicked")?;
     println!("{}", json!({"requests": requests, "seconds_per_request": seconds / f64::from(requests)}));

@@ -6,8 +6,8 @@
 //! - `series.csv`: a row for each stream, operation, segment and second; parts of operations are `OPERATION.PART`,
 //! - `nodes.csv`: which host served how many of an operation's requests in each second,
 //! - `generator.csv`: what each worker saw of itself in each second,
-//! - `histograms.hlog`: the HdrHistogram log (version 1.3), values in microseconds, tags `PHASE/OPERATION/response`
-//!   and `.../service`, with `/warmup` behind it for the warm-up; `generator/lateness` and `generator/lag`.
+//! - `histograms.hlog`: the HdrHistogram log (version 1.3), values in microseconds, tags `PHASE/OPERATION/response`,
+//!   `.../service` and `.../failure`, with `/warmup` behind it for the warm-up; `generator/lateness`, `generator/lag`.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};
@@ -138,11 +138,14 @@ impl Collector {
         for class in ErrorClass::ALL {
             write!(collector.series, ",error_{}", class.name())?;
         }
-        writeln!(collector.series, ",response_p50,response_p99,response_max,service_p50,service_p99,service_max")?;
+        for measure in ["response", "service", "failure"] {
+            write!(collector.series, ",{measure}_p50,{measure}_p99,{measure}_max")?;
+        }
+        writeln!(collector.series, ",unanswered,oldest_unanswered")?;
         writeln!(collector.nodes, "operation,node,second,requests")?;
         writeln!(
             collector.generator,
-            "second,worker,cpu_seconds,waited_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,in_flight"
+            "second,worker,cpu_seconds,waited_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,away_seconds,in_flight"
         )?;
         Ok(collector)
     }
@@ -168,7 +171,7 @@ impl Collector {
                 if self.totals.stopped_by.is_some() {
                     stop.store(true, Ordering::Relaxed);
                 }
-                let _ = workers[0].empty.send(sum);
+                recycle(sum, &workers[0]);
             }
         }
         log.flush()?;
@@ -189,7 +192,7 @@ impl Collector {
                 None => sum = Some(interval),
                 Some(sum) => {
                     add(sum, &interval);
-                    let _ = link.empty.send(interval);
+                    recycle(interval, &link);
                 }
             }
             workers.push(link);
@@ -201,7 +204,7 @@ impl Collector {
         let watch = &interval.watch;
         writeln!(
             self.generator,
-            "{},{},{:.6},{:.6},{:.6},{},{},{},{},{}",
+            "{},{},{:.6},{:.6},{:.6},{},{},{},{},{:.6},{}",
             interval.second,
             interval.worker,
             watch.cpu,
@@ -211,6 +214,7 @@ impl Collector {
             Seconds(watch.lateness.max()),
             Seconds(watch.lag.value_at_quantile(0.99)),
             Seconds(watch.lag.max()),
+            watch.away,
             watch.in_flight
         )
     }
@@ -232,9 +236,10 @@ impl Collector {
             self.row(slot, measured, second, cell)?;
             let operation = self.slots[slot].name();
             let suffix = if measured { "" } else { "/warmup" };
-            if !cell.response.is_empty() {
-                log(&format!("{}/{operation}/response{suffix}", self.phase), second, self.offset, &cell.response)?;
-                log(&format!("{}/{operation}/service{suffix}", self.phase), second, self.offset, &cell.service)?;
+            for (measure, histogram) in cell.measures() {
+                if let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) {
+                    log(&format!("{}/{operation}/{measure}{suffix}", self.phase), second, self.offset, histogram)?;
+                }
             }
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
             if self.slots[slot].part.is_some() {
@@ -294,21 +299,32 @@ impl Collector {
         for errors in c.errors {
             write!(self.series, ",{errors}")?;
         }
-        for histogram in [&cell.response, &cell.service] {
+        for (_, histogram) in cell.measures() {
+            // A second without a success has no percentile of these, which is not the same as one of zero.
+            let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) else {
+                write!(self.series, ",,,")?;
+                continue;
+            };
             for value in [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()] {
-                // A second without a success has no percentile, which is not the same as one of zero.
-                match histogram.is_empty() {
-                    true => write!(self.series, ",")?,
-                    false => write!(self.series, ",{}", Seconds(value))?,
-                }
+                write!(self.series, ",{}", Seconds(value))?;
             }
         }
-        writeln!(self.series)?;
+        match cell.unanswered {
+            0 => writeln!(self.series, ",0,")?,
+            some => writeln!(self.series, ",{some},{}", Seconds(cell.oldest_unanswered.as_micros() as u64))?,
+        }
         for (node, requests) in cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0) {
             writeln!(self.nodes, "{operation},{node},{second},{requests}")?;
         }
         Ok(())
     }
+}
+
+/// Gives a second back to its worker, cleared here so that the worker need not do it between two requests.
+fn recycle(mut interval: Interval, worker: &Link) {
+    interval.clear();
+    // A worker that has ended needs no more.
+    let _ = worker.empty.send(interval);
 }
 
 /// Adds worker `other`'s second to `sum`.
@@ -323,6 +339,7 @@ fn add(sum: &mut Interval, other: &Interval) {
     }
     sum.watch.lateness.add(&other.watch.lateness).expect("layouts are equal");
     sum.watch.lag.add(&other.watch.lag).expect("layouts are equal");
+    sum.watch.away += other.watch.away;
     sum.messages.extend_from_slice(&other.messages);
 }
 

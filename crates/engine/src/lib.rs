@@ -24,4 +24,5 @@ pub mod schedule;
 pub mod template;
 pub mod timer;
 pub mod variables;
+pub mod watch;
 pub mod worker;

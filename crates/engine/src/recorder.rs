@@ -1,14 +1,19 @@
 //! What one worker writes down: counts and histograms of the current second, per stream and operation.
 //!
 //! A worker owns its recorder: recording is two histogram increments and a few additions, with no lock, no channel
-//! and no allocation. Once a second the finished [`Interval`] goes to the collector and an empty one comes back.
+//! and no allocation. Once a second the finished [`Interval`] goes to the collector, whose thread clears it, and an empty
+//! one comes back. What the worker says of itself is in [`crate::watch`].
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::driver::{ErrorClass, Part, Reply};
+use crate::driver::{ErrorClass, Failure, Part, Reply};
+use crate::watch::{Watch, Watcher};
+
+/// What each client of a worker waits for: its operation's slot, and when its request was scheduled.
+pub type Waiting = [Option<(usize, Instant)>];
 
 /// How many messages of each second, operation and error class are passed on.
 const MESSAGES: usize = 5;
@@ -33,9 +38,9 @@ pub struct Counts {
     pub successes: u64,
     /// Documents that the store took or returned in successes.
     pub documents: u64,
-    /// Bytes written, all requests.
+    /// Bytes written, all attempts of all requests.
     pub bytes_sent: u64,
-    /// Bytes read, all requests.
+    /// Bytes read, all attempts of all requests.
     pub bytes_received: u64,
     /// Successes that were done inside the measured window, whenever they were scheduled: what throughput counts.
     pub completed: u64,
@@ -76,20 +81,63 @@ pub struct Cell {
     pub response: Histogram<u64>,
     /// done - sent of the successes.
     pub service: Histogram<u64>,
-    /// Requests by the host that served them.
+    /// done - scheduled of the failures; made at the first one, since most operations have none.
+    pub failure: Option<Histogram<u64>>,
+    /// Attempts by the host that served them.
     pub nodes: Vec<u64>,
+    /// Requests that were in flight when the second ended.
+    pub unanswered: u64,
+    /// How long ago the oldest of these had been scheduled then.
+    pub oldest_unanswered: Duration,
 }
 
 impl Cell {
     fn new() -> Self {
-        Self { counts: Counts::default(), response: histogram(), service: histogram(), nodes: Vec::new() }
+        Self {
+            counts: Counts::default(),
+            response: histogram(),
+            service: histogram(),
+            failure: None,
+            nodes: Vec::new(),
+            unanswered: 0,
+            oldest_unanswered: Duration::ZERO,
+        }
     }
 
     fn clear(&mut self) {
         self.counts = Counts::default();
-        self.response.reset();
-        self.service.reset();
+        clear(&mut self.response);
+        clear(&mut self.service);
+        // A second without failures is followed by others as a rule, and gives its room back.
+        self.failure = self.failure.take().filter(|failure| !failure.is_empty());
+        if let Some(failure) = &mut self.failure {
+            failure.reset();
+        }
         self.nodes.fill(0);
+        self.unanswered = 0;
+        self.oldest_unanswered = Duration::ZERO;
+    }
+
+    /// Counts what went to and fro in one attempt. Documents that a bulk request got through count, though it failed.
+    #[inline]
+    fn exchanged(&mut self, reply: &Reply, in_window: bool) {
+        let counts = &mut self.counts;
+        counts.bytes_sent += reply.bytes_sent;
+        counts.bytes_received += reply.bytes_received;
+        counts.documents += reply.documents;
+        counts.completed_documents += if in_window { reply.documents } else { 0 };
+        let node = usize::from(reply.node);
+        grow(&mut self.nodes, node + 1);
+        self.nodes[node] += 1;
+    }
+
+    fn fail(&mut self, duration: Duration) {
+        record(self.failure.get_or_insert_with(histogram), duration);
+    }
+
+    /// What was timed, by the name that it has in the records.
+    pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 3] {
+        [("response", Some(&self.response)), ("service", Some(&self.service)), ("failure", self.failure.as_ref())]
     }
 
     /// Adds another's; exact, since the layouts are equal.
@@ -97,28 +145,16 @@ impl Cell {
         self.counts.add(&other.counts);
         self.response.add(&other.response).expect("layouts are equal");
         self.service.add(&other.service).expect("layouts are equal");
+        if let Some(failure) = &other.failure {
+            self.failure.get_or_insert_with(histogram).add(failure).expect("layouts are equal");
+        }
+        self.unanswered += other.unanswered;
+        self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);
         grow(&mut self.nodes, other.nodes.len());
         for (mine, theirs) in self.nodes.iter_mut().zip(&other.nodes) {
             *mine += theirs;
         }
     }
-}
-
-/// What a worker saw of itself in one second.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    /// CPU time of the worker's thread, seconds.
-    pub cpu: f64,
-    /// How long the thread was ready to run and did not, because others had the cores or its group's quota was used up.
-    pub waited: f64,
-    /// How long the second took, s: CPU share is `cpu / wall`.
-    pub wall: f64,
-    /// From the scheduled instant of a request to the instant at which its client turned to it.
-    pub lateness: Histogram<u64>,
-    /// How late the event loop woke a timer that is always there.
-    pub lag: Histogram<u64>,
-    /// Requests in flight at the second's end.
-    pub in_flight: u64,
 }
 
 /// An error's own words, of which the first few are kept.
@@ -149,19 +185,21 @@ pub struct Interval {
 }
 
 impl Interval {
-    fn new(worker: usize, cells: usize) -> Self {
-        let watch = Watch { cpu: 0.0, waited: 0.0, wall: 0.0, lateness: histogram(), lag: histogram(), in_flight: 0 };
+    /// One for `slots` operations of worker number `worker`, in which nothing has happened.
+    pub fn new(worker: usize, slots: usize) -> Self {
+        let cells = 2 * slots;
         Self {
             worker,
             second: 0,
             cells: (0..cells).map(|_| None).collect(),
             used: vec![false; cells],
-            watch,
+            watch: Watch::new(),
             messages: Vec::new(),
         }
     }
 
-    fn clear(&mut self) {
+    /// Makes room for another second. It touches all that was recorded, so it is no work for a thread that sends.
+    pub fn clear(&mut self) {
         for (cell, used) in self.cells.iter_mut().zip(&mut self.used) {
             match cell {
                 Some(cell) if *used => cell.clear(),
@@ -170,8 +208,7 @@ impl Interval {
             }
             *used = false;
         }
-        self.watch.lateness.reset();
-        self.watch.lag.reset();
+        self.watch.clear();
         self.messages.clear();
     }
 }
@@ -185,8 +222,6 @@ pub struct Times {
     pub started: Instant,
     /// Where the stream's measured window ends, if the clock ends it.
     pub ends: Option<Instant>,
-    /// Attempts beyond the first.
-    pub retries: u64,
 }
 
 /// A worker's recorder.
@@ -197,9 +232,7 @@ pub struct Recorder {
     interval: Interval,
     finished: Sender<Interval>,
     empty: Receiver<Interval>,
-    cpu: f64,
-    waited: f64,
-    turned: Instant,
+    watcher: Watcher,
 }
 
 impl Recorder {
@@ -216,50 +249,37 @@ impl Recorder {
         Self {
             measured_from: start + warmup,
             second_ends: start + Duration::from_secs(1),
-            interval: Interval::new(worker, 2 * slots),
+            interval: Interval::new(worker, slots),
             finished,
             empty,
-            cpu: thread_cpu(),
-            waited: thread_waited(),
-            turned: start,
+            watcher: Watcher::new(start),
         }
     }
 
-    /// Writes down a request. It counts in the second in which it was done, and belongs to the segment in which it
-    /// was scheduled; `ends` is where its stream's measured window ends, if the clock ends it.
+    /// Writes down a request, which still stands among those that are `waiting`. It counts in the second in which it was
+    /// done, and belongs to the segment in which it was scheduled; `ends` is where its stream's measured window ends, if
+    /// the clock ends it.
     #[inline]
-    pub fn request(&mut self, slot: usize, times: Times, reply: Reply, in_flight: u64) {
-        let Times { scheduled, started, ends, retries } = times;
-        self.turn(reply.done, in_flight);
-        let in_window = reply.done >= self.measured_from && ends.is_none_or(|ends| reply.done < ends);
+    pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
+        let Times { scheduled, started, ends } = times;
+        self.turn(reply.done, waiting);
+        let in_window = self.in_window(reply.done, ends);
         record(&mut self.interval.watch.lateness, started.saturating_duration_since(scheduled));
         let cell = self.cell(slot, scheduled);
+        cell.exchanged(&reply, in_window);
         let counts = &mut cell.counts;
         counts.requests += 1;
-        counts.retries += retries;
         counts.completed += u64::from(in_window && reply.outcome.is_ok());
-        counts.completed_documents += if in_window { reply.documents } else { 0 };
-        counts.bytes_sent += reply.bytes_sent;
-        counts.bytes_received += reply.bytes_received;
-        let node = usize::from(reply.node);
-        grow(&mut cell.nodes, node + 1);
-        cell.nodes[node] += 1;
         match reply.outcome {
             Ok(()) => {
                 counts.successes += 1;
-                counts.documents += reply.documents;
                 record(&mut cell.response, reply.done.saturating_duration_since(scheduled));
                 record(&mut cell.service, reply.done.saturating_duration_since(reply.sent));
             }
             Err(failure) => {
                 counts.errors[failure.class as usize] += 1;
-                // Documents that a bulk request got through count, though the request failed.
-                counts.documents += reply.documents;
-                let messages = &mut self.interval.messages;
-                let alike = messages.iter().filter(|m| m.slot == slot && m.class == failure.class).count();
-                if alike < MESSAGES {
-                    messages.push(Message { slot, class: failure.class, text: failure.message });
-                }
+                cell.fail(reply.done.saturating_duration_since(scheduled));
+                self.keep(slot, failure);
             }
         }
         for part in &reply.parts {
@@ -267,43 +287,73 @@ impl Recorder {
         }
     }
 
+    /// Writes down an attempt that failed and is made again. Its bytes, its host, its words and the documents that it got
+    /// through count; the request itself counts when its last attempt has ended.
+    pub fn attempt(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
+        self.turn(reply.done, waiting);
+        let in_window = self.in_window(reply.done, times.ends);
+        let cell = self.cell(slot, times.scheduled);
+        cell.counts.retries += 1;
+        cell.exchanged(&reply, in_window);
+        if let Err(failure) = reply.outcome {
+            self.keep(slot, failure);
+        }
+    }
+
+    /// Keeps a failure's words, if there are not enough of the like in this second.
+    fn keep(&mut self, slot: usize, failure: Failure) {
+        let messages = &mut self.interval.messages;
+        if messages.iter().filter(|m| m.slot == slot && m.class == failure.class).count() < MESSAGES {
+            messages.push(Message { slot, class: failure.class, text: failure.message });
+        }
+    }
+
+    /// Whether an instant lies in the measured window of a stream that ends then, if the clock ends it.
+    fn in_window(&self, done: Instant, ends: Option<Instant>) -> bool {
+        done >= self.measured_from && ends.is_none_or(|ends| done < ends)
+    }
+
     /// Writes down a part of the request that was just written down, in the same second and segment. Its slot is behind
     /// that of its operation.
     fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &Part) {
-        let in_window = part.done >= self.measured_from && ends.is_none_or(|ends| part.done < ends);
+        let in_window = self.in_window(part.done, ends);
         let cell = self.cell(slot, scheduled);
         let counts = &mut cell.counts;
         counts.requests += 1;
         counts.documents += part.documents;
         counts.completed += u64::from(in_window && part.failed.is_none());
         counts.completed_documents += if in_window { part.documents } else { 0 };
+        let service = part.done.saturating_duration_since(part.sent);
         match part.failed {
             None => {
                 counts.successes += 1;
-                let service = part.done.saturating_duration_since(part.sent);
                 record(&mut cell.response, service);
                 record(&mut cell.service, service);
             }
-            Some(class) => counts.errors[class as usize] += 1,
+            Some(class) => {
+                counts.errors[class as usize] += 1;
+                cell.fail(service);
+            }
         }
     }
 
     /// Writes down a request that was due and not sent.
-    pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, in_flight: u64) {
-        self.turn(now, in_flight);
+    pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, waiting: &Waiting) {
+        self.turn(now, waiting);
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Writes down how late the event loop woke its ticker; turns to the next second where nothing else does.
-    pub fn lag(&mut self, lag: Duration, now: Instant, in_flight: u64) {
-        self.turn(now, in_flight);
-        record(&mut self.interval.watch.lag, lag);
+    /// Writes down the looks at itself that were due by `now`, of which only this one happened, and turns to the next
+    /// second where nothing else does. Returns when the next look is due.
+    pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
+        self.turn(now, waiting);
+        self.watcher.look(now, &mut self.interval.watch)
     }
 
     /// Hands over what there is of the last second; the collector waits for more until the recorder is dropped.
-    pub fn finish(&mut self, now: Instant, in_flight: u64) {
-        self.turn(now, in_flight);
-        self.hand_over(now, in_flight);
+    pub fn finish(&mut self, now: Instant, waiting: &Waiting) {
+        self.turn(now, waiting);
+        self.hand_over(now, now, waiting);
     }
 
     #[inline]
@@ -315,29 +365,38 @@ impl Recorder {
 
     /// Hands over each second that has ended by `now`.
     #[inline]
-    fn turn(&mut self, now: Instant, in_flight: u64) {
+    fn turn(&mut self, now: Instant, waiting: &Waiting) {
         while now >= self.second_ends {
             let ended = self.second_ends;
-            self.hand_over(ended, in_flight);
+            self.hand_over(ended, now, waiting);
             self.second_ends = ended + Duration::from_secs(1);
         }
     }
 
-    fn hand_over(&mut self, ended: Instant, in_flight: u64) {
+    /// Hands over the second that `ended`, as it is seen `now`.
+    fn hand_over(&mut self, ended: Instant, now: Instant, waiting: &Waiting) {
+        let mut in_flight = 0;
+        for &(slot, scheduled) in waiting.iter().flatten().filter(|(_, scheduled)| *scheduled < ended) {
+            in_flight += 1;
+            let cell = self.cell(slot, scheduled);
+            cell.unanswered += 1;
+            cell.oldest_unanswered = cell.oldest_unanswered.max(ended - scheduled);
+        }
+        self.interval.watch.in_flight = in_flight;
+        self.watcher.second(ended, now, &mut self.interval.watch);
         let (worker, second) = (self.interval.worker, self.interval.second);
-        let mut next = self.empty.try_recv().unwrap_or_else(|_| Interval::new(worker, self.interval.cells.len()));
-        next.clear();
+        let mut next = self.empty.try_recv().unwrap_or_else(|_| Interval::new(worker, self.interval.cells.len() / 2));
         next.second = second + 1;
-        let mut full = std::mem::replace(&mut self.interval, next);
-        let cpu = thread_cpu();
-        full.watch.cpu = cpu - std::mem::replace(&mut self.cpu, cpu);
-        let waited = thread_waited();
-        full.watch.waited = waited - std::mem::replace(&mut self.waited, waited);
-        full.watch.wall = ended.saturating_duration_since(self.turned).as_secs_f64();
-        self.turned = ended;
-        full.watch.in_flight = in_flight;
+        let full = std::mem::replace(&mut self.interval, next);
         // The collector is gone only when its files failed, which it reports itself.
         let _ = self.finished.send(full);
+    }
+}
+
+/// Empties a histogram; one that is empty already is not touched, which spares 180 kB of memory traffic.
+pub(crate) fn clear(histogram: &mut Histogram<u64>) {
+    if !histogram.is_empty() {
+        histogram.reset();
     }
 }
 
@@ -347,27 +406,11 @@ fn grow(counts: &mut Vec<u64>, len: usize) {
     }
 }
 
-/// CPU time of the calling thread, seconds.
-fn thread_cpu() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live value; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
-
-/// How long the calling thread has waited for a core since it began, seconds; 0 where the kernel does not count it.
-fn thread_waited() -> f64 {
-    // The second figure of schedstat is nanoseconds on a run queue (kernel documentation, sched-stats).
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::driver::Failure;
 
     fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
         Reply { sent, done, outcome, bytes_sent: 10, bytes_received: 20, documents: 3, node: 1, parts: Vec::new() }
@@ -380,13 +423,13 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), finished, empty);
-        let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), retries: 0 };
-        recorder.request(0, times(100), reply(at(110), at(200), Ok(())), 1);
-        recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), 1);
+        let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)) };
+        recorder.request(0, times(100), reply(at(110), at(200), Ok(())), &[]);
+        recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), &[]);
         let failure = Failure { class: ErrorClass::Rejected, message: "busy".into(), items: 1 };
-        recorder.request(0, times(1100), reply(at(1100), at(1200), Err(failure)), 1);
-        recorder.request(0, times(1200), reply(at(1200), at(1260), Ok(())), 1);
-        recorder.finish(at(1300), 0);
+        recorder.request(0, times(1100), reply(at(1100), at(1200), Err(failure)), &[]);
+        recorder.request(0, times(1200), reply(at(1200), at(1260), Ok(())), &[]);
+        recorder.finish(at(1300), &[]);
         drop(recorder);
         let seconds: Vec<_> = intervals.iter().collect();
         assert_eq!(seconds.len(), 2);
@@ -414,7 +457,7 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, finished, empty);
-        let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), retries: 0 };
+        let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)) };
         let part = |name, sent, done, failed| Part { name, sent: at(sent), done: at(done), documents: 4, failed };
         let failure = Failure { class: ErrorClass::Server, message: "lost".into(), items: 1 };
         let parts = vec![
@@ -423,8 +466,8 @@ mod tests {
             part(1, 800, 900, None),
             part(1, 900, 950, Some(ErrorClass::Server)),
         ];
-        recorder.request(0, times, Reply { parts, ..reply(at(100), at(950), Err(failure)) }, 0);
-        recorder.finish(at(990), 0);
+        recorder.request(0, times, Reply { parts, ..reply(at(100), at(950), Err(failure)) }, &[]);
+        recorder.finish(at(990), &[]);
         drop(recorder);
         let second = intervals.recv().unwrap();
         let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
@@ -443,10 +486,102 @@ mod tests {
         let (_, empty) = channel();
         let start = Instant::now();
         let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
-        recorder.lag(Duration::ZERO, start + Duration::from_millis(3500), 0);
-        recorder.finish(start + Duration::from_millis(3600), 0);
+        recorder.look(start + Duration::from_millis(3500), &[]);
+        recorder.finish(start + Duration::from_millis(3600), &[]);
         drop(recorder);
         assert_eq!(intervals.iter().map(|i| i.second).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cost() {
+        let (finished, intervals) = channel();
+        let (_, empty) = channel();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
+        let times = Times { scheduled: at(100), started: at(100), ends: None };
+        let failed = |message: &str| Err(Failure { class: ErrorClass::Rejected, message: message.into(), items: 1 });
+        recorder.attempt(0, times, reply(at(100), at(200), failed("first")), &[]);
+        recorder.request(0, times, Reply { node: 0, ..reply(at(200), at(600), failed("second")) }, &[]);
+        recorder.finish(at(700), &[]);
+        let second = intervals.recv().unwrap();
+        let cell = second.cells[1].as_ref().unwrap();
+        assert_eq!((cell.counts.requests, cell.counts.retries, cell.counts.errors[2]), (1, 1, 1));
+        assert_eq!((cell.counts.bytes_sent, cell.counts.bytes_received, cell.counts.documents), (20, 40, 6));
+        assert_eq!(cell.nodes, [1, 1], "each attempt at the host that served it");
+        assert_eq!(second.messages.iter().map(|m| m.text.as_str()).collect::<Vec<_>>(), ["first", "second"]);
+        let failure = cell.failure.as_ref().unwrap();
+        assert_eq!((failure.len(), failure.max() / 1000), (1, 500), "done - scheduled of the request, retries inside");
+        assert!(cell.response.is_empty());
+    }
+
+    #[test]
+    fn what_waits_belongs_to_each_second_that_ends_meanwhile_even_if_nothing_was_done_in_it() {
+        let (finished, intervals) = channel();
+        let (_, empty) = channel();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut recorder = Recorder::new(0, 2, start, Duration::from_secs(1), finished, empty);
+        // One of the warm-up, two of the measurement, one that is free, one of the other operation.
+        let waiting = [Some((0, at(400))), Some((0, at(1200))), Some((0, at(1500))), None, Some((1, at(2300)))];
+        recorder.look(at(3100), &waiting);
+        recorder.finish(at(3500), &waiting[..1]);
+        drop(recorder);
+        let seconds: Vec<_> = intervals.iter().collect();
+        let of = |second: usize, index: usize| {
+            let (cell, used) = (&seconds[second].cells[index], seconds[second].used[index]);
+            cell.as_ref().filter(|_| used).map(|cell| (cell.unanswered, cell.oldest_unanswered.as_millis()))
+        };
+        assert_eq!(
+            (0..4).map(|second| of(second, 0)).collect::<Vec<_>>(),
+            [Some((1, 600)), Some((1, 1600)), Some((1, 2600)), Some((1, 3100)),]
+        );
+        assert_eq!(
+            (0..4).map(|second| of(second, 1)).collect::<Vec<_>>(),
+            [None, Some((2, 800)), Some((2, 1800)), None,]
+        );
+        assert_eq!(of(2, 3), Some((1, 700)));
+        assert_eq!(seconds.iter().map(|second| second.watch.in_flight).collect::<Vec<_>>(), [1, 3, 4, 1]);
+        let mut sum = seconds[1].cells[1].clone().unwrap();
+        sum.add(seconds[2].cells[1].as_ref().unwrap());
+        assert_eq!((sum.unanswered, sum.oldest_unanswered), (4, Duration::from_millis(1800)), "sum and greatest");
+    }
+
+    #[test]
+    fn the_request_that_shows_that_a_second_has_ended_was_in_flight_at_its_end() {
+        let (finished, intervals) = channel();
+        let (_, empty) = channel();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
+        let times = Times { scheduled: at(900), started: at(900), ends: None };
+        recorder.request(0, times, reply(at(900), at(1100), Ok(())), &[Some((0, at(900))), Some((0, at(1050)))]);
+        let second = intervals.recv().unwrap();
+        let cell = second.cells[1].as_ref().unwrap();
+        assert_eq!((cell.counts.requests, cell.unanswered), (0, 1));
+        assert_eq!(cell.oldest_unanswered, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_second_is_cleared_before_it_is_filled_again() {
+        let start = Instant::now();
+        let mut interval = Interval::new(0, 1);
+        let mut cell = Cell::new();
+        cell.fail(Duration::from_secs(1));
+        cell.exchanged(&reply(start, start, Ok(())), true);
+        (cell.unanswered, cell.oldest_unanswered) = (3, Duration::from_secs(2));
+        record(&mut cell.response, Duration::from_secs(1));
+        interval.cells[1] = Some(Box::new(cell));
+        interval.used[1] = true;
+        record(&mut interval.watch.lag, Duration::from_secs(1));
+        interval.clear();
+        let cell = interval.cells[1].as_ref().unwrap();
+        assert_eq!((&cell.counts, cell.nodes.as_slice()), (&Counts::default(), &[0, 0][..]));
+        assert!(cell.measures().iter().all(|(_, histogram)| histogram.is_none_or(|histogram| histogram.is_empty())));
+        assert_eq!((cell.unanswered, cell.oldest_unanswered), (0, Duration::ZERO));
+        assert!(interval.watch.lag.is_empty() && !interval.used[1]);
+        interval.clear();
+        assert!(interval.cells[1].is_none(), "what was not used for a second gives its room back");
     }
 
     #[test]

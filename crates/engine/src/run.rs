@@ -295,9 +295,13 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let collector = Collector::create(folder, &phase.plan, slots.clone(), offset, began, progress.clone())
         .map_err(|e| PlanError(format!("{}: {e}", folder.display())))?;
     let (mut links, mut ends) = (Vec::new(), Vec::new());
-    for _ in 0..phase.plan.threads {
+    for thread in 0..phase.plan.threads as usize {
         let (finished, intervals) = channel();
         let (recycle, empty) = channel();
+        // Two to begin with: one is filled while the collector has the other.
+        for _ in 0..2 {
+            let _ = recycle.send(Interval::new(thread, slots.len()));
+        }
         links.push(Link { intervals, empty: recycle });
         ends.push((finished, empty));
     }

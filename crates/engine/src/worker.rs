@@ -20,10 +20,6 @@ use crate::recorder::{Recorder, Times};
 use crate::schedule::{Due, Share, salt, think};
 use crate::timer::Timer;
 
-/// How often a worker looks whether its event loop is late and whether it has been told to stop. Each look wakes the
-/// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.
-const TICK: Duration = Duration::from_millis(50);
-
 /// A client whose connection was refused, or whose request could not even be sent, waits so long before its next one, or
 /// it would do nothing but fail.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -103,7 +99,6 @@ struct Worker<D: Driver> {
     start: Instant,
     timer: Timer,
     recorder: RefCell<Recorder>,
-    in_flight: Cell<u64>,
     last_done: Cell<Instant>,
     /// One place for each client: what it waits for.
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
@@ -141,7 +136,6 @@ pub fn run<D: Driver>(
             start,
             timer: Timer::new()?,
             recorder: RefCell::new(recorder),
-            in_flight: Cell::new(0),
             last_done: Cell::new(start),
             waiting: RefCell::default(),
         });
@@ -166,13 +160,12 @@ pub fn run<D: Driver>(
             // Without its timer a worker would wait for ever, and without its ticker nobody could stop it.
             watched = watch.join_next() => watched,
         };
-        let now = Instant::now();
-        let in_flight =
-            worker.waiting.borrow().iter().flatten().map(|&(slot, scheduled)| (slot, now - scheduled)).collect();
-        // Whoever still waits is given up.
+        // Whoever still waits is given up. Some may be answered meanwhile, and wait no longer.
         streams.shutdown().await;
         watch.shutdown().await;
-        worker.recorder.borrow_mut().finish(now, worker.in_flight.get());
+        let (now, waiting) = (Instant::now(), worker.waiting.borrow());
+        let in_flight = waiting.iter().flatten().map(|&(slot, scheduled)| (slot, now - scheduled)).collect();
+        worker.recorder.borrow_mut().finish(now, &waiting);
         if let Some(Ok(Err(error))) = broken {
             return Err(error);
         }
@@ -186,13 +179,10 @@ impl<D: Driver> Worker<D> {
         let mut due = self.start;
         loop {
             self.timer.sleep_until(due).await;
-            let now = Instant::now();
-            self.recorder.borrow_mut().lag(now - due, now, self.in_flight.get());
+            due = self.recorder.borrow_mut().look(Instant::now(), &self.waiting.borrow());
             if self.phase.stop.load(Ordering::Relaxed) {
                 stopped.notify_one();
             }
-            // After a stall the missed ticks are not made up for: one lag says it all.
-            due = (due + TICK).max(now);
         }
     }
 
@@ -316,7 +306,7 @@ impl<D: Driver> Worker<D> {
             } else {
                 let first = k * self.phase.courses[stream.index].steps();
                 let slot = self.pick(&stream, first, 0).slot;
-                self.recorder.borrow_mut().dropped(slot, scheduled, Instant::now(), self.in_flight.get());
+                self.recorder.borrow_mut().dropped(slot, scheduled, Instant::now(), &self.waiting.borrow());
             }
         }
         closing.set(true);
@@ -391,7 +381,7 @@ impl<D: Driver> Worker<D> {
         let choice = self.pick(stream, k, step);
         let draw = Draw { user: seat.client, ..self.draw(stream, k) };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
-        self.in_flight.set(self.in_flight.get() + 1);
+        let times = Times { scheduled, started, ends: stream.ends };
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
         let reply = loop {
@@ -400,15 +390,15 @@ impl<D: Driver> Worker<D> {
                 Err(failure) if retries < most && failure.class.may_pass() => retries += 1,
                 _ => break reply,
             }
+            self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
         };
-        self.in_flight.set(self.in_flight.get() - 1);
-        self.waiting.borrow_mut()[seat.place] = None;
         let done = reply.done;
         let failed = reply.outcome.as_ref().err();
         let refused = failed.is_some_and(|failure| failure.class == ErrorClass::Connect || reply.bytes_sent == 0);
         self.last_done.set(self.last_done.get().max(done));
-        let times = Times { scheduled, started, ends: stream.ends, retries: retries.into() };
-        self.recorder.borrow_mut().request(choice.slot, times, reply, self.in_flight.get());
+        // Until it is written down the request is in flight: it may be what shows that a second has ended.
+        self.recorder.borrow_mut().request(choice.slot, times, reply, &self.waiting.borrow());
+        self.waiting.borrow_mut()[seat.place] = None;
         (done, refused)
     }
 

@@ -199,6 +199,13 @@ impl PyHistogram {
         Ok((!self.0.is_empty()).then(|| seconds(self.0.value_at_quantile(q) as f64)))
     }
 
+    /// The histogram of both together, exactly: `response + failure` is that of all requests.
+    fn __add__(&self, other: &Self) -> PyResult<Self> {
+        let mut sum = self.0.clone();
+        sum.add(&other.0).map_err(|e| PyValueError::new_err(format!("these histograms cannot be added: {e}")))?;
+        Ok(Self(sum))
+    }
+
     /// How many were recorded.
     #[getter]
     fn count(&self) -> u64 {

@@ -23,7 +23,9 @@ class GeneratorFigures:
     long a worker was ready to run and had no core, `throttled_share` how long the generator's control group stood still
     for its quota. `stolen_share` is what the hypervisor took of all processors, `network_share` is of the busiest
     interface's speed, `ceiling_share` of the requests that one worker can send by the calibration, `achieved` over
-    offered rate. What was not recorded, or does not apply, is None.
+    offered rate. `longest_stall` is for how long (s) an event loop stood still at a stretch, `away_share` the greatest
+    share of time that a worker's loop spent in stalls of 50 ms or more. What was not recorded, or does not apply, is
+    None.
     """
 
     threads: int
@@ -36,6 +38,8 @@ class GeneratorFigures:
     ceiling_share: float | None
     lateness_p99: float | None
     lag_p99: float | None
+    longest_stall: float | None
+    away_share: float | None
     achieved: float | None
 
 
@@ -56,6 +60,8 @@ def generator_figures(
     watched = _between(telemetry, start, end)
     cpu, peak = _worker_shares(watched, "cpu_seconds")
     waited, _ = _worker_shares(watched, "waited_seconds")
+    away, _ = _worker_shares(watched, "away_seconds")
+    lag = histograms.total("generator/lag", start, end)
     return GeneratorFigures(
         threads=threads,
         cpu_share=cpu,
@@ -66,7 +72,9 @@ def generator_figures(
         network_share=_mean(watched, "host", "network.share"),
         ceiling_share=_rate(outcome, series) / threads / ceiling if ceiling else None,
         lateness_p99=histograms.total("generator/lateness", start, end).quantile(0.99),
-        lag_p99=histograms.total("generator/lag", start, end).quantile(0.99),
+        lag_p99=lag.quantile(0.99),
+        longest_stall=lag.max,
+        away_share=away,
         achieved=_achieved(outcome, series),
     )
 
@@ -89,6 +97,8 @@ def combine(figures: list[GeneratorFigures]) -> dict[str, Any]:
         "ceiling_share": worst(each.ceiling_share for each in figures),
         "lateness_p99": worst(each.lateness_p99 for each in figures),
         "lag_p99": worst(each.lag_p99 for each in figures),
+        "longest_stall": worst(each.longest_stall for each in figures),
+        "away_share": worst(each.away_share for each in figures),
         "achieved": min(achieved, default=None),
     }
 

@@ -29,6 +29,10 @@ CEILING_LIMIT = 0.8
 #: a share of the response times' 99th percentile. Less than the first is what a quiet machine does by itself.
 LATENESS_LIMIT = 1e-3
 LATENESS_SHARE = 0.05
+#: A stall of this length, s, takes half of a second of the series: what that second shows is the generator's doing.
+STALL_LIMIT = 0.5
+#: A closed load that is away for a share of the time falls short by as much, whatever its response times are.
+AWAY_LIMIT = 0.02
 #: Below this an open load was another load than the one asked for.
 ACHIEVED_LIMIT = 0.99
 #: Percentiles are those of the requests that were sent; p99.9 says nothing where one in a thousand is missing.
@@ -228,6 +232,28 @@ class LoopLag(Delayed):
         return (
             "something else had the generator's cores: give the nodes cores of their own (--cores), or stop what else"
             " runs there"
+        )
+
+
+@dataclass(frozen=True)
+class Stalled(Delayed):
+    """The generator stood still: for long at a stretch, or for much of the time."""
+
+    code = "stalled"
+    longest: float
+    away: float
+
+    def _delay(self) -> str:
+        return (
+            f"in phase {self.phase} the generator stood still for {format_duration(self.longest)} at a stretch and"
+            f" {format_share(self.away, 1)} of the time in all"
+            f" (limits {format_duration(STALL_LIMIT)} and {format_share(AWAY_LIMIT)})"
+        )
+
+    def _cores(self) -> str:
+        return (
+            "leave the generator cores of its own (--cores), and see that nothing stops it: a suspended process or"
+            " machine, swapping, a debugger"
         )
 
 

@@ -12,7 +12,7 @@ from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.verdict import JudgedPhase, judge
 
 if TYPE_CHECKING:
-    from loadframe.record import HistogramLog
+    from loadframe.record import Histogram, HistogramLog
 
 _ERROR = "error_"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
@@ -115,6 +115,8 @@ def _figures(
     rows = measured.filter(pc.equal(measured["operation"], name))
     total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
     window = outcome["measured"]
+    tag = f"{outcome['phase']}/{name}"
+    response, failure = histograms.total(f"{tag}/response"), histograms.total(f"{tag}/failure")
 
     def per_second(count: str) -> float:
         return sum(entry[count] for entry in entries) / window if window else 0.0
@@ -127,8 +129,11 @@ def _figures(
         # By the instant of the answer: a success that came after the window does not speed it up.
         "throughput": per_second("completed"),
         "documents_per_second": per_second("completed_documents"),
-        "response": _latency(histograms, f"{outcome['phase']}/{name}/response"),
-        "service": _latency(histograms, f"{outcome['phase']}/{name}/service"),
+        "response": _latency(response),
+        "service": _latency(histograms.total(f"{tag}/service")),
+        "failure": _latency(failure),
+        # A failure that was slow was waited for, too.
+        "all": _latency(response + failure),
     }
 
 
@@ -137,7 +142,6 @@ def _counts(rows: pa.Table) -> list[str]:
     return [name for name in rows.column_names if name in counts or name.startswith(_ERROR)]
 
 
-def _latency(histograms: "HistogramLog", tag: str) -> dict[str, float | int | None]:
-    histogram = histograms.total(tag)
+def _latency(histogram: "Histogram") -> dict[str, float | int | None]:
     quantiles = {name: histogram.quantile(q) for name, q in _QUANTILES.items()}
     return {"count": histogram.count, "mean": histogram.mean, **quantiles, "max": histogram.max}

@@ -14,11 +14,13 @@ import numpy.typing as npt
 from loadframe.analyze.generator import GeneratorFigures
 from loadframe.analyze.reasons import (
     ACHIEVED_LIMIT,
+    AWAY_LIMIT,
     CEILING_LIMIT,
     CPU_LIMIT,
     DROPPED_LIMIT,
     ERROR_LIMIT,
     NETWORK_LIMIT,
+    STALL_LIMIT,
     THROTTLED_LIMIT,
     WAITED_LIMIT,
     ClusterState,
@@ -33,6 +35,7 @@ from loadframe.analyze.reasons import (
     NotAchieved,
     NothingMeasured,
     Reason,
+    Stalled,
     Starved,
     Throttled,
     Unsteady,
@@ -128,6 +131,9 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
     lag = figures.lag_p99
     if lag is not None and response is not None and lag > lateness_limit(response):
         yield LoopLag(name, stolen, lag, response)
+    stall, away = figures.longest_stall or 0.0, figures.away_share or 0.0
+    if stall > STALL_LIMIT or away > AWAY_LIMIT:
+        yield Stalled(name, stolen, stall, away)
     if figures.achieved is not None and figures.achieved < ACHIEVED_LIMIT:
         yield NotAchieved(name, figures.achieved)
 

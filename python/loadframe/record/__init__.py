@@ -10,7 +10,7 @@ from loadframe.record.reader import Recordings, Run
 from loadframe.record.writer import RunWriter
 
 if TYPE_CHECKING:
-    # The type of a run's histograms, for those that may not import the engine.
+    # The types of a run's histograms, for those that may not import the engine.
     from loadframe._engine import Histogram as Histogram
     from loadframe._engine import HistogramLog as HistogramLog
 

@@ -9,7 +9,7 @@ from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.record import Run
 from loadframe.report import answer
 from loadframe.report.figures import Figure
-from loadframe.report.labels import cluster_text, load_text, seconds_text, set_aside_texts
+from loadframe.report.labels import cluster_text, load_text, seconds_text, set_aside_texts, with_failures
 from loadframe.report.page import render
 from loadframe.report.scale_plots import (
     residuals,
@@ -153,9 +153,10 @@ def _headline(phases: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for phase in measured:
         for name, operation in phase["operations"].items():
-            response = operation["response"]
+            response, every = operation["response"], with_failures(operation)
+            failed = f"; with the failures, 99 % took up to {seconds_text(every['p99'])}" if every else ""
             lines.append(
                 f"{name}, {load_text(phase)}: {format_count(operation['throughput'])} requests/s; half of them answered"
-                f" within {seconds_text(response['p50'])}, 99 % within {seconds_text(response['p99'])}."
+                f" within {seconds_text(response['p50'])}, 99 % within {seconds_text(response['p99'])}{failed}."
             )
     return lines

@@ -64,6 +64,11 @@ def with_parts(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[st
             yield f"· {part}", figures
 
 
+def with_failures(operation: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the response times of all requests, failed ones too; None if nothing failed, or in an older run."""
+    return operation.get("all") if operation["errors"] else None
+
+
 def errors_text(operation: Mapping[str, Any]) -> str:
     """Write the failures of an operation or a part by class: `3 timeout, 1 rejected`; empty without any."""
     words = [f"{format_count(count)} {kind}" for kind, count in operation["errors"].items()]

@@ -10,7 +10,7 @@ from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
 from loadframe.report.fit_words import NAMES
-from loadframe.report.labels import errors_text, load_text, seconds_text, with_parts
+from loadframe.report.labels import errors_text, load_text, seconds_text, with_failures, with_parts
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.standing import standing, why
 from loadframe.units import format_change, format_count, format_share
@@ -125,10 +125,14 @@ def operations_table(run: Run) -> Table:
                     Cell(failures or "0", tone="invalid" if failures else "muted"),
                 ]
             )
+            if every := with_failures(operation):
+                percentiles = [Cell(seconds_text(every[key]), tone="muted") for key in _PERCENTILES]
+                rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])
     columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
     note = (
-        "Requests answered well, and response times (done less scheduled) of these, in the measured window. Below an"
-        " operation of several exchanges stand these: their times are their own, done less sent."
+        "Requests answered well, and response times (done less scheduled) of these, in the measured window; where"
+        " requests failed, those of all requests stand below. So do the exchanges that an operation consists of: their"
+        " times are their own, done less sent."
     )
     return Table(columns, rows, names=3, note=note)
 
@@ -142,6 +146,7 @@ def generator_table(summary: Mapping[str, Any]) -> Table:
         "CPU of the busiest thread, busiest second": "cpu_share_peak",
         "time that a thread waited for a core": "waited_share",
         "time that a CPU quota held the generator": "throttled_share",
+        "time that an event loop stood still for 50 ms or more": "away_share",
         "of the processors, taken by the hypervisor": "stolen_share",
         "of the network's speed": "network_share",
         "of the generator's calibrated ceiling": "ceiling_share",
@@ -151,6 +156,7 @@ def generator_table(summary: Mapping[str, Any]) -> Table:
     rows += [
         ("lateness, 99th percentile", seconds_text(generator["lateness_p99"])),
         ("event-loop lag, 99th percentile", seconds_text(generator["lag_p99"])),
+        ("longest stall of an event loop", seconds_text(generator.get("longest_stall"))),
         ("achieved of the offered rate", "closed load" if achieved is None else format_share(achieved, 1)),
     ]
     return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])

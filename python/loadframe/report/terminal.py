@@ -8,7 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.record import Run
-from loadframe.report.labels import cluster_text, errors_text, load_text, seconds_text, set_aside_texts, with_parts
+from loadframe.report.labels import (
+    cluster_text,
+    errors_text,
+    load_text,
+    seconds_text,
+    set_aside_texts,
+    with_failures,
+    with_parts,
+)
 from loadframe.units import format_count, format_duration
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
@@ -66,4 +74,7 @@ def _operations(operations: Mapping[str, Mapping[str, Any]]) -> Table:
         figures = [format_count(operation["throughput"]), format_count(operation["documents_per_second"])]
         row = [name, *figures, *percentiles, *([errors_text(operation)] if failing else [])]
         table.add_row(*(Text(cell) for cell in row))
+        if every := with_failures(operation):
+            percentiles = [seconds_text(every[key]) for key in _PERCENTILES]
+            table.add_row(*(Text(cell) for cell in ("  with failures", "", "", *percentiles)), style="dim")
     return table

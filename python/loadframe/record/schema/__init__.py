@@ -6,7 +6,7 @@ writer takes its columns from them, and `undocumented` finds keys that they lack
 
 from loadframe.record.schema.documents import EVENTS, FORMAT, MANIFEST, SUMMARY
 from loadframe.record.schema.field import Field, undocumented
-from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_RECORDED
+from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_LATER, SERIES_RECORDED
 from loadframe.record.schema.telemetry import GENERATOR, HOST, METRICS, NODES, OWN_GROUP, TELEMETRY
 
 MANIFEST_FILE = "manifest.json"
@@ -33,6 +33,7 @@ __all__ = [
     "OWN_GROUP",
     "SERIES",
     "SERIES_FILE",
+    "SERIES_LATER",
     "SERIES_RECORDED",
     "SUMMARY",
     "SUMMARY_FILE",

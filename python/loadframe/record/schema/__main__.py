@@ -41,10 +41,11 @@ the header's base time. Equal layouts add exactly: a percentile over a window is
 |---|---|
 | `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
 | `PHASE/OPERATION/service` | done - sent of the same requests |
-| `PHASE/OPERATION.PART/response`, `PHASE/OPERATION.PART/service` | done - sent of a part of the operation, both |
-| `PHASE/OPERATION/response/warmup`, `PHASE/OPERATION/service/warmup` | the same of the warm-up |
+| `PHASE/OPERATION/failure` | done - scheduled of the failures; added to those of the successes, it makes all requests |
+| `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation, all three |
+| `PHASE/OPERATION/response/warmup`, and so on | the same of the warm-up |
 | `generator/lateness` | how late clients turned to requests that were due |
-| `generator/lag` | how late the event loops' timers fired |
+| `generator/lag` | how late the event loops came to looks at themselves, each of those that were due every 50 ms |
 """
 
 _SERIES = """\
@@ -52,6 +53,11 @@ An operation that consists of several exchanges with the store, such as a scroll
 its parts, such as `OPERATION.page`. Add up one or the other, not both: throughput counts operations. A part has no
 schedule of its own, so its response time is its service time, and it is written down in the second in which its
 operation was done. Its bytes are counted with the operation.
+
+A second in which nothing was done has a row nevertheless where requests were in flight at its end: `unanswered` says
+how many, and the oldest of them will have taken at least as long as `oldest_unanswered` says. They count in the segment
+in which they were scheduled, as they do when they are done. A request that is tried again counts once, its bytes with
+every attempt.
 """
 
 _TELEMETRY = """\

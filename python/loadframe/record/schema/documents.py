@@ -124,8 +124,22 @@ SUMMARY = (
             *_FIGURES,
             ("dropped", "int", "requests", "never sent, since too many were in flight"),
             ("in_flight_at_end", "int", "requests", "sent and not answered when the phase was over"),
-            *((f"response.{name}", kind, unit, f"done - scheduled: {says}") for name, kind, unit, says in _LATENCY),
-            *((f"service.{name}", kind, unit, f"done - sent: {says}") for name, kind, unit, says in _LATENCY),
+            *(
+                (f"response.{name}", kind, unit, f"done - scheduled, successes: {says}")
+                for name, kind, unit, says in _LATENCY
+            ),
+            *(
+                (f"service.{name}", kind, unit, f"done - sent, successes: {says}")
+                for name, kind, unit, says in _LATENCY
+            ),
+            *(
+                (f"failure.{name}", kind, unit, f"done - scheduled, failures: {says}")
+                for name, kind, unit, says in _LATENCY
+            ),
+            *(
+                (f"all.{name}", kind, unit, f"done - scheduled, with failures: {says}")
+                for name, kind, unit, says in _LATENCY
+            ),
         )
     ),
     *(
@@ -134,7 +148,7 @@ SUMMARY = (
             *((name, kind, unit, f"of this part of the operation: {says}") for name, kind, unit, says in _FIGURES),
             *(
                 (f"{time}.{name}", kind, unit, f"done - sent of this part: {says}")
-                for time in ("response", "service")
+                for time in ("response", "service", "failure", "all")
                 for name, kind, unit, says in _LATENCY
             ),
         )
@@ -171,6 +185,18 @@ SUMMARY = (
         "generator.lateness_p99", "number or null", "s", "99th percentile of how late clients turned to due requests"
     ),
     Field("generator.lag_p99", "number or null", "s", "99th percentile of the event loop's lag"),
+    Field(
+        "generator.longest_stall",
+        "number or null",
+        "s",
+        "greatest lag: for so long an event loop stood still at a stretch",
+    ),
+    Field(
+        "generator.away_share",
+        "number or null",
+        "share",
+        "greatest mean share of time that a worker's event loop spent in stalls of 50 ms or more",
+    ),
     Field("generator.achieved", "number or null", "share", "achieved over offered rate; null for closed pacing"),
     Field("verdict.valid", "bool", "", "whether the run may be believed"),
     Field("verdict.reasons[].code", "string", "", "which doubt it is"),

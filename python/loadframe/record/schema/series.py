@@ -29,8 +29,8 @@ SERIES_RECORDED = (
     Field("requests", "int64", "requests", "done in this second, with any outcome"),
     Field("successes", "int64", "requests", "of these, judged good"),
     Field("documents", "int64", "documents", "that the store took or returned"),
-    Field("bytes_sent", "int64", "B", "written, heads included"),
-    Field("bytes_received", "int64", "B", "read, heads included"),
+    Field("bytes_sent", "int64", "B", "written, heads included; of every attempt"),
+    Field("bytes_received", "int64", "B", "read, heads included; of every attempt"),
     Field("dropped", "int64", "requests", "due and never sent, since too many were in flight (open pacing)"),
     Field("retries", "int64", "requests", "attempts beyond the first, where failed requests are tried again"),
     *(Field(f"error_{error.name}", error.type, error.unit, error.says) for error in ERROR_CLASSES),
@@ -40,6 +40,19 @@ SERIES_RECORDED = (
     Field("service_p50", "double", "s", "median of done - sent of the successes; null when there was none"),
     Field("service_p99", "double", "s", "99th percentile of the same"),
     Field("service_max", "double", "s", "greatest of the same"),
+    Field("failure_p50", "double", "s", "median of done - scheduled of the failures; null when there was none"),
+    Field("failure_p99", "double", "s", "99th percentile of the same"),
+    Field("failure_max", "double", "s", "greatest of the same"),
+    Field("unanswered", "int64", "requests", "in flight when the second ended; 0 for parts"),
+    Field(
+        "oldest_unanswered",
+        "double",
+        "s",
+        "how long ago the oldest of these had been scheduled then; null when there was none",
+    ),
 )
+
+#: Columns that older runs lack; they are read as null, which means that it is not known.
+SERIES_LATER = ("failure_p50", "failure_p99", "failure_max", "unanswered", "oldest_unanswered")
 
 SERIES = (_PHASE, *SERIES_RECORDED[:3], _TIME, *SERIES_RECORDED[3:])

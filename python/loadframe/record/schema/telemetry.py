@@ -20,8 +20,20 @@ GENERATOR = (
     Field("wall_seconds", "rate", "s", "how long that second was for the worker; shorter when the phase ended in it"),
     Field("lateness_p99", "level", "s", "99th percentile of how late clients turned to requests that were due"),
     Field("lateness_max", "level", "s", "greatest of the same"),
-    Field("lag_p99", "level", "s", "99th percentile of the event loop's lag: how late its timers fire"),
+    Field(
+        "lag_p99",
+        "level",
+        "s",
+        "99th percentile of the event loop's lag: how late each look at it came, one every 50 ms",
+    ),
     Field("lag_max", "level", "s", "greatest of the same"),
+    Field(
+        "away_seconds",
+        "rate",
+        "s",
+        "how long the event loop stood still in stalls of 50 ms or more, to 50 ms; a stall belongs to the seconds over"
+        " which it lasted",
+    ),
     Field("in_flight", "level", "requests", "sent and not yet answered, at the second's end"),
 )
 
@@ -98,7 +110,11 @@ CLUSTER = (
 METRICS: dict[str, tuple[Field, ...]] = {
     "generator:WORKER": GENERATOR,
     "generator": OWN_GROUP,
-    "target:HOST": (Field("requests", "rate", "requests", "that this host of the store served in this second"),),
+    "target:HOST": (
+        Field(
+            "requests", "rate", "requests", "that this host of the store served in this second; every attempt is one"
+        ),
+    ),
     "node:NODE": NODES,
     "cluster": CLUSTER,
     "host": HOST,
