@@ -1,6 +1,4 @@
-"""`loadframe gate`: its exit status is 0, 1 or 2, and its files say the same."""
-
-from dataclasses import replace
+"""`loadframe gate`: its exit status is 0, 1, 2 or 3, and its files say the same."""
 
 import pytest
 
@@ -11,23 +9,38 @@ from simulated import Truth, write_run, write_variants
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("gates")
-    truths = {"old": Truth(), "same": Truth(), "slow": Truth(lam=80), "noisy": Truth(noise=0.4)}
-    for seed, (name, truth) in enumerate(truths.items()):
-        for number in range(6):
-            write_run(root / name, f"r{number}", replace(truth, seconds=2), seed=100 * seed + number)
+    for seed, (name, lam, runs) in enumerate([("old", 100, 6), ("same", 100, 6), ("slow", 80, 6), ("alone", 100, 1)]):
+        for number in range(runs):
+            write_run(root / name, f"r{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
     return root
 
 
 @pytest.mark.parametrize(
-    ("new", "status", "words"), [("same", 0, "passed"), ("slow", 1, "regression"), ("noisy", 2, "can")]
+    ("new", "status", "words"), [("same", 0, "passed"), ("slow", 1, "regression"), ("alone", 3, "can")]
 )
 def test_the_exit_status_says_what_came_of_it(results, tmp_path, new, status, words):
     files = ["--junit", tmp_path / "g.xml", "--markdown", tmp_path / "g.md"]
-    ended, said, errors = within("gate", results / new, "--baseline", results / "old", *files)
+    old = results / "old" / ("r0" if new == "alone" else "")
+    ended, said, errors = within("gate", results / new, "--baseline", old, *files)
     assert ended == status, errors
     assert words in said
     assert ("<failure" in (tmp_path / "g.xml").read_text()) == (status == 1)
     assert words in (tmp_path / "g.md").read_text()
+
+
+def test_one_run_does_not_tell_whether_a_bound_holds(results):
+    status, said, _ = within("gate", results / "alone", "--bound", "p99<=10s")
+    assert status == 3
+    assert "a single run does not tell how much runs scatter" in " ".join(said.split())
+
+
+def test_runs_of_another_treatment_are_judged_only_on_request(results, tmp_path):
+    for number in range(6):
+        write_run(tmp_path / "other", f"r{number}", Truth(seconds=2), seed=900 + number, treatment={"clients": 8})
+    status, _, errors = within("gate", tmp_path / "other", "--baseline", results / "old")
+    assert status == 2
+    assert "other were measured at different treatments (clients: not set → 8)" in errors
+    assert within("gate", tmp_path / "other", "--baseline", results / "old", "--across-treatments")[0] == 0
 
 
 def test_a_bound_is_enough(results):

@@ -31,7 +31,11 @@ def compare(
         ),
     ],
     measure: Annotated[
-        str, typer.Option(help="What to compare, comma-separated: throughput, p50, p90, p99, p99.9, max, mean, errors.")
+        str,
+        typer.Option(
+            help="What to compare, comma-separated: throughput, p50, p90, p99, p99.9, max, mean,"
+            " errors; all-p99 and the like are of all requests, failed ones too."
+        ),
     ] = "throughput,p50,p99",
     least: Annotated[str, typer.Option(help="The least difference that matters.")] = "5%",
     level: Annotated[float, typer.Option(help="What p must be below.")] = 0.05,

@@ -15,6 +15,9 @@ from loadframe.units import parse_duration, parse_rate
 if TYPE_CHECKING:
     from loadframe.analyze.gate import Bound
 
+#: The exit status where neither passing nor a regression can be told; 2 is wrong usage.
+CANNOT_TELL = 3
+
 _EXAMPLES = """\b
 Examples:
   loadframe gate results/new --baseline results/main
@@ -23,7 +26,8 @@ Examples:
   loadframe gate results/versions             # an experiment of kind compare: its second variant against its first
   loadframe gate results/new --baseline results/main --measure throughput --least 3% --catch 10%
 
-Exit status: 0 passed, 1 regression, 2 cannot tell (too few or invalid runs, or bad input).
+Exit status: 0 passed, 1 a regression or a broken bound, 2 bad input or wrong usage, 3 cannot tell (too few runs, runs
+that cannot be believed, or noise that hides what must be caught).
 """
 
 
@@ -37,11 +41,16 @@ def gate(
         str | None, typer.Option(help="Runs of many earlier versions; only those since the last change count.")
     ] = None,
     bound: Annotated[
-        list[str], typer.Option(help="An absolute bound, such as 'p99<=50ms' or 'throughput>=1000/s'; repeatable.")
+        list[str],
+        typer.Option(help="An absolute bound, such as 'p99<=50ms', 'all-p99<=1s' or 'throughput>=1000/s'; repeatable."),
     ] = [],
     measure: Annotated[
-        str, typer.Option(help="What to hold against earlier runs, comma-separated.")
-    ] = "throughput,p50,p99",
+        str,
+        typer.Option(
+            help="What to hold against earlier runs, comma-separated: throughput, errors, p50, p90, p99, p99.9, max,"
+            " mean; all-p99 and the like are of all requests, failed ones too."
+        ),
+    ] = "throughput,p50,p99,errors",
     least: Annotated[
         list[str],
         typer.Option(help="The least worsening that matters: 5%, or p99=10% for one measure; may be repeated."),
@@ -50,6 +59,9 @@ def gate(
         list[str],
         typer.Option(help="The worsening that must not slip through: 20%, or p99=50%; may be repeated."),
     ] = [],
+    across_treatments: Annotated[
+        bool, typer.Option(help="Judge runs of one treatment by those of another: that is what is to be judged.")
+    ] = False,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write Markdown here.")] = None,
     session_spread: Annotated[
@@ -58,7 +70,7 @@ def gate(
     ] = "5%",
     as_json: Json = False,
 ) -> None:
-    """Let new runs pass, or not: 0 passed, 1 regression, 2 cannot tell."""
+    """Let new runs pass, or not: 0 passed, 1 regression, 2 bad input, 3 cannot tell."""
     exclude(
         {"--baseline": baseline, "--history": history}, ["--baseline"], ["--history"], "each is what to hold against"
     )
@@ -97,6 +109,7 @@ def gate(
         kinds=kinds,
         history=history is not None,
         session_spread=share(session_spread, "--session-spread"),
+        across=across_treatments or bool(variants),
     )
     for path, text in ((junit, junit_text), (markdown, markdown_text)):
         if path:
@@ -106,7 +119,7 @@ def gate(
     else:
         print_gate(judged, out)
     if judged.standing != "passed":
-        raise typer.Exit(1 if judged.standing == "regression" else 2)
+        raise typer.Exit(1 if judged.standing == "regression" else CANNOT_TELL)
 
 
 def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str, float]:
@@ -126,9 +139,11 @@ def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str
 def _bound(text: str) -> "Bound":
     from loadframe.analyze.gate import Bound
 
-    match = re.fullmatch(r"\s*([a-z0-9.]+)\s*(<=|>=)\s*(\S+)\s*", text)
+    match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:
-        raise BadInput(f"--bound {text!r} is none", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted")
+        raise BadInput(
+            f"--bound {text!r} is not a bound", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted"
+        )
     (kind,) = measure_kinds(match[1])
     wanted = ">=" if kind == "throughput" else "<="
     if match[2] != wanted:

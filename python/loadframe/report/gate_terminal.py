@@ -21,7 +21,7 @@ def print_gate(gate: Gate, console: Console | None = None) -> None:
         table = Table.grid(padding=(0, 2, 0, 0))
         for check in gate.checks:
             at = treatment_text(check.treatment)
-            name = f"{check.measure.name}{f', {at}' if at else ''}"
+            name = f"{check.words}{f', {at}' if at else ''}"
             table.add_row(Text(STANDINGS[check.standing], style=_TONES[check.standing]), Text(name), Text(check.why))
         console.print(table)
     print_findings(console, gate.warnings)

@@ -14,7 +14,7 @@ from loadframe.analyze.comparison import doubts
 from loadframe.analyze.comparison.contrast_values import ContrastValues, contrast_values
 from loadframe.analyze.comparison.differences import Difference, differences
 from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
-from loadframe.analyze.comparison.groups import Group
+from loadframe.analyze.comparison.groups import Group, treatments_text
 from loadframe.analyze.comparison.measures import USUAL, Measure, measures_of
 from loadframe.analyze.comparison.ranks import cliffs_delta, holm
 from loadframe.analyze.estimate import Estimate
@@ -151,6 +151,9 @@ def compare(
                 warnings += [doubts.NothingDone(*each, measure) for each in values.without_logarithm]
                 if values.estimate:
                     raw.append(_contrast(measure, first, second, treatment, values, values.estimate))
+        if not intended and len(pairs) == 1 and baseline.treatments != group.treatments and not pairs[0][2]:
+            found = treatments_text(baseline.treatments[0], group.treatments[0])
+            warnings.append(doubts.OtherTreatment(baseline.label, group.label, found))
         differing[group.label] = differences(baseline.known, group.known)
         own = [contrast.estimate for contrast in raw if contrast.label == group.label]
         warnings += _conditions(baseline, group, differing[group.label], own, session_spread, intended)

@@ -140,6 +140,22 @@ class OtherLoad(Finding):
 
 
 @dataclass(frozen=True)
+class OtherTreatment(Finding):
+    """One treatment is held against another."""
+
+    first: str
+    second: str
+    #: In what they differ.
+    found: str
+
+    def _cause(self) -> str:
+        return f"{self.first} and {self.second} were measured at different treatments ({self.found})"
+
+    def _remedy(self) -> str:
+        return "if that is not what is compared, name runs of one treatment"
+
+
+@dataclass(frozen=True)
 class Unmatched(Finding):
     """Treatments that only one side has."""
 

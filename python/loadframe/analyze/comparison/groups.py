@@ -80,6 +80,12 @@ def split_by_treatment(runs: Sequence[RecordedRun]) -> tuple[Group, ...]:
     )
 
 
+def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Return in what two treatments differ."""
+    names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
+    return ", ".join(f"{name}: {first.get(name, 'not set')} → {second.get(name, 'not set')}" for name in names)
+
+
 def read_runs(argument: str) -> tuple[RecordedRun, ...]:
     """Return the runs that an argument names; BadInput where there is none."""
     paths = [Path(argument)]

@@ -1,15 +1,25 @@
 """What of a run is compared: throughput of each measured phase, percentiles of each operation's response time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.reasons import ERROR_LIMIT
 
 #: The percentiles that a summary has, by how they are called.
-PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max", "mean": "mean"}
+_PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max", "mean": "mean"}
+#: Response times by how they are called: whose they are, and which figure. Plain ones are those of successes, as failed
+#: requests may be fast; `all-` ones have failures in them, which may be slow.
+_RESPONSES = {
+    **{name: ("response", key) for name, key in _PERCENTILES.items()},
+    **{f"all-{name}": ("all", key) for name, key in _PERCENTILES.items()},
+}
+#: The share of requests that a figure may leave out and still be what it is called: of those that are slower than the
+#: 99th percentile, all may be missing, and the figure of the rest is no bound for it.
+_MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
 #: What may be asked for by name, and in which direction it is better.
-KINDS = ("throughput", *PERCENTILES, "errors")
+KINDS = ("throughput", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
 
 
@@ -57,14 +67,32 @@ class Measure:
         if self.kind == "errors":
             failed, requests = self.failures(run)
             return failed / requests if requests else None
-        value = operations.get(self.operation, {}).get("response", {}).get(PERCENTILES[self.kind])
+        whose, key = _RESPONSES[self.kind]
+        # Runs of versions that recorded no response times of failures have no `all`.
+        value = operations.get(self.operation, {}).get(whose, {}).get(key)
         return None if value is None else float(value)
 
     def failures(self, run: RecordedRun) -> tuple[int, int]:
-        """Return how many requests of the phase did not succeed, and how many there were."""
-        operations = (run.phase(self.phase) or {"operations": {}})["operations"].values()
-        requests = sum(operation["requests"] for operation in operations)
-        return requests - sum(operation["successes"] for operation in operations), requests
+        """Return how many requests were due and did not succeed, and how many were due.
+
+        Those that were dropped, and those without an answer at the end, were due, too. They are the phase's, or those
+        of the measure's operation where it has one.
+        """
+        due = [_due(operation) for operation in self._operations(run)]
+        return sum(due) - sum(operation["successes"] for operation in self._operations(run)), sum(due)
+
+    def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
+        """Whether so many requests are missing in a response time that it says nothing of all that were due."""
+        if self.kind not in _RESPONSES:
+            return False
+        due = sum(_due(operation) for run in runs for operation in self._operations(run))
+        seen = "requests" if self.kind.startswith("all-") else "successes"
+        missing = due - sum(operation[seen] for run in runs for operation in self._operations(run))
+        return bool(missing > _MISSING[self.kind.removeprefix("all-")] * due)
+
+    def _operations(self, run: RecordedRun) -> list[Mapping[str, Any]]:
+        operations = (run.phase(self.phase) or {"operations": {}})["operations"]
+        return [each for name, each in operations.items() if self.operation in (None, name)]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what it is, for JSON."""
@@ -84,9 +112,13 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
         for kind in kinds:
             if kind == "errors" or (kind == "throughput" and not opened):
                 found[Measure(phase, kind)] = None
-            elif kind in PERCENTILES:
+            elif kind in _RESPONSES:
                 found |= {Measure(phase, kind, operation): None for operation in operations}
     return tuple(found)
+
+
+def _due(operation: Mapping[str, Any]) -> int:
+    return int(operation["requests"] + operation["dropped"] + operation["in_flight_at_end"])
 
 
 def _phases(runs: Sequence[RecordedRun]) -> list[str]:

@@ -1,11 +1,17 @@
-"""One check of a gate, and how it stands: against earlier runs, or against a bound that was given."""
+"""One check of a gate, and how it stands against earlier runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from math import isfinite
+from statistics import fmean
 from typing import Any, Literal
 
+from scipy import special
+
 from loadframe.analyze.comparison import Contrast, Measure
+from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
+from loadframe.analyze.gate.power import detectable
+from loadframe.analyze.gate.thresholds import Bound, Thresholds
 from loadframe.units import format_change, format_count, format_duration, format_share
 
 #: Regression is worse than undecided, which is worse than passed.
@@ -13,20 +19,12 @@ Standing = Literal["passed", "regression", "undecided"]
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A value that a measure must not exceed, or for throughput not fall below: 1/s, s, or a share of requests."""
-
-    kind: str
-    limit: float
-
-    def holds(self, value: float) -> bool:
-        """Return whether a value is within the bound."""
-        return value >= self.limit if self.kind == "throughput" else value <= self.limit
-
-
-@dataclass(frozen=True)
 class Check:
-    """One figure that was checked: `why` says what decided, in words with the figures in them."""
+    """One figure that was checked: `why` says what decided, in words with the figures in them.
+
+    `finds` is the least worsening that a check of so many runs, with the noise that was seen, finds in four of five
+    cases; None where that has no meaning or nothing finds it.
+    """
 
     measure: Measure
     treatment: Mapping[str, Any]
@@ -34,84 +32,190 @@ class Check:
     why: str
     contrast: Contrast | None = None
     bound: Bound | None = None
+    #: What it is called where the measure does not say it.
+    title: str | None = None
+    p: float | None = None
+    finds: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What it is about, for people."""
+        return self.title or self.measure.name
 
     @property
     def name(self) -> str:
         """The check's name in files for pipelines."""
-        return f"{self.measure.name} {'bound' if self.bound else 'against baseline'}"
+        return f"{self.words} {'bound' if self.bound else 'against baseline'}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check for JSON."""
         return {
             **self.measure.as_dict(),
+            "title": self.title,
             "treatment": dict(self.treatment),
             "standing": self.standing,
             "why": self.why,
+            "p": self.p,
+            "finds": self.finds,
             "contrast": self.contrast and self.contrast.as_dict(),
             "bound": self.bound and self.bound.limit,
         }
 
 
-def worse_by(contrast: Contrast, pace: float = 1.0) -> tuple[float, float, float]:
-    """Return by what share of the baseline a group is worse, with the ends of its interval; negative is better.
+@dataclass(frozen=True)
+class Question:
+    """What is asked of an estimate: whether it is worse, in which direction, and how often that may be said wrongly.
 
-    `pace`: what would be left of it on a machine that had not become that many times as fast.
+    `p` is adjusted for all checks, `share` the check's share of the level before any check has rejected, `pace` how
+    many times as fast the machine was for the new runs.
     """
-    ratio = contrast.ratio
-    if contrast.measure.better == "higher":
-        return 1 - ratio.value / pace, 1 - ratio.high / pace, 1 - ratio.low / pace
-    return ratio.value * pace - 1, ratio.low * pace - 1, ratio.high * pace - 1
+
+    measure: Measure
+    estimate: RatioEstimate
+    thresholds: Thresholds
+    p: float
+    share: float
+    pace: float = 1.0
+
+    @property
+    def least(self) -> float:
+        """The least effect that matters."""
+        return self.thresholds.least_of(self.measure.kind)
+
+    @property
+    def catch(self) -> float:
+        """The effect that must not slip through."""
+        return self.thresholds.catch_of(self.measure.kind)
+
+    def worse_by(self, pace: float = 1.0) -> tuple[float, float, float]:
+        """Return by what share of the baseline a group is worse, with the ends of its interval; negative is better.
+
+        `pace`: what would be left of it on a machine that had not become that many times as fast.
+        """
+        ratio = self.estimate.ratio
+        if self.measure.better == "higher":
+            return 1 - ratio.value / pace, 1 - ratio.high / pace, 1 - ratio.low / pace
+        return ratio.value * pace - 1, ratio.low * pace - 1, ratio.high * pace - 1
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether it is worse by more than chance."""
+        return self.p < self.thresholds.level
+
+    @property
+    def finds(self) -> float | None:
+        """The least worsening that is found in four of five cases, with as many runs and as much noise."""
+        estimate = self.estimate
+        level = self.thresholds.level * self.share / estimate.caution
+        higher = self.measure.better == "higher"
+        found = detectable(estimate.standard_error, estimate.freedom, level, self.least, higher_is_better=higher)
+        return found if isfinite(found) else None
 
 
-def against_baseline(
-    contrast: Contrast, *, least: float, catch: float, reachable: bool, level: float, pace: float = 1.0
-) -> Check:
+def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
+    """Return the p of "not worse": small only where the group is worse, whatever it is that is measured."""
+    worsening = -estimate.log_ratio if measure.better == "higher" else estimate.log_ratio
+    if not estimate.freedom:
+        return 1.0
+    if not estimate.standard_error:
+        return float(worsening <= 0)
+    tail = float(special.stdtr(estimate.freedom, -worsening / estimate.standard_error))
+    return min(1.0, tail * estimate.caution)
+
+
+def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> Check:
     """Judge a contrast.
 
-    It is a regression if it is significantly worse by at least `least`. It passes if its interval excludes that it is
-    worse by `catch` or more. `reachable`: whether so few runs could be significant at all. `pace`: how many times as
-    fast the machine was for the new runs; what that can explain, or can hide, is undecided.
+    It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes
+    that it is worse by what must be caught. `blind`: so many requests of the new runs failed that a percentile of the
+    successes says nothing. What the machine's pace can explain, or can hide, is undecided.
     """
-    value, low, high = worse_by(contrast)
-    span = f"{_worse(value)} [{_signed(low)}, {_signed(high)}], p = {contrast.p:.2g}"
+    if contrast.measure.kind == "errors":
+        standing, why = _more_errors(contrast, question)
+        return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p)
+    value, _, high = question.worse_by()
     # Throughput and response times follow the machine's pace at most in full, or not at all.
-    paced_value, _, paced_high = worse_by(contrast, pace)
-    standing: Standing = "passed"
-    why = span
-    if contrast.p < level and value >= least:
-        standing, why = "regression", f"{span}: beyond {format_share(least)}"
-        if paced_value < least:
+    paced_value, _, paced_high = question.worse_by(question.pace)
+    span = _span(question)
+    standing = "passed"
+    why = f"{span}{_finds(question)}"
+    if question.is_significant and value >= question.least:
+        standing, why = "regression", f"{span}: beyond {format_share(question.least)}"
+        if paced_value < question.least:
             standing, why = "undecided", f"{span}: the machine had become slower by as much"
-    elif not reachable:
-        sizes = f"{len(contrast.first)} run{'s' * (len(contrast.first) != 1)} against {len(contrast.second)}"
-        standing, why = "undecided", f"{_worse(value)}: {sizes} do not tell how much runs scatter"
-    elif high >= catch:
-        standing, why = "undecided", f"{span}: the interval does not exclude {format_share(catch)}"
-    elif paced_high >= catch:
-        standing, why = "undecided", f"{span}: the machine had become faster, which may hide {format_share(catch)}"
-    return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast)
+    elif not contrast.estimate.freedom:
+        first, second = len(contrast.first), len(contrast.second)
+        some = f"{first} run{'s' * (first != 1)} against {second}"
+        standing, why = "undecided", f"{_worse(value)}: {some} do not tell how much runs scatter"
+    elif high >= question.catch:
+        excluded = format_share(question.catch)
+        standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
+    elif paced_high >= question.catch:
+        hidden = format_share(question.catch)
+        standing, why = "undecided", f"{span}: the machine had become faster, which may hide {hidden}"
+    elif blind:
+        standing, why = "undecided", f"{span}: {BLIND}"
+    return Check(
+        contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p, finds=question.finds
+    )
 
 
-def against_bound(measure: Measure, treatment: Mapping[str, Any], values: Sequence[float], bound: Bound) -> Check:
-    """Judge a bound by the median of the runs; the slowest response by that of all runs."""
-    if not values:
-        return Check(measure, treatment, "undecided", "no valid run has measured it", bound=bound)
-    value, how = (max(values), "slowest") if measure.kind == "max" else (median(values), "median")
-    standing: Standing = "passed" if bound.holds(value) else "regression"
-    limit = f"{'at least' if bound.kind == 'throughput' else 'at most'} {_quantity(bound.limit, measure)}"
-    runs = f"{len(values)} run{'s' * (len(values) != 1)}"
-    return Check(measure, treatment, standing, f"{how} of {runs} {_quantity(value, measure)}, {limit}", bound=bound)
+#: Why a percentile of what succeeded does not pass.
+BLIND = (
+    "so many requests failed, were dropped or had no answer that those that succeeded do not tell it; check errors, or"
+    " response times of all requests (all-p99)"
+)
 
 
-def _quantity(value: float, measure: Measure) -> str:
+def together(question: Question, members: int, what: str) -> Check:
+    """Judge a joint check: the mean over all members of a kind got worse, whichever of them did.
+
+    It stops a gate and lets nothing pass: that is for the members to say.
+    """
+    span = _span(question)
+    stops = question.is_significant and question.worse_by()[0] >= question.least
+    standing: Standing = "regression" if stops else "passed"
+    if stops and question.worse_by(question.pace)[0] < question.least:
+        standing, why = "undecided", f"{span}: the machine had become slower by as much"
+    else:
+        why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
+    title = f"{question.measure.kind} of all {members} {what} together"
+    return Check(question.measure, {}, standing, why, title=title, p=question.p, finds=question.finds)
+
+
+def _more_errors(contrast: Contrast, question: Question) -> tuple[Standing, str]:
+    """Judge a share of requests: by its rise, since a share that was 0 has no ratio that means anything."""
+    rise = fmean(contrast.second) - fmean(contrast.first)
+    shares = " and now ".join(format_share(fmean(values), 2) for values in (contrast.first, contrast.second))
+    why = f"{shares} of the requests failed, p = {question.p:.2g}"
+    if rise < question.least:
+        return "passed", why
+    if question.is_significant:
+        return "regression", f"{why}: {format_share(rise, 2)} more, beyond {format_share(question.least, 2)}"
+    return "undecided", f"{why}: {format_share(rise, 2)} more, which these runs do not tell from chance"
+
+
+def quantity(value: float, measure: Measure) -> str:
+    """Write a value of a measure with its unit."""
     if measure.kind == "errors":
         return format_share(value, 2)
     return f"{format_count(value)}/s" if measure.kind == "throughput" else format_duration(value)
+
+
+def runs_text(values: Sequence[float]) -> str:
+    """Write how many runs there are."""
+    return f"{len(values)} run{'s' * (len(values) != 1)}"
+
+
+def _span(question: Question) -> str:
+    value, low, high = question.worse_by()
+    return f"{_worse(value)} [{format_change(low)}, {format_change(high)}], p = {question.p:.2g}"
 
 
 def _worse(value: float) -> str:
     return f"{format_share(abs(value), 1)} {'worse' if value > 0 else 'better'}"
 
 
-def _signed(value: float) -> str:
-    return format_change(value)
+def _finds(question: Question) -> str:
+    finds = question.finds
+    return f"; {format_share(finds)} worse would be found in four of five cases" if finds is not None else ""

@@ -4,70 +4,24 @@ Of a history, only the runs since the last change count: what changed and was ac
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from loadframe.analyze.comparison import LEVEL, SESSION_SPREAD, Comparison, Group, Measure, compare
+from loadframe.analyze.comparison import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
 from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace
+from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
+from loadframe.analyze.comparison.groups import treatments_text
 from loadframe.analyze.comparison.measures import measures_of
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.gate.checks import Bound, Check, Standing, against_baseline, against_bound
+from loadframe.analyze.gate.bounds import against_bound
+from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
+from loadframe.analyze.gate.completeness import failed_runs, without_figure
+from loadframe.analyze.gate.findings import FaultyRuns, InvalidRuns, MissingTreatments
+from loadframe.analyze.gate.joint import families, joint_estimate
+from loadframe.analyze.gate.multiplicity import Graph
+from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
 from loadframe.analyze.history import since_last_change
-
-#: What is checked unless other measures are named.
-KINDS = ("throughput", "p50", "p99")
-#: The least change for the worse that matters, as a share of the baseline. Tails vary more from run to run.
-LEAST: Mapping[str, float] = {"p90": 0.1, "p99": 0.1, "p99.9": 0.2, "max": 0.5}
-#: The change for the worse that must not slip through: while it cannot be excluded, nothing passes.
-CATCH: Mapping[str, float] = {"p90": 0.5, "p99": 0.5, "p99.9": 1.0, "max": 2.0}
-_LEAST, _CATCH = 0.05, 0.2
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What matters: per kind of measure the least effect and the one to catch, as shares; absolute bounds."""
-
-    least: Mapping[str, float] = field(default_factory=dict)
-    catch: Mapping[str, float] = field(default_factory=dict)
-    bounds: Sequence[Bound] = ()
-    level: float = LEVEL
-
-    def least_of(self, kind: str) -> float:
-        """Return the least effect of a kind of measure."""
-        return self.least.get(kind, LEAST.get(kind, _LEAST))
-
-    def catch_of(self, kind: str) -> float:
-        """Return the effect of a kind of measure that must not slip through; no less than its least effect."""
-        return max(self.catch.get(kind, CATCH.get(kind, _CATCH)), self.least_of(kind))
-
-
-@dataclass(frozen=True)
-class InvalidRuns(Finding):
-    """Runs that were left out."""
-
-    label: str
-    left_out: int
-    total: int
-
-    def _cause(self) -> str:
-        return f"{self.left_out} of {self.total} runs of {self.label} are left out: invalid, failed or missing"
-
-    def _remedy(self) -> str:
-        return "`loadframe report` says why; mend that and measure again"
-
-
-@dataclass(frozen=True)
-class MissingTreatments(Finding):
-    """Treatments of the baseline that the new runs lack."""
-
-    label: str
-    count: int
-
-    def _cause(self) -> str:
-        return f"{self.label} lacks {self.count} of the baseline's treatments, about which nothing can be told"
-
-    def _remedy(self) -> str:
-        return "measure all of them, or give a baseline of fewer"
+from loadframe.errors import BadInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,44 +62,105 @@ def judge_gate(
     kinds: Sequence[str] = KINDS,
     history: bool = False,
     session_spread: float = SESSION_SPREAD,
+    across: bool = False,
 ) -> Gate:
     """Judge new runs. With `history`, the baseline's runs are one after another, and may have changed in between.
 
-    `session_spread` is by how much two sessions are taken to differ where each side has one only.
+    `session_spread` is by how much two sessions are taken to differ where each side has one only. BadInput where one
+    treatment would be held against another, unless that is wanted (`across`).
     """
-    warnings: list[Finding] = [
-        InvalidRuns(group.label, len(group.left_out), len(group.runs))
-        for group in (new, baseline)
-        if group and group.left_out
-    ]
+    warnings: list[Finding] = []
+    for group in (new, baseline):
+        if group and group.left_out:
+            warnings.append(InvalidRuns(group.label, len(group.left_out), len(group.runs)))
+        if group and group.faulty:
+            warnings.append(FaultyRuns(group.label, len(group.faulty), len(group.usable)))
     checks = _bounds(new, thresholds.bounds)
-    incomplete = False
-    comparison = None
-    if baseline is not None:
-        if history:
-            baseline, shifts = since_last_change(baseline, kinds)
-            warnings += shifts
-        comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread)
-        missing = _missing(baseline, new)
-        if missing:
-            warnings.append(MissingTreatments(new.label, missing))
-        factor = next((each.factor for each in comparison.warnings if isinstance(each, OtherPace)), 1.0)
-        reachable = [contrast.estimate.freedom > 0 for contrast in comparison.contrasts]
-        checks += [
-            against_baseline(
-                contrast,
-                least=thresholds.least_of(contrast.measure.kind),
-                catch=thresholds.catch_of(contrast.measure.kind),
-                reachable=can,
-                pace=factor,
-                level=thresholds.level,
-            )
-            for contrast, can in zip(comparison.contrasts, reachable, strict=True)
-        ]
-        incomplete = bool(missing) or not comparison.contrasts
-        # Earlier runs are earlier: that order is what a gate is about.
-        warnings += [each for each in comparison.warnings if not isinstance(each, NotInterleaved)]
+    if baseline is None:
+        checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
+        return Gate(new.label, tuple(checks), tuple(warnings), None, incomplete=False)
+    if not across:
+        _require_same_treatment(baseline, new)
+    if history:
+        # A share of errors that is nearly always 0 has no level that could shift.
+        baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
+        warnings += shifts
+    comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
+    pace = next((each.factor for each in comparison.warnings if isinstance(each, OtherPace)), 1.0)
+    checks += _against(comparison, thresholds, pace, session_spread)
+    for first, second, treatment in _pairs(baseline, new):
+        own = [*failed_runs(second, first, treatment), *without_figure(second, first, treatment, kinds)]
+        checks += own
+        if second.usable:
+            checks += _unknown(first, second, treatment, kinds, comparison, own)
+    missing = _missing(baseline, new)
+    if missing:
+        warnings.append(MissingTreatments(new.label, missing))
+    # Earlier runs are earlier: that order is what a gate is about.
+    warnings += [each for each in comparison.warnings if not isinstance(each, NotInterleaved)]
+    incomplete = bool(missing) or not comparison.contrasts
     return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete)
+
+
+def _against(comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float) -> list[Check]:
+    """Return the checks against the baseline: of each kind first all together, then one by one."""
+    baseline, new = comparison.groups
+    contrasts = comparison.contrasts
+    # What the checks are about, in the order of the graph's hypotheses: a contrast, or several together.
+    estimates: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
+    members = []
+    for kind, places in families(contrasts).items():
+        members.append(len(places))
+        chosen = [contrasts[place] for place in places]
+        if len(chosen) > 1:
+            joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
+            estimates.append((Measure("all phases", kind), joint, None, len(chosen)))
+        estimates += [(each.measure, each.estimate, each, 1) for each in chosen]
+    graph = Graph(members)
+    adjusted = graph.adjust([one_sided_p(found, measure) if found else 1.0 for measure, found, _, _ in estimates])
+    checks = []
+    for (measure, found, contrast, count), p, share in zip(estimates, adjusted, graph.weights.tolist(), strict=True):
+        if found is None:
+            continue
+        question = Question(measure, found, thresholds, p, share, pace)
+        if contrast is None:
+            checks.append(together(question, count, "measures"))
+        else:
+            runs = new.at(contrast.treatment).usable if contrast.treatment else new.usable
+            checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs)))
+    return checks
+
+
+def _require_same_treatment(baseline: Group, new: Group) -> None:
+    if len(baseline.treatments) == len(new.treatments) == 1 and baseline.treatments != new.treatments:
+        differing = treatments_text(baseline.treatments[0], new.treatments[0])
+        raise BadInput(
+            f"{baseline.label} and {new.label} were measured at different treatments ({differing})",
+            remedy="give runs of one treatment, or say with --across-treatments that this difference is what to judge",
+        )
+
+
+def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str, Any]]]:
+    """Return what is held against what, as the comparison does."""
+    if len(baseline.treatments) == len(new.treatments) == 1:
+        return [(baseline, new, {})]
+    return [(baseline.at(each), new.at(each), each) for each in baseline.treatments if each in new.treatments]
+
+
+def _unknown(
+    first: Group,
+    second: Group,
+    treatment: Mapping[str, Any],
+    kinds: Sequence[str],
+    comparison: Comparison,
+    said: Sequence[Check],
+) -> list[Check]:
+    """Return an undecided check for each measure of which nothing else says anything."""
+    known = {each.measure for each in comparison.contrasts if each.treatment == treatment}
+    known |= {check.measure for check in said}
+    measures = measures_of([*first.usable, *second.usable], kinds)
+    why = "not both the baseline and the new runs have recorded it"
+    return [Check(measure, treatment, "undecided", why) for measure in measures if measure not in known]
 
 
 def _missing(baseline: Group, new: Group) -> int:
@@ -160,7 +175,6 @@ def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
         for treatment in new.treatments:
             runs = new.at(treatment).usable
             measures = measures_of(runs, [bound.kind]) or (Measure("all phases", bound.kind),)
-            for measure in measures:
-                values = [value for run in runs if (value := measure.of(run)) is not None]
-                checks.append(against_bound(measure, treatment, values, bound))
+            checks += [against_bound(measure, treatment, runs, bound) for measure in measures]
     return checks
+

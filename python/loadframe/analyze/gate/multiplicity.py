@@ -5,8 +5,8 @@ multiple test procedures" (Statistics in Medicine 28, 2009). Each hypothesis has
 rejected hands its share on along its arrows. The chance of any false rejection is at most the level, however the tests
 depend on each other (it rests on Bonferroni's inequality).
 
-Here a family is all checks of one kind (p99 of every operation, say), and has an equal share of the level. Half of it is
-for the joint check, which asks whether the kind as a whole got worse, and which sees a common change far better than
+Here a family is all checks of one kind (p99 of every operation, say), and has an equal share of the level. Half of it
+is for the joint check, which asks whether the kind as a whole got worse, and which sees a common change far better than
 any single check; once that is rejected, its half goes to the members. The other half is the members' from the start, so
 that one operation that got worse among many is not lost in their mean. A member that is rejected hands its share to
 all others, as in Holm's procedure.

@@ -1,10 +1,10 @@
 """Which worsening a check finds, and how often: before runs are made, and by the noise that was seen; pure.
 
-A check stops a gate where a one-sided t test of the logarithm of a ratio rejects, and the estimate is at least the least
-effect. With a true log ratio d, a standard error s and f degrees of freedom, the estimate is normal about d, and the
-estimated error is s sqrt(chi2(f) / f), independently. Power is the mean, over the latter, of the chance that the
+A check stops a gate where a one-sided t test of the logarithm of a ratio rejects, and the estimate is at least the
+least effect. With a true log ratio d, a standard error s and f degrees of freedom, the estimate is normal about d, and
+the estimated error is s sqrt(chi2(f) / f), independently. Power is the mean, over the latter, of the chance that the
 estimate is beyond both bars. Without a least effect this is the power of the t test by the noncentral t distribution
-(Student; see Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988).
+(see Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988).
 """
 
 import math

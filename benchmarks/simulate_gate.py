@@ -1,0 +1,180 @@
+"""How often the gate stops, passes, and cannot tell, on runs whose truth is known.
+
+Runs are made up in memory, with the noise, the blocks and the change that a scenario names, and are judged by the gate
+as it is: the share of gates that stop where nothing got worse, the share that stop where something did, and what
+becomes of bounds at and near the truth. `python -m benchmarks.simulate_gate` prints the tables of docs/gate.md.
+"""
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.comparison import Group
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
+from loadframe.record import Run
+
+#: Requests of each operation in a run.
+_REQUESTS = 20_000
+_BEGINNING = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+class MadeUp(Run):
+    """A run that no folder holds."""
+
+    def __init__(self, path: Path, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+        self.path = path
+        self.__dict__.update(manifest=manifest, summary=summary)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is measured, how it scatters, and what got worse. Noises are standard deviations of logarithms."""
+
+    operations: int
+    runs: int  #: of each side
+    noise: float = 0.03  #: of throughput and of medians; p99 has twice as much
+    blocks: float = 0.0
+    #: How much of the variance the operations of one run have in common.
+    common: float = 0.5
+    worse: float = 0.0  #: of the new runs, as a share
+    worsened: int | None = None  #: how many operations; all where None
+
+
+def made_up(
+    side: str,
+    block: int,
+    operations: Mapping[str, Mapping[str, float]],
+    minute: int,
+    *,
+    failed: float = 0.0,
+    **summary: Any,
+) -> RecordedRun:
+    """Return a sound run with these figures of each operation: throughput (1/s), p50 and p99 (s)."""
+    requests = _REQUESTS - round(failed * _REQUESTS)
+    measured = {
+        name: {
+            "requests": _REQUESTS, "successes": requests, "dropped": 0, "in_flight_at_end": 0, "errors": {},
+            "throughput": figures["throughput"], "response": dict(figures),
+        }
+        for name, figures in operations.items()
+    }  # fmt: skip
+    stream = {"name": "main", "pacing": {"closed": {"clients": 8, "think_time": 0.0}}}
+    phase = {
+        "name": "mixed", "prepares": False, "start": 0.5, "warmup": 5.0, "duration": 20.0, "streams": [stream],
+        "operations": measured,
+    }  # fmt: skip
+    verdict = {"valid": True, "reasons": []}
+    manifest = {
+        "started": (_BEGINNING + timedelta(minutes=minute)).isoformat(timespec="milliseconds"),
+        "session": "one", "block": block, "hardware": {"hostname": "bench-1"},
+    }  # fmt: skip
+    run = MadeUp(
+        Path(f"/made-up/runs/b{block}-{side}"),
+        manifest,
+        {"status": "done", "phases": [phase], "verdict": verdict, **summary},
+    )
+    return RecordedRun(run.path.name, block, {}, run)
+
+
+def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group]:
+    """Return the baseline and the new runs of one experiment: in each block one run of each, in turns (ABBA)."""
+    worsened = scenario.operations if scenario.worsened is None else scenario.worsened
+    groups: dict[str, list[RecordedRun]] = {"old": [], "new": []}
+    minute = itertools.count()
+    for block in range(scenario.runs):
+        of_block = scenario.blocks * random.standard_normal()
+        for side in ("old", "new") if block % 2 else ("new", "old"):
+            # One draw for throughput, one for medians, one for tails: these are not the same noise either.
+            shared = random.standard_normal(3) * np.sqrt(scenario.common)
+            own = random.standard_normal((scenario.operations, 3)) * np.sqrt(1 - scenario.common)
+            spread = (shared + own) * scenario.noise * np.array([1, 1, 2])
+            operations = {}
+            for number in range(scenario.operations):
+                factor = 1 + scenario.worse if side == "new" and number < worsened else 1.0
+                log = spread[number] + of_block
+                operations[f"o{number}"] = {
+                    "throughput": float(1000 * np.exp(-log[0]) / factor),
+                    "p50": float(0.010 * np.exp(log[1]) * factor),
+                    "p99": float(0.050 * np.exp(log[2]) * factor),
+                }
+            groups[side].append(made_up(side, block, operations, next(minute)))
+    return Group("old", tuple(groups["old"])), Group("new", tuple(groups["new"]))
+
+
+def outcomes(scenario: Scenario, trials: int, seed: int) -> Counter[str]:
+    """Return how many of so many gates stopped, passed, or could not tell."""
+    random = np.random.default_rng(seed)
+    found: Counter[str] = Counter()
+    for _ in range(trials):
+        old, new = sides(scenario, random)
+        found[judge_gate(new, old, Thresholds()).standing] += 1
+    return found
+
+
+def bound_outcomes(truth: float, runs: int, noise: float, trials: int, seed: int) -> Counter[str]:
+    """Return the same for a bound on p99, of which the true value is `truth` times the bound."""
+    random = np.random.default_rng(seed)
+    found: Counter[str] = Counter()
+    for _ in range(trials):
+        values = 0.050 * truth * np.exp(noise * random.standard_normal(runs))
+        made = [
+            made_up("new", block, {"o": {"throughput": 1000.0, "p50": 0.01, "p99": float(value)}}, block)
+            for block, value in enumerate(values)
+        ]
+        gate: Gate = judge_gate(Group("new", tuple(made)), None, Thresholds(bounds=[Bound("p99", 0.050)]))
+        found[gate.standing] += 1
+    return found
+
+
+def _row(cells: Sequence[object]) -> None:
+    print(f"| {' | '.join(str(cell) for cell in cells)} |", flush=True)
+
+
+def _share(count: int, trials: int) -> str:
+    return f"{100 * count / trials:.0f} %"
+
+
+def main(trials: int = 300) -> None:
+    """Print the tables of docs/gate.md; figures for power rest on a fifth of the trials."""
+    began, fewer = time.monotonic(), trials // 5
+    print(f"Nothing got worse: {trials} gates in each row; something did: {fewer}\n")
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("5 % in all", {"worse": 0.05}),
+        ("10 % in all", {"worse": 0.1}),
+        ("20 % in all", {"worse": 0.2}),
+        ("20 % in one", {"worse": 0.2, "worsened": 1}),
+    ]
+    headers = ["operations", "runs a side", "noise", "blocks differ by", "stopped falsely", "passed rightly"]
+    _row([*headers, *(f"stopped: {name}" for name, _ in changes)])
+    _row(["--:"] * (len(headers) + len(changes)))
+    seed = itertools.count(1)
+    cases = [(5, 0.03, 0.0), (5, 0.03, 0.1), (5, 0.1, 0.0), (10, 0.1, 0.0)]
+    for (runs, noise, blocks), operations in itertools.product(cases, (1, 3, 6)):
+        null = outcomes(Scenario(operations, runs, noise, blocks), trials, next(seed))
+        found = [
+            outcomes(Scenario(operations, runs, noise, blocks, **change), fewer, next(seed)) for _, change in changes
+        ]
+        cells = [_share(null["regression"], trials), _share(null["passed"], trials)]
+        cells += [_share(each["regression"], fewer) for each in found]
+        _row([operations, runs, f"{100 * noise:.0f} %", f"{100 * blocks:.0f} %", *cells])
+    many = 4 * trials
+    print(f"\nA bound on p99; {many} gates in each row\n")
+    _row(["true p99", "runs", "noise", "passed", "cannot tell", "stopped"])
+    _row(["--:"] * 6)
+    for runs, noise, truth in itertools.product((3, 6), (0.05, 0.1), (0.8, 0.95, 1.0, 1.05, 1.2)):
+        cell = bound_outcomes(truth, runs, noise, many, next(seed))
+        counts = [_share(cell[standing], many) for standing in ("passed", "undecided", "regression")]
+        _row([f"{100 * truth:.0f} % of the bound", runs, f"{100 * noise:.0f} %", *counts])
+    print(f"\n{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

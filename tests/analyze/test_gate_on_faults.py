@@ -1,0 +1,163 @@
+"""A gate on runs in which the store was at fault: what is missing or failed because of it stops the gate."""
+
+import json
+
+import pytest
+from benchmarks.simulate_gate import made_up
+
+from loadframe.analyze.comparison import Group, Measure, compare
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.gate import Bound, Thresholds, judge_gate
+from loadframe.errors import BadInput
+
+FIGURES = {"read": {"throughput": 1000.0, "p50": 0.01, "p99": 0.05}}
+SPREAD = (0.98, 1.02, 0.99, 1.01, 0.97, 1.03)
+
+
+def runs(side, count=6, *, at=None, factor=1.0, **more):
+    """Return runs that scatter a little; `more` is the summary's, or `failed`, the share of failed requests."""
+    made = []
+    for number in range(count):
+        own = {"read": {"throughput": 1000 / factor * SPREAD[number], "p50": 0.01 * factor / SPREAD[number],
+                        "p99": 0.05 * factor / SPREAD[number]}}  # fmt: skip
+        made.append(made_up(side, number, own, 2 * number + (side == "new"), **more))
+    return [RecordedRun(run.id, run.block, at or {}, run.run) for run in made]
+
+
+def failed(side, count, fault):
+    return runs(side, count, status="failed", failure="node-0 ended\n  its log", fault=fault, verdict=None)
+
+
+def with_reason(side, code, share=0.0, count=6):
+    verdict = {"valid": False, "reasons": [{"code": code, "cause": f"because of {code}", "remedy": "mend it"}]}
+    return runs(side, count, verdict=verdict, failed=share)
+
+
+def judge(new, old=None, **options):
+    bounds = options.pop("bounds", ())
+    baseline = None if old is None else Group("old", tuple(old))
+    return judge_gate(Group("new", tuple(new)), baseline, Thresholds(bounds=bounds), **options)
+
+
+def check_of(gate, words):
+    (check,) = [check for check in gate.checks if words in check.name]
+    return check
+
+
+@pytest.mark.parametrize(
+    ("new", "standing"),
+    [
+        (failed("new", 6, "store"), "regression"),
+        (with_reason("new", "node_lost"), "regression"),
+        (failed("new", 6, "generator"), "undecided"),
+        (failed("new", 6, "unknown"), "undecided"),
+        (with_reason("new", "lateness"), "undecided"),
+        (with_reason("new", "cluster_state"), "undecided"),
+    ],
+)
+def test_a_treatment_without_a_run_is_not_passed_over(new, standing):
+    at = {"clients": 4}
+    also = {"clients": 8}
+    told = [RecordedRun(run.id, run.block, also, run.run) for run in new]
+    gate = judge([*runs("new", at=at), *told], [*runs("old", at=at), *runs("old", at=also)])
+    assert gate.standing == standing
+    (check,) = [check for check in gate.checks if check.treatment == also]
+    assert check.standing == standing
+
+
+def test_nor_is_it_where_only_bounds_are_asked_for():
+    for fault, standing in (("store", "regression"), ("generator", "undecided")):
+        assert judge(failed("new", 6, fault), bounds=[Bound("p99", 1.0)]).standing == standing
+
+
+def test_a_store_that_failed_in_some_runs_is_not_passed_for_the_others():
+    gate = judge([*runs("new"), *failed("new", 1, "store")], runs("old"))
+    assert gate.standing == "undecided"
+    check = check_of(gate, "survived")
+    assert check.why == "the store failed in 1 of 7 runs, before in 0 of 6; b0-new: node-0 ended"
+    assert judge([*runs("new"), *failed("new", 1, "store")], bounds=[Bound("p99", 1.0)]).standing == "undecided"
+    assert judge([*runs("new", 2), *failed("new", 5, "store")], runs("old")).standing == "regression"
+
+
+def test_runs_with_failed_requests_stay_in_the_bounds_on_errors():
+    new = [*runs("new", 2), *with_reason("new", "errors", 0.05, 4)]
+    gate = judge(new, bounds=[Bound("errors", 0.001)])
+    assert gate.standing == "regression"
+    assert "mean of 6 runs 3.33 %" in gate.checks[0].why
+    assert any("in 4 of 6 runs of new the store was at fault" in each.cause for each in gate.warnings)
+
+
+def test_response_times_of_what_succeeded_do_not_pass_where_more_failed_than_they_leave_out():
+    gate = judge(with_reason("new", "errors", 0.05), bounds=[Bound("p99", 1.0), Bound("p50", 1.0)])
+    assert [check.standing for check in gate.checks] == ["undecided", "passed"]
+    assert "those that succeeded do not tell it" in gate.checks[0].why
+
+
+def test_requests_that_were_dropped_or_had_no_answer_have_failed():
+    run = runs("new", 1)[0]
+    operation = run.run.summary["phases"][0]["operations"]["read"]
+    operation |= {"dropped": 500, "in_flight_at_end": 500}
+    assert Measure("mixed", "errors").failures(run) == (1000, 21000)
+    assert Measure("mixed", "all-p99", "read").is_blind([run])
+
+
+def test_a_baseline_without_errors_is_a_baseline():
+    gate = judge(runs("new", failed=0.02), runs("old"))
+    check = check_of(gate, "errors")
+    assert check.standing == "regression"
+    assert check.why.startswith("0.00 % and now 2.00 % of the requests failed")
+    assert check_of(judge(runs("new"), runs("old")), "errors").standing == "passed"
+    assert check_of(judge(runs("new"), runs("old", failed=0.02)), "errors").standing == "passed"
+
+
+def test_a_few_more_failures_than_none_are_not_a_regression():
+    assert check_of(judge(runs("new", failed=0.0005), runs("old")), "errors").standing == "passed"
+
+
+def test_nothing_that_succeeded_is_a_regression_of_throughput():
+    nothing = {"read": {"throughput": 0.0, "p50": None, "p99": None}}
+    verdict = {"valid": False, "reasons": [{"code": "errors", "cause": "all failed", "remedy": "mend it"}]}
+    new = [made_up("new", number, nothing, 2 * number + 1, failed=1.0, verdict=verdict) for number in range(6)]
+    gate = judge(new, runs("old"))
+    assert gate.standing == "regression"
+    assert {check.standing for check in gate.checks} == {"regression"}
+    assert judge(new, bounds=[Bound("throughput", 1.0)]).standing == "regression"
+
+
+def with_all(made, p99):
+    """Give runs the response times of all requests, failed ones too."""
+    for run in made:
+        operation = run.run.summary["phases"][0]["operations"]["read"]
+        operation["all"] = {**operation["response"], "p99": p99 * operation["response"]["p99"] / 0.05}
+    return made
+
+
+def test_slow_failures_stop_a_gate_by_the_response_times_of_all_requests():
+    """0.9 % of requests time out: no percentile of the successes shows it."""
+    new, old = with_all(runs("new", failed=0.009), 60.0), with_all(runs("old"), 0.05)
+    assert judge(new, old, kinds=["p99"]).standing == "passed"
+    assert judge(new, old, kinds=["all-p99"]).standing == "regression"
+    assert judge(new, bounds=[Bound("all-p99", 1.0)]).standing == "regression"
+    assert judge(new, bounds=[Bound("p99", 1.0)]).standing == "passed"
+
+
+def test_runs_that_did_not_record_it_do_not_pass_for_it():
+    new, old = with_all(runs("new"), 0.05), runs("old")
+    for gate in (judge(new, old, kinds=["all-p99"]), judge(old, bounds=[Bound("all-p99", 1.0)])):
+        assert gate.standing == "undecided"
+    assert check_of(judge(new, old, kinds=["p99", "all-p99"]), "all-p99").standing == "undecided"
+
+
+def test_one_treatment_is_not_held_against_another_in_silence():
+    new, old = runs("new", at={"clients": 8}), runs("old", at={"clients": 4})
+    with pytest.raises(BadInput, match="clients: 4 → 8"):
+        judge(new, old)
+    assert judge(new, old, across=True).standing == "passed"
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))])
+    assert any("different treatments (clients: 4 → 8)" in warning.cause for warning in compared.warnings)
+
+
+def test_a_gate_is_told_to_programs():
+    told = json.loads(json.dumps(judge(runs("new", factor=1.2), runs("old")).as_dict()))
+    assert told["standing"] == "regression"
+    assert {"p", "finds", "title", "why"} <= told["checks"][0].keys()

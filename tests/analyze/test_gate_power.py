@@ -1,0 +1,92 @@
+"""How often a gate stops: falsely, where nothing got worse, and rightly, where something did."""
+
+import math
+
+import numpy as np
+import pytest
+from benchmarks.simulate_gate import Scenario, bound_outcomes, outcomes
+from scipy import stats
+
+from loadframe.analyze.comparison.ranks import holm
+from loadframe.analyze.gate.bounds import geometric_mean, mean_share
+from loadframe.analyze.gate.multiplicity import Graph
+from loadframe.analyze.gate.power import detectable, power
+
+
+@pytest.mark.parametrize("members", [[1, 1, 1], [3], [3, 3, 1], [6, 2]])
+def test_the_shares_of_the_level_add_up_to_it(members):
+    assert Graph(members).weights.sum() == pytest.approx(1)
+
+
+def test_without_families_it_is_holms_procedure():
+    ps = [0.001, 0.04, 0.02, 0.6]
+    assert Graph([1, 1, 1, 1]).adjust(ps) == pytest.approx(holm(ps))
+
+
+def test_a_joint_check_that_rejects_hands_its_share_to_its_members():
+    graph = Graph([2])
+    assert graph.weights.tolist() == [0.5, 0.25, 0.25]
+    alone = graph.adjust([1.0, 0.015, 0.5])[1]
+    helped = graph.adjust([0.001, 0.015, 0.5])[1]
+    assert (alone, helped) == pytest.approx((0.06, 0.03))
+
+
+def test_any_false_rejection_is_as_rare_as_the_level_says():
+    """Nothing got worse but the first member, and so its joint hypothesis: 4,000 times, 10 correlated tests."""
+    random = np.random.default_rng(1)
+    graph = Graph([3, 3, 2])
+    false = 0
+    for _ in range(4000):
+        z = math.sqrt(0.5) * random.standard_normal() + math.sqrt(0.5) * random.standard_normal(11)
+        z[[0, 1]] += 4.0
+        adjusted = graph.adjust(stats.norm.sf(z).tolist())
+        false += any(p < 0.05 for index, p in enumerate(adjusted) if index not in (0, 1))
+    assert false / 4000 < 0.06
+
+
+@pytest.mark.parametrize(("freedom", "level"), [(4, 0.05), (8, 0.01), (18, 0.002)])
+def test_power_is_that_of_the_noncentral_t_distribution(freedom, level):
+    error = 0.03
+    exact = stats.nct.sf(stats.t.isf(level, freedom), freedom, math.log1p(0.1) / error)
+    assert power(0.1, error, freedom, level) == pytest.approx(exact, abs=0.003)
+
+
+def test_what_is_found_in_four_of_five_cases_has_a_power_of_80_percent():
+    for higher in (True, False):
+        found = detectable(0.03, 8, 0.01, 0.05, higher_is_better=higher)
+        assert power(found, 0.03, 8, 0.01, 0.05, higher_is_better=higher) == pytest.approx(0.8, abs=1e-3)
+    assert detectable(math.inf, 0, 0.05) == math.inf
+    assert detectable(1e-6, 8, 0.05, least=0.05) == pytest.approx(0.05, abs=1e-3)
+
+
+def test_three_operations_that_all_got_worse_by_a_fifth_are_stopped_with_five_runs_a_side():
+    found = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1, worse=0.2), trials=12, seed=2)
+    assert found["regression"] == 12
+
+
+def test_what_did_not_change_is_not_stopped():
+    found = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1), trials=20, seed=3)
+    assert found["regression"] <= 2
+
+
+def test_a_bound_that_is_broken_by_5_percent_does_not_pass():
+    found = bound_outcomes(truth=1.05, runs=4, noise=0.1, trials=400, seed=4)
+    assert found["passed"] / 400 <= 0.03
+    held = bound_outcomes(truth=0.7, runs=4, noise=0.1, trials=100, seed=5)
+    assert held["passed"] > 90
+    assert held["regression"] == 0
+
+
+def test_a_mean_over_sessions_has_sessions_for_units():
+    of_runs = geometric_mean([1.0, 1.1, 2.0, 2.2], [0, 0, 0, 0])
+    of_sessions = geometric_mean([1.0, 1.1, 2.0, 2.2], [0, 0, 1, 1])
+    assert of_runs.value == pytest.approx(of_sessions.value)
+    assert of_sessions.high > 2 * of_runs.high
+    assert not geometric_mean([1.0], [0]).is_finite
+
+
+def test_no_failure_in_few_requests_excludes_little():
+    few, many = mean_share([(0, 30)] * 3, [0, 0, 0]), mean_share([(0, 30_000)] * 3, [0, 0, 0])
+    assert (few.value, many.value) == (0, 0)
+    assert few.high == pytest.approx(1 - 0.025 ** (1 / 90))
+    assert many.high < 0.0001
