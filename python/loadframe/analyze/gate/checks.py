@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from statistics import fmean
 from typing import Any, Literal
@@ -102,7 +103,7 @@ class Question:
         """Whether it is worse by more than chance."""
         return self.p < self.thresholds.level
 
-    @property
+    @cached_property
     def finds(self) -> float | None:
         """The least worsening that is found in four of five cases, with as many runs and as much noise."""
         estimate = self.estimate

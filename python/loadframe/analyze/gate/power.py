@@ -10,12 +10,15 @@ estimate is beyond both bars. Without a least effect this is the power of the t 
 import math
 
 import numpy as np
+import numpy.typing as npt
 from scipy import optimize, special
+
+Array = npt.NDArray[np.float64]
 
 #: What "finds it" means where one number is given.
 USUAL = 0.8
 #: Quantiles of the estimated error at which the mean is taken.
-_MIDDLES = (np.arange(400) + 0.5) / 400
+_MIDDLES = (np.arange(200) + 0.5) / 200
 #: No worsening beyond this is asked for: a hundred times as slow.
 _MOST = 100.0
 
@@ -38,14 +41,9 @@ def power(
     if freedom <= 0 or not math.isfinite(error):
         return 0.0
     shift = logarithm(worsening, higher_is_better=higher_is_better)
-    bar = logarithm(least, higher_is_better=higher_is_better)
-    if shift == math.inf:
-        return 1.0
-    if error == 0:
-        return float(shift >= max(bar, 1e-12))
-    estimated = error * np.sqrt(special.chdtri(freedom, 1 - _MIDDLES) / freedom)
-    beyond = np.maximum(special.stdtrit(freedom, 1 - level) * estimated, bar)
-    return float(special.ndtr((shift - beyond) / error).mean())
+    return _share_beyond(
+        shift, error, _bars(error, freedom, level, logarithm(least, higher_is_better=higher_is_better))
+    )
 
 
 def detectable(
@@ -53,13 +51,30 @@ def detectable(
     wanted: float = USUAL,
 ) -> float:  # fmt: skip
     """Return the least worsening that is found with the power that is wanted; infinite where none is."""
-    most = 1 - 1e-9 if higher_is_better else _MOST
+    if freedom <= 0 or not math.isfinite(error):
+        return math.inf
+    most = logarithm(1 - 1e-9 if higher_is_better else _MOST, higher_is_better=higher_is_better)
+    bars = _bars(error, freedom, level, logarithm(least, higher_is_better=higher_is_better))
 
-    def lacking(worsening: float) -> float:
-        return power(worsening, error, freedom, level, least, higher_is_better=higher_is_better) - wanted
+    def lacking(shift: float) -> float:
+        return _share_beyond(shift, error, bars) - wanted
 
     if lacking(most) < 0:
         return math.inf
     if lacking(0.0) >= 0:
         return 0.0
-    return float(optimize.brentq(lacking, 0.0, most, xtol=1e-5))
+    shift = float(optimize.brentq(lacking, 0.0, most, xtol=1e-5))
+    return -math.expm1(-shift) if higher_is_better else math.expm1(shift)
+
+
+def _bars(error: float, freedom: float, level: float, least: float) -> Array:
+    """Return what an estimate has to exceed, at each quantile of the error that is estimated beside it."""
+    estimated = error * np.sqrt(special.chdtri(freedom, 1 - _MIDDLES) / freedom)
+    bars: Array = np.maximum(special.stdtrit(freedom, 1 - level) * estimated, least)
+    return bars
+
+
+def _share_beyond(shift: float, error: float, bars: Array) -> float:
+    if error == 0 or shift == math.inf:
+        return float((shift >= np.maximum(bars, 1e-12)).mean())
+    return float(special.ndtr((shift - bars) / error).mean())
