@@ -56,6 +56,31 @@ def test_of_a_folder_it_takes_what_the_runs_say(tmp_path):
     assert 0.01 < planned["law"]["noise"] < 0.04
 
 
+COMPARE = """\
+experiment: e
+store: {kind: sim}
+workload: nyc_taxis
+kind: compare
+variants: {old: {clients: 2}, new: {clients: 4}}
+measure: range_100
+repetitions: 5
+"""
+
+
+def test_before_a_gate_is_measured_it_is_told_what_it_would_find(tmp_path):
+    (tmp_path / "e.yaml").write_text(COMPARE)
+    status, told, _ = within("plan", tmp_path / "e.yaml", "--noise", "0.03", "--json")
+    rows = {(row["check"], row["runs"]): row for row in json.loads(told)["gate"]}
+    assert status == 0
+    throughput = rows["throughput", 5]
+    assert list(throughput["power"]) == ["0.05", "0.1", "0.2"]
+    assert throughput["power"]["0.05"] < 0.5 < 0.99 < throughput["power"]["0.2"]
+    assert 0.05 < rows["throughput", 10]["finds"] < throughput["finds"] < 0.15
+    assert rows["p99", 5]["finds"] > throughput["finds"]
+    _, told, _ = within("plan", tmp_path / "e.yaml")
+    assert "As a gate, against a baseline that is measured in the same blocks" in " ".join(told.split())
+
+
 @pytest.mark.parametrize("words", [["--noise", "2"], ["--budget", "0"], ["--sigma", "-1"]])
 def test_what_cannot_be_is_refused(tmp_path, words):
     (tmp_path / "e.yaml").write_text(FILE)

@@ -1,6 +1,7 @@
 """`loadframe plan`: what an experiment can know before it is run, and what to measure next after some of it was."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from loadframe.units import format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
+    from loadframe.experiment.gate_outlook import Power
     from loadframe.experiment.outlook import Plan
     from loadframe.simulate.outlook import Law
 
@@ -86,6 +88,17 @@ def _show(planned: "Plan") -> None:
         out.print()
         for effect in planned.effects:
             out.print(Text(_effect_text(effect.factor, effect.runs, effect.least)))
+    if planned.powers:
+        out.print()
+        out.print(Text("As a gate, against a baseline that is measured in the same blocks, it would stop:"))
+        out.print(_powers(planned.powers))
+        out.print(
+            Text(
+                "The chance of stopping for a worsening, and the one that it finds in four of five cases. p99 is taken"
+                " to vary twice as much as throughput.",
+                style="dim",
+            )
+        )
 
 
 def _designs(planned: "Plan") -> Table:
@@ -104,6 +117,19 @@ def _designs(planned: "Plan") -> Table:
             f"{each.peak.low:.0f} to {each.peak.high:.0f}".replace("inf", "∞"),
             format_share(each.claimed),
         )
+    return table
+
+
+def _powers(powers: "Sequence[Power]") -> Table:
+    from loadframe.experiment.gate_outlook import WORSENINGS
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("check")
+    for header in ("runs a side", *(f"{format_share(worsening)} worse" for worsening in WORSENINGS), "finds"):
+        table.add_column(header, justify="right")
+    for each in powers:
+        finds = format_share(each.finds) if math.isfinite(each.finds) else "nothing"
+        table.add_row(each.check, str(each.runs), *(format_share(found) for found in each.found), finds)
     return table
 
 

@@ -16,6 +16,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import read_sweep
 from loadframe.errors import BadInput
 from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.gate_outlook import GateShape, Power, powers, shape_of_file, shape_of_folder
 from loadframe.simulate.outlook import Law, Outlook, candidates, least_effect, outlook, per_level
 
 #: Supposed where nothing is known: a store that peaks at 44 nodes, and runs that vary as they do on a quiet machine.
@@ -38,6 +39,8 @@ class Question:
     origin: str
     #: Runs that are there already.
     made: int
+    #: What a gate would check of the runs; None where it judges none of this kind.
+    gate: GateShape | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Plan:
     question: Question
     outlooks: tuple[Outlook, ...]
     effects: tuple[Effect, ...]
+    #: What a gate on such runs would find.
+    powers: tuple[Power, ...]
 
     @property
     def best(self) -> Outlook | None:
@@ -68,7 +73,8 @@ def of_file(experiment: Experiment, supposed: Law) -> Question:
     levels = {factor.name: tuple(factor.levels) for factor in experiment.factors}
     over, sizes = _over(levels)
     counts = {name: len(values) for name, values in levels.items()}
-    return Question(experiment.name, over, sizes, counts, experiment.repetitions, supposed, "supposed", 0)
+    gate = shape_of_file(experiment)
+    return Question(experiment.name, over, sizes, counts, experiment.repetitions, supposed, "supposed", 0, gate)
 
 
 def of_folder(path: Path, supposed: Law) -> Question:
@@ -89,7 +95,8 @@ def of_folder(path: Path, supposed: Law) -> Question:
         origin = "fitted to the runs that are there"
     counts = {name: len(values) for name, values in levels.items()}
     repetitions = int(description.get("repetitions", 1))
-    return Question(description["experiment"], over, sizes, counts, repetitions, law, origin, len(usable))
+    gate = shape_of_folder(description, usable)
+    return Question(description["experiment"], over, sizes, counts, repetitions, law, origin, len(usable), gate)
 
 
 def plan(question: Question, budget: int | None) -> Plan:
@@ -107,7 +114,9 @@ def plan(question: Question, budget: int | None) -> Plan:
         Effect(factor, each, least_effect(question.law.noise, each, each))
         for factor, each in per_level(question.levels, runs).items()
     ]
-    return Plan(question, tuple(found), tuple(effects))
+    gate = question.gate
+    found_by_gate = powers(gate, question.repetitions, question.law.noise) if gate else ()
+    return Plan(question, tuple(found), tuple(effects), found_by_gate)
 
 
 def document(planned: Plan) -> dict[str, Any]:
@@ -138,6 +147,7 @@ def document(planned: Plan) -> dict[str, Any]:
             {"factor": each.factor, "runs": each.runs, "least": each.least if math.isfinite(each.least) else None}
             for each in planned.effects
         ],
+        "gate": [each.as_dict() for each in planned.powers],
     }
 
 
