@@ -177,4 +177,3 @@ def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
             measures = measures_of(runs, [bound.kind]) or (Measure("all phases", bound.kind),)
             checks += [against_bound(measure, treatment, runs, bound) for measure in measures]
     return checks
-
