@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from loadframe.analyze.comparison.estimate_ratio import Observation, estimate_ratio
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.shrinkage import shrink
 from loadframe.analyze.sweep.treatments import Noise, Treatment
 
+#: With fewer degrees of freedom of their own, speed-ups take the spread of all treatments.
+_FREEDOM = 4
 #: A treatment that is less by more standard errors of the difference than this has nothing in common with the best.
 _RIVALS = 2.5
 
@@ -51,6 +54,24 @@ def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
     """Return the ratio of two chosen treatments' throughputs; its interval holds also that neither was lucky."""
     ratio = noise.ratio(above.expected, below.expected)
     return Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
+
+
+def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
+    """Return the ratio of two of the chosen treatments, each run beside those of its block.
+
+    What a block does falls on all of its runs, and no ratio within it contains that. Blocks and noise are estimated
+    from all chosen treatments; where these are too few, the spread that all treatments have in common decides, which
+    contains the blocks' and errs on the safe side.
+    """
+    runs = [Observation(point.throughput, at, point.block) for at, each in enumerate(chosen) for point in each.points]
+    places = [next(at for at, each in enumerate(chosen) if each is one) for one in (below, above)]
+    found = estimate_ratio(runs, *places)
+    if found.freedom < _FREEDOM:
+        return ratio_of(above, below, noise)
+    value = found.ratio.value * above.without_luck / below.without_luck
+    # As in `ratio_of`: it holds also that neither was lucky.
+    low = found.ratio.low * above.without_luck
+    return Estimate(value, min(low, value), max(found.ratio.high / below.without_luck, value))
 
 
 def _gap(chosen: Treatment, other: Treatment) -> float:

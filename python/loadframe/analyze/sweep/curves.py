@@ -11,7 +11,7 @@ from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ScalabilityFit, fit
 from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.calibration import Calibration, calibrate, step_of
-from loadframe.analyze.sweep.choice import choose, ratio_of
+from loadframe.analyze.sweep.choice import choose, speedup_of
 from loadframe.analyze.sweep.pitfalls import pitfalls
 from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
 from loadframe.errors import BadInput
@@ -125,7 +125,7 @@ def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
     for each in best:
         if each.nodes is None or not first.nodes:
             continue
-        ratio = Estimate(1.0, 1.0, 1.0) if each is first else ratio_of(each, first, noise)
+        ratio = Estimate(1.0, 1.0, 1.0) if each is first else speedup_of(each, first, best, noise)
         more = each.nodes / first.nodes
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
         rows.append(SpeedUp(each, ratio, efficiency))

@@ -1,0 +1,54 @@
+"""Speed-ups are ratios within blocks: what a block does falls on all of its runs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.sweep.choice import speedup_of
+from loadframe.analyze.sweep.treatments import Point, gather
+
+NOISE = 0.02
+#: The true throughputs of one, two and four nodes, 1/s.
+TRUTH = {1: 100.0, 2: 180.0, 4: 300.0}
+
+
+def speedups(random, blocks, spread):
+    points = []
+    for block in range(blocks):
+        level = spread * random.standard_normal()
+        for nodes, throughput in TRUTH.items():
+            value = throughput * np.exp(level + NOISE * random.standard_normal())
+            points.append(Point(f"b{block}-{nodes}", nodes, 8, value, None, None, None, True, block))
+    treatments, noise = gather(points)
+    return [speedup_of(each, treatments[0], treatments, noise) for each in treatments[1:]]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
+def test_the_interval_covers_the_truth_and_is_as_narrow_as_the_noise_within_blocks(spread):
+    random = np.random.default_rng(1)
+    found = [each for _ in range(150) for each in speedups(random, 4, spread)]
+    truths = [1.8, 3.0] * 150
+    covered = [each.low <= truth <= each.high for each, truth in zip(found, truths, strict=True)]
+    assert 0.91 <= np.mean(covered) <= 0.985
+    # t of 6 degrees of freedom, of the difference of two means of four runs.
+    assert np.median([np.log(each.high / each.value) for each in found]) == pytest.approx(0.037, abs=0.008)
+
+
+def test_few_blocks_take_the_spread_of_all_treatments():
+    found = speedups(np.random.default_rng(2), 2, 0.1)
+    assert all(each.low < truth < each.high for each, truth in zip(found, (1.8, 3.0), strict=True))
+
+
+def test_what_was_chosen_for_its_luck_is_not_quoted_with_it():
+    random = np.random.default_rng(3)
+    points = [
+        Point(f"{nodes}-{clients}-{block}", nodes, clients, 100 * nodes * np.exp(0.05 * random.standard_normal()),
+              None, None, None, True, block)
+        for nodes in (1, 2) for clients in (1, 2, 4, 8) for block in range(6)
+    ]  # fmt: skip
+    treatments, noise = gather(points)
+    first, other = treatments[0], treatments[4]
+    plain = speedup_of(other, first, [first, other], noise)
+    lucky = replace(other, without_luck=0.95)
+    assert speedup_of(lucky, first, [first, lucky], noise).value == pytest.approx(0.95 * plain.value)
