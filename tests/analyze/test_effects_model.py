@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from loadframe.analyze.effects.coding import estimable_terms
+from loadframe.analyze.effects.coding import aliases, estimable_terms
 from loadframe.analyze.effects.model import Data, fit_model
+from loadframe.experiment.plans import fraction, plackett_burman
 
 CORNERS = list(itertools.product((0, 1), repeat=2))
 
@@ -163,3 +164,42 @@ def test_a_response_that_never_varies_has_no_effects():
     model = fit_model(data(CORNERS * 2, [7] * 8))
     assert not claimed(model)
     assert model.error_share == 0
+
+
+def aliased(rows, order=2):
+    rows = np.array(rows)
+    levels = [2] * rows.shape[1]
+    found = aliases(rows, levels, estimable_terms(rows, levels, balanced=True))
+    return {
+        term: {alias.term: round(alias.part, 3) for alias in own if len(alias.term) == order}
+        for term, own in found.items()
+    }
+
+
+def test_half_of_three_factors_mixes_each_with_the_interaction_of_the_others():
+    assert aliased(fraction(3, 3)) == {(0,): {(1, 2): 1}, (1,): {(0, 2): 1}, (2,): {(0, 1): 1}}
+
+
+def test_resolution_iv_mixes_single_settings_with_interactions_of_three_only():
+    assert set(map(len, aliased(fraction(4, 4)).values())) == {0}
+    assert aliased(fraction(4, 4), order=3)[(0,)] == {(1, 2, 3): 1}
+
+
+def test_plackett_and_burman_mix_a_third_of_each_interaction_into_every_other_factor():
+    """Montgomery, "Design and Analysis of Experiments", section 8.6: 45 interactions at 1/3 in 12 runs for 11."""
+    found = aliased(plackett_burman(11))
+    assert all(len(own) == 45 and set(own.values()) == {0.333} for own in found.values())
+    assert not any(0 in term for term in found[(0,)])
+
+
+def test_a_full_factorial_mixes_nothing():
+    assert not any(aliased(list(itertools.product((0, 1), repeat=3))).values())
+
+
+def test_an_interaction_that_passes_for_a_setting_is_among_what_the_setting_may_be():
+    rows = [row for row in fraction(3, 3) for _ in range(4)]
+    random = np.random.default_rng(1)
+    response = [0.2 * (b == c) + 0.02 * random.standard_normal() for _, b, c in rows]
+    model = fit_model(data(rows, response))
+    assert model.fit_of((0,)).p < 0.001
+    assert [alias.term for alias in model.aliases[(0,)]] == [(1, 2)]

@@ -133,7 +133,21 @@ def test_of_a_screening_only_what_stands_out_is_put_together(opened):
     made = finished(experiment, folder)
     (result,) = read_settings(folder.path).results
     assert result.winner == ("512m", 5, 10)
-    assert any("does not tell interactions apart" in warning.cause for warning in result.warnings)
+    assert any(
+        "does not tell interactions apart: what is shown as the effect of heap may be that of shards × hits"
+        in warning.cause
+        for warning in result.warnings
+    )
+    term = settings_document(read_settings(folder.path))["results"][0]["responses"][0]["terms"][0]
+    assert term["aliases"] == [
+        {"factors": ["collections.things.settings.shards", "with.hits"], "part": pytest.approx(1)}
+    ]
+    report = read_report(folder.path)
+    assert "heap (or shards × hits)" in report.page
+    assert "or instead" in report.page
+    console = Console(file=io.StringIO(), width=160)
+    report.show(console)
+    assert "or instead" in console.file.getvalue()
     assert [run.treatment["with.hits"] for run in made if run.id.startswith("confirm-")] == [10] * 8
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.effects.settings import Settings, SettingsAt
+from loadframe.analyze.effects.settings import Settings, SettingsAt, short
 from loadframe.analyze.finding import Finding
 from loadframe.report import settings_words as words
 from loadframe.report.comparison_page import contrasts_table
@@ -78,6 +78,8 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
     """Return the terms of one response's model, the largest share first, then blocks and what is left."""
     response = result.responses[index]
     rows = []
+    aliased = {fit.term: words.aliases_text(result, response, fit.term) for fit in response.model.terms}
+    further = [Cell("")] if any(aliased.values()) else []
     for fit in sorted(response.model.terms, key=lambda fit: -fit.share):
         p = response.adjusted.get(fit.term)
         contrasts = [each for each in response.model.contrasts if each.term == fit.term]
@@ -94,18 +96,20 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                     Cell(ratio, interval),
                     Cell(format_share(fit.share, 1) if first else ""),
                     Cell(("–" if p is None else p_text(p)) if first else ""),
+                    *([Cell(aliased[fit.term] if first else "", tone="muted")] if further else []),
                 ]
             )
     rest = {"blocks": response.model.block_share, "scatter of runs": response.model.error_share}
-    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(own, 1)), Cell("")]
+    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(own, 1)), Cell(""), *further]
              for name, own in rest.items()]  # fmt: skip
     others = "the mean over the other settings" if response.model.balanced else "the setting alone, others at default"
     return Table(
-        ("setting", "level", "ratio", "share of variation", "p"),
+        ("setting", "level", "ratio", "share of variation", "p", *(["or instead"] if further else [])),
         rows,
         names=2,
         note=f"Ratios are of {response.measure.phrase} to that at the default, {others}, with 95 % intervals. p is"
-        " adjusted by Holm for all terms; what is more than noise stands in black.",
+        " adjusted by Holm for all terms; what is more than noise stands in black."
+        + (" The last column names what the design cannot tell from each effect." if further else ""),
     )
 
 
@@ -165,7 +169,7 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
             "x": list(own),
             "y": numbers([scale * float(np.exp(np.mean(values))) for values in own.values()]),
             "mode": "lines+markers",
-            "name": f"{words.short(result.factors[by])} {label}",
+            "name": f"{short(result.factors[by])} {label}",
             "line": {"color": COLORS[index % len(COLORS)], "width": 1.8},
             "marker": {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8},
         }
@@ -175,7 +179,7 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
     return Figure(
         name,
         traces,
-        layout(words.short(result.factors[over]), title, xaxis=axis(words.short(result.factors[over]), type="category"),
+        layout(short(result.factors[over]), title, xaxis=axis(short(result.factors[over]), type="category"),
                yaxis=axis(title, rangemode="tozero")),
         f"{words.term_text(result, term)}: geometric means over runs. Lines that keep their ratio do not interact.",
         height=300,

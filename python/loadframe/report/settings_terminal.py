@@ -47,16 +47,20 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Table:
     for header in ("share", "p", "ratio"):
         table.add_column(header, justify="right")
     table.add_column("level")
+    aliased = {fit.term: words.aliases_text(result, response, fit.term) for fit in response.model.terms}
+    if any(aliased.values()):
+        table.add_column("or instead")
     for fit in sorted(response.model.terms, key=lambda fit: -fit.share)[:_SHOWN]:
         p = response.adjusted.get(fit.term)
         contrasts = [each for each in response.model.contrasts if each.term == fit.term]
         name = Text(words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim")
         first: list[Text | str] = [name, format_share(fit.share, 1), "" if p is None else p_text(p)]
+        others = [Text(aliased[fit.term])] if any(aliased.values()) else []
         if not contrasts:
-            table.add_row(*first, "", "")
+            table.add_row(*first, "", "", *others)
         for each in contrasts:
-            table.add_row(*first, Text(words.effect_text(each)), Text(words.level_text(result, each, levels)))
-            first = ["", "", ""]
+            table.add_row(*first, Text(words.effect_text(each)), Text(words.level_text(result, each, levels)), *others)
+            first, others = ["", "", ""], []
     return table
 
 

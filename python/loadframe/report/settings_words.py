@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.effects.model import Contrast
-from loadframe.analyze.effects.settings import Response, SettingsAt, estimate_of
+from loadframe.analyze.effects.settings import Response, SettingsAt, estimate_of, short, term_name
+from loadframe.analyze.effects.settings import aliases_text as named_aliases
 from loadframe.report.comparison_words import p_text, ratio_text
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
@@ -40,16 +41,14 @@ def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
     return ", ".join(changed) or "default"
 
 
-def short(name: str) -> str:
-    """Write a factor's name without where it belongs: the setting's own name."""
-    for before in ("store.settings.", "store.limits.", "with."):
-        name = name.removeprefix(before)
-    return name.partition(".settings.")[2] or name if name.startswith("collections.") else name
-
-
 def term_text(result: SettingsAt, term: Sequence[int]) -> str:
     """Write a term: the settings that it is made of."""
-    return " × ".join(short(result.factors[index]) for index in term)
+    return term_name(tuple(term), result.factors)
+
+
+def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) -> str:
+    """Say which interactions the design cannot tell a term from; empty where there are none."""
+    return named_aliases(response.model, tuple(term), result.factors)
 
 
 def effect_text(contrast: Contrast) -> str:
@@ -96,7 +95,9 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
             (each for each in model.contrasts if each.term == fit.term), key=lambda each: abs(each.value), default=None
         )
         size = f"; ratio {effect_text(largest)}, {level_text(result, largest, levels)}" if largest else ""
-        parts.append(f"{term_text(result, fit.term)} ({format_share(fit.share)} of the variation{size})")
+        others = aliases_text(result, response, fit.term)
+        name = f"{term_text(result, fit.term)}{f' (or {others})' if others else ''}"
+        parts.append(f"{name} ({format_share(fit.share)} of the variation{size})")
     more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
     return f"What changes {what}: {', '.join(parts)}{more}."
 

@@ -1,7 +1,8 @@
 """Columns of a linear model for factors with levels, and which terms a design can tell apart."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ Term = tuple[int, ...]
 
 #: Interactions of more factors are left to the error, where there is one.
 MOST_FACTORS = 3
+
+#: Less of an interaction than this in an estimated term is of no account.
+_NO_PART = 0.05
 
 
 def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *, balanced: bool) -> Array:
@@ -45,6 +49,46 @@ def estimable_terms(rows: npt.NDArray[np.int64], levels: Sequence[int], *, balan
             break
         terms = further
     return terms
+
+
+@dataclass(frozen=True)
+class Alias:
+    """An interaction that a design mixes into an estimated term, and the part of it that appears there, from 0 to 1."""
+
+    term: Term
+    part: float
+
+
+def aliases(
+    rows: npt.NDArray[np.int64], levels: Sequence[int], terms: Sequence[Term]
+) -> Mapping[Term, tuple[Alias, ...]]:
+    """Return for each estimated term the interactions of two and of three factors that it may be mistaken for.
+
+    The alias matrix (X'X)^-1 X'Z of Box and Wilson, "On the experimental attainment of optimum conditions" (Journal of
+    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. For
+    factors of two levels at most, coded -1 and +1.
+    """
+    distinct = np.unique(rows, axis=0)
+    factors = [index for index in range(len(levels)) if levels[index] > 1]
+    others = [
+        term
+        for size in range(2, min(MOST_FACTORS, len(factors)) + 1)
+        for term in itertools.combinations(factors, size)
+        if term not in terms
+    ]
+    if not others or not terms or any(number > 2 for number in levels):
+        return {}
+    known, rest = (
+        np.column_stack([columns_of(distinct, levels, term, balanced=True) for term in group])
+        for group in (terms, others)
+    )
+    matrix = np.linalg.lstsq(np.column_stack([np.ones(len(distinct)), known]), rest, rcond=None)[0][1:]
+    return {
+        term: tuple(
+            Alias(other, float(part)) for other, part in zip(others, np.abs(row), strict=True) if part > _NO_PART
+        )
+        for term, row in zip(terms, matrix, strict=True)
+    }
 
 
 def names_of(term: Term, names: Sequence[str]) -> str:

@@ -53,6 +53,10 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
                 "share": fit.share,
                 "p": response.adjusted.get(fit.term),
                 "claimed": response.claimed(fit.term),
+                "aliases": [
+                    {"factors": [result.factors[index] for index in alias.term], "part": alias.part}
+                    for alias in model.aliases.get(fit.term, ())
+                ],
             }
             for fit in model.terms
         ],

@@ -20,16 +20,36 @@ class Unrepeated(Finding):
 
 
 @dataclass(frozen=True)
-class Mixed(Finding):
-    """The scheme does not tell interactions apart."""
+class Aliased(Finding):
+    """Effects that were found may be those of interactions which the design mixes with them."""
 
-    kind: str
+    scheme: str
+    #: What was found, and what else it may be.
+    effects: tuple[tuple[str, str], ...]
 
     def _cause(self) -> str:
+        effects = "; ".join(f"what is shown as the effect of {name} may be that of {others}"
+                            for name, others in self.effects)  # fmt: skip
+        return f"the scheme {self.scheme} does not tell interactions apart: {effects}"
+
+    def _remedy(self) -> str:
         return (
-            f"the scheme {self.kind} does not tell interactions apart: what looks like the effect of one setting may"
-            " in part be that of two others together"
+            "run a full or finer factorial of the few settings that stand out, or the same design with all levels"
+            " exchanged (its fold-over)"
         )
+
+
+@dataclass(frozen=True)
+class InteractionsUnknown(Finding):
+    """What settings do together was not measured, or not told from what others do together."""
+
+    scheme: str
+    alone: bool
+
+    def _cause(self) -> str:
+        if self.alone:
+            return f"the scheme {self.scheme} changes one setting at a time: what two do together was not measured"
+        return f"the scheme {self.scheme} does not tell interactions of two settings from each other"
 
     def _remedy(self) -> str:
         return "follow with a full or finer factorial of the few settings that stand out"

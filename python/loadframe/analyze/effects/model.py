@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from loadframe.analyze.effects.coding import Array, Term, columns_of, estimable_terms, numbered
+from loadframe.analyze.effects.coding import Alias, Array, Term, aliases, columns_of, estimable_terms, numbered
 
 Labels = npt.NDArray[np.int64]
 
@@ -55,6 +55,8 @@ class Model:
     #: Degrees of freedom of the error that easy terms are judged by; 0 without repetitions.
     freedom: int
     balanced: bool
+    #: Interactions that the design mixes into each term, so that they may be what was found instead.
+    aliases: Mapping[Term, tuple[Alias, ...]]
 
     def fit_of(self, term: Term) -> TermFit:
         """Return the fit of a term; KeyError if the design does not tell it apart."""
@@ -105,6 +107,7 @@ def fit_model(data: Data) -> Model:
         error_share=sum(stratum.rest for stratum in strata) / total if total else 0.0,
         freedom=strata[-1].freedom,
         balanced=balanced,
+        aliases=aliases(data.rows, data.levels, terms) if balanced else {},
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
-from loadframe.analyze.effects.coding import Array, Term, columns_of
+from loadframe.analyze.effects.coding import Array, Term, columns_of, names_of
 from loadframe.analyze.effects.model import Data, Model, fit_model
 from loadframe.analyze.effects.ranking import Numbers, Standing, rank
 from loadframe.analyze.estimate import Estimate
@@ -33,6 +33,10 @@ CONFIRM = "confirm-"
 ADAPTIVE = ("tpe", "spsa")
 #: Schemes that need not hold the best combination, which is then put together from what each setting does.
 _FRACTIONS = ("fraction", "screening")
+
+#: An interaction of which more than this part is mixed into a term is that term as far as the design can tell.
+_WHOLE = 0.99
+_LISTED = 4
 
 #: Schemes that change a few settings of the default, whose effects are those of the setting alone.
 _ALONE = ("singles", "pairs", "triples")
@@ -244,7 +248,7 @@ def _doubts(
             found.append(doubts.Unrepeated(any(fit.p is not None for fit in model.terms)))
         varied = sum(len(levels) > 1 for levels in factors.values())
         if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
-            found.append(doubts.Mixed(scheme))
+            found.append(_interactions(scheme, responses[0], tuple(factors)))
     if winner is not None and confirmation is None:
         changed = [
             f"{name.rpartition('.')[2]} {level}"
@@ -255,6 +259,47 @@ def _doubts(
     if confirmation:
         found += confirmation.warnings
     return found
+
+
+def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Finding:
+    """Say what else the effects that were found may be, in a design that only has main effects."""
+    aliased = {fit.term: aliases_text(response.model, fit.term, factors) for fit in response.model.terms}
+    if not any(aliased.values()):
+        return doubts.InteractionsUnknown(scheme, alone=not response.model.balanced)
+    claimed = [term for term, others in aliased.items() if others and response.claimed(term)]
+    return doubts.Aliased(
+        scheme, tuple((term_name(term, factors), aliased[term]) for term in claimed or list(aliased)[:1])
+    )
+
+
+def aliases_text(model: Model, term: Term, factors: Sequence[str]) -> str:
+    """Name the interactions of two factors that a term may be instead: those mixed with it wholly, then those in part.
+
+    Empty where there are none. Interactions of three are mixed with nearly everything, and rare.
+    """
+    own = [alias for alias in model.aliases.get(term, ()) if len(alias.term) == 2]
+    whole = [term_name(alias.term, factors) for alias in own if alias.part > _WHOLE]
+    parts = [alias for alias in own if alias.part <= _WHOLE]
+    words = whole[:_LISTED]
+    if len(whole) > _LISTED:
+        words.append(f"{len(whole) - _LISTED} more interactions")
+    if len(parts) == 1:
+        words.append(f"a part ({parts[0].part:.2g}) of {term_name(parts[0].term, factors)}")
+    elif parts:
+        words.append(f"parts (up to {max(alias.part for alias in parts):.2g}) of {len(parts)} interactions of two")
+    return " or ".join(words)
+
+
+def term_name(term: Term, factors: Sequence[str]) -> str:
+    """Return a term's name, of settings by their own names."""
+    return names_of(term, [short(name) for name in factors])
+
+
+def short(name: str) -> str:
+    """Return a factor's name without where it belongs: the setting's own name."""
+    for before in ("store.settings.", "store.limits.", "with."):
+        name = name.removeprefix(before)
+    return name.partition(".settings.")[2] or name if name.startswith("collections.") else name
 
 
 def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> dict[int, float]:
