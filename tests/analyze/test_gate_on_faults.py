@@ -157,6 +157,17 @@ def test_one_treatment_is_not_held_against_another_in_silence():
     assert any("different treatments (clients: 4 → 8)" in warning.cause for warning in compared.warnings)
 
 
+def test_a_comparison_keeps_the_runs_in_which_requests_failed_and_says_so():
+    old, new = runs("old"), with_reason("new", "errors", 0.05)
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["throughput", "errors"])
+    assert [len(contrast.second) for contrast in compared.contrasts] == [6, 6]
+    assert compared.contrasts[1].outcome == "worse"
+    (warning,) = [each for each in compared.warnings if "the store was at fault" in each.cause]
+    assert warning.cause.startswith("in 6 of 6 runs of new")
+    judged = judge(new, old)
+    assert len([each for each in judged.warnings if "the store was at fault" in each.cause]) == 1
+
+
 def test_a_gate_is_told_to_programs():
     told = json.loads(json.dumps(judge(runs("new", factor=1.2), runs("old")).as_dict()))
     assert told["standing"] == "regression"

@@ -10,7 +10,7 @@ from loadframe.errors import LoadframeError
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 130 interrupted; `gate` has its own."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     try:

@@ -135,7 +135,7 @@ def compare(
     baseline, *others = groups
     if not others:
         raise BadInput("one group of runs has nothing to be compared with", remedy="name two or more")
-    warnings: list[Finding] = []
+    warnings = doubts.faulty_runs(groups)
     raw: list[Contrast] = []
     differing = {}
     for group in others:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.comparison.differences import Difference
+from loadframe.analyze.comparison.groups import Group
 from loadframe.analyze.comparison.measures import Measure
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_share
@@ -63,6 +64,24 @@ class NothingDone(Finding):
 
     def _remedy(self) -> str:
         return "look at why nothing succeeded: this is worse than any ratio says"
+
+
+@dataclass(frozen=True)
+class FaultyRuns(Finding):
+    """Runs that count although the store was at fault."""
+
+    label: str
+    faulty: int
+    total: int
+
+    def _cause(self) -> str:
+        return (
+            f"in {self.faulty} of {self.total} runs of {self.label} the store was at fault (errors, drops,"
+            " unsteadiness): they count, and their throughput and plain response times are those of successes only"
+        )
+
+    def _remedy(self) -> str:
+        return "`loadframe report` says why; bound or measure errors, and response times of all requests (all-p99)"
 
 
 @dataclass(frozen=True)
@@ -168,6 +187,11 @@ class Unmatched(Finding):
 
     def _remedy(self) -> str:
         return "compare runs of the same treatments, or two single treatments"
+
+
+def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
+    """Return a finding for each group in some of whose runs the store was at fault."""
+    return [FaultyRuns(each.label, len(each.faulty), len(each.usable)) for each in groups if each.faulty]
 
 
 def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What to know before believing a gate: runs that were left out or are doubtful, missing treatments."""
+"""What to know before believing a gate: runs that were left out, missing treatments."""
 
 from dataclasses import dataclass
 
@@ -21,24 +21,6 @@ class InvalidRuns(Finding):
 
     def _remedy(self) -> str:
         return "`loadframe report` says why; mend that and measure again"
-
-
-@dataclass(frozen=True)
-class FaultyRuns(Finding):
-    """Runs that count although the store was at fault."""
-
-    label: str
-    faulty: int
-    total: int
-
-    def _cause(self) -> str:
-        return (
-            f"in {self.faulty} of {self.total} runs of {self.label} the store was at fault (errors, drops,"
-            " unsteadiness): they count, and their throughput and plain response times are those of successes only"
-        )
-
-    def _remedy(self) -> str:
-        return "`loadframe report` says why; bound or measure errors, and response times of all requests (all-p99)"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.comparison import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
-from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace
+from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace, faulty_runs
 from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
 from loadframe.analyze.comparison.groups import treatments_text
 from loadframe.analyze.comparison.measures import measures_of
@@ -16,7 +16,7 @@ from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.bounds import against_bound
 from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
 from loadframe.analyze.gate.completeness import failed_runs, without_figure
-from loadframe.analyze.gate.findings import FaultyRuns, InvalidRuns, MissingTreatments
+from loadframe.analyze.gate.findings import InvalidRuns, MissingTreatments
 from loadframe.analyze.gate.joint import families, joint_estimate
 from loadframe.analyze.gate.multiplicity import Graph
 from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
@@ -73,10 +73,9 @@ def judge_gate(
     for group in (new, baseline):
         if group and group.left_out:
             warnings.append(InvalidRuns(group.label, len(group.left_out), len(group.runs)))
-        if group and group.faulty:
-            warnings.append(FaultyRuns(group.label, len(group.faulty), len(group.usable)))
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
+        warnings += faulty_runs([new])
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
         return Gate(new.label, tuple(checks), tuple(warnings), None, incomplete=False)
     if not across:
