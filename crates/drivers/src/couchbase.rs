@@ -30,6 +30,7 @@ pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::packet::read_request;
 use self::statement::Statements;
+use crate::deadline::Limit;
 use crate::http1::client::Exchanged;
 use crate::http1::topology::Topology;
 use crate::neutral::{Action, Neutral, Write};
@@ -75,7 +76,7 @@ impl Driver for Couchbase {
     /// Finds out where the parts of the buckets are. Refuses credentials that are not taken.
     async fn verify(&self) -> Result<(), PlanError> {
         for bucket in self.nodes.buckets() {
-            match self.nodes.discover(&bucket).await {
+            match self.nodes.discover(&bucket, Limit::starting_now(self.nodes.terms.timeout)).await {
                 Err(failure) if failure.message == NOT_LET_IN => return Err(PlanError(failure.message)),
                 _ => {}
             }
@@ -104,53 +105,18 @@ impl Driver for Couchbase {
         context: &Context,
         draw: &Draw,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let Connection { means, statements, room, shown } = connection;
-        let (neutral, bucket) = match &operation.kind {
-            Kind::Query(body) => {
-                room.request.clear();
-                body.render(&values, &mut room.request);
-                return statements.ask(&self.nodes, operation, &room.request, draw.k, &values, shown).await;
-            }
-            Kind::Neutral(neutral, bucket) => (neutral, bucket),
-        };
-        if let Err(failure) = self.locate(bucket).await {
-            return Exchanged::never().reply(0, 0, Err(failure));
-        }
-        let vbucket = match neutral {
-            Neutral::Scan(scan) => {
-                room.scan(scan, &values);
-                return statements.ask(&self.nodes, operation, &room.request, draw.k, &values, shown).await;
-            }
-            Neutral::Bulk(bulk) => {
-                let Operation { durability, timeout, .. } = operation;
-                return bulk::ask(means, &self.nodes, bulk, bucket, *durability, draw.k, *timeout).await;
-            }
-            neutral => room.verb(neutral, bucket, operation.durability, &values).unwrap_or(0),
-        };
-        let durable = operation.durability.is_some() && !neutral.reads();
-        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, operation.timeout).await;
-        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
-        if let Some(shown) = shown {
-            shown.request = words(&room.request);
-            if let Some(answer) = &answer {
-                let document = judge::document(neutral, answer);
-                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
-            }
-        }
-        let judged = outcome.and_then(|()| match &answer {
-            Some(answer) => judge::judge(neutral, answer, operation.assertion.as_ref(), &values),
-            None => Err(judge::client("no answer")),
-        });
-        match neutral {
-            Neutral::ReadModifyWrite(write) => {
-                self.modify(connection, operation, (write, bucket), (asked, judged.map(drop)), &values).await
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
+        self.attempt(connection, operation, context, draw, None).await
+    }
+
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        documents: &[u32],
+    ) -> Reply {
+        self.attempt(connection, operation, context, draw, Some(documents)).await
     }
 
     fn render(
@@ -180,15 +146,76 @@ impl Driver for Couchbase {
 }
 
 impl Couchbase {
+    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
+    async fn attempt(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let limit = Limit::starting_now(operation.timeout);
+        let Connection { means, statements, room, shown } = connection;
+        let (neutral, bucket) = match &operation.kind {
+            Kind::Query(body) => {
+                room.request.clear();
+                body.render(&values, &mut room.request);
+                return statements.ask(&self.nodes, operation, &room.request, draw.k, limit, &values, shown).await;
+            }
+            Kind::Neutral(neutral, bucket) => (neutral, bucket),
+        };
+        if let Err(failure) = self.locate(bucket, limit).await {
+            return Exchanged::never().reply(0, 0, Err(failure));
+        }
+        let vbucket = match neutral {
+            Neutral::Scan(scan) => {
+                room.scan(scan, &values);
+                return statements.ask(&self.nodes, operation, &room.request, draw.k, limit, &values, shown).await;
+            }
+            Neutral::Bulk(bulk) => {
+                return bulk::ask(means, &self.nodes, (bulk, only), bucket, operation.durability, draw.k, limit).await;
+            }
+            neutral => room.verb(neutral, bucket, operation.durability, &values).unwrap_or(0),
+        };
+        if let Some(failure) = room.refusal() {
+            return Exchanged::never().reply(0, 0, Err(failure));
+        }
+        let durable = operation.durability.is_some() && !neutral.reads();
+        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if let Some(answer) = &answer {
+                let document = judge::document(neutral, answer);
+                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
+            }
+        }
+        let judged = outcome.and_then(|()| match &answer {
+            Some(answer) => judge::judge(neutral, answer, operation.assertion.as_ref(), &values),
+            None => Err(judge::client("no answer")),
+        });
+        match neutral {
+            Neutral::ReadModifyWrite(write) => {
+                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), &values).await
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
+    }
+
     /// Sees to it that it is known where a bucket's parts are, and has them asked for again where there is doubt.
-    async fn locate(&self, bucket: &Arc<Bucket>) -> Result<(), Failure> {
+    async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
         if !bucket.vbuckets.are_known() {
-            return self.nodes.discover(bucket).await;
+            return self.nodes.discover(bucket, limit).await;
         }
         if bucket.claim() {
             let (nodes, bucket) = (self.nodes.clone(), bucket.clone());
             tokio::spawn(async move {
-                if nodes.discover(&bucket).await.is_err() {
+                if nodes.discover(&bucket, Limit::starting_now(nodes.terms.timeout)).await.is_err() {
                     bucket.doubt();
                 }
             });
@@ -200,7 +227,7 @@ impl Couchbase {
     async fn modify(
         &self,
         connection: &mut Connection,
-        operation: &Operation,
+        (operation, limit): (&Operation, Limit),
         (write, bucket): (&Write, &Bucket),
         (read, outcome): (Asked, Result<(), Failure>),
         values: &Values<'_>,
@@ -210,10 +237,10 @@ impl Couchbase {
             return Reply { parts: vec![first], ..read.exchanged.reply(read.node, 0, outcome) };
         }
         let Connection { means, room, .. } = connection;
-        let Operation { durability, timeout, .. } = operation;
+        let durability = &operation.durability;
         let vbucket = room.change(Action::Update, write, bucket, *durability, values);
         let durable = durability.is_some();
-        let (written, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, *timeout).await;
+        let (written, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
         let outcome = outcome.and_then(|()| match means.answer(&written) {
             Some(answer) if answer.status != 0 => Err(judge::refusal(&answer)),
             _ => Ok(()),

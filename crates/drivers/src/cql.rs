@@ -36,7 +36,7 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
 use self::statement::Buffers;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Limit};
 use crate::neutral::Neutral;
 use crate::per_thread::PerThread;
 use crate::timeout;
@@ -143,18 +143,18 @@ impl Driver for Cql {
         context: &Context,
         draw: &Draw,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let thread = self.threads.get(Thread::default);
-        let begun = Instant::now();
-        let session = match thread.session(&self.nodes, &self.settings(), operation.terms.timeout).await {
-            Ok(session) => session,
-            Err(failure) => return unsent(begun, failure, operation, draw.k),
-        };
-        let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation };
-        match asking.ask(connection, &values, draw.k).await {
-            Ok(reply) => reply,
-            Err(failure) => unsent(begun, failure, operation, draw.k),
-        }
+        self.attempt(connection, operation, context, draw, None).await
+    }
+
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        documents: &[u32],
+    ) -> Reply {
+        self.attempt(connection, operation, context, draw, Some(documents)).await
     }
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
@@ -163,6 +163,30 @@ impl Driver for Cql {
 }
 
 impl Cql {
+    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
+    async fn attempt(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let thread = self.threads.get(Thread::default);
+        let begun = Instant::now();
+        let limit = Limit::starting_now(operation.terms.timeout);
+        let session = match thread.session(&self.nodes, &self.settings(), limit).await {
+            Ok(session) => session,
+            Err(failure) => return unsent(begun, failure, operation, draw.k, only),
+        };
+        let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
+        match asking.ask(connection, &values, draw.k, only).await {
+            Ok(reply) => reply,
+            Err(failure) => unsent(begun, failure, operation, draw.k, only),
+        }
+    }
+
     fn settings(&self) -> Settings {
         let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         Settings { user: self.user.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
@@ -181,9 +205,9 @@ fn refuses_us(error: &NewSessionError) -> bool {
 }
 
 /// An operation that never got as far as the library.
-fn unsent(begun: Instant, mut failure: Failure, operation: &Operation, k: u64) -> Reply {
+fn unsent(begun: Instant, mut failure: Failure, operation: &Operation, k: u64, only: Option<&[u32]>) -> Reply {
     if let Kind::Neutral(Neutral::Bulk(bulk), _) = &operation.kind {
-        failure.items = bulk.documents(k, &mut Vec::new());
+        failure.items = only.map_or_else(|| bulk.documents(k, &mut Vec::new()), |only| only.len() as u64);
     }
     let done = Instant::now();
     Reply {
@@ -195,5 +219,6 @@ fn unsent(begun: Instant, mut failure: Failure, operation: &Operation, k: u64) -
         documents: 0,
         node: 0,
         parts: Vec::new(),
+        rejected: Vec::new(),
     }
 }

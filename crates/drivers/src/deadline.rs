@@ -3,9 +3,49 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio::time::Sleep;
+
+/// How long one request may take in all: to wait for a connection, to connect, to be let in and to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// When its time is up.
+    pub due: Instant,
+    /// How much time it had, for messages.
+    pub timeout: Duration,
+}
+
+impl Limit {
+    /// That of a request which begins now.
+    pub fn starting_now(timeout: Duration) -> Self {
+        Self { due: Instant::now() + timeout, timeout }
+    }
+
+    /// The same, or an earlier one: no more than `patience` from now.
+    pub fn at_most(self, patience: Duration) -> Self {
+        let due = Instant::now() + patience;
+        if due < self.due { Self { due, timeout: patience } } else { self }
+    }
+
+    /// Whether there is no time left.
+    pub fn has_passed(self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    /// A request that was not answered within it.
+    pub fn missed(self) -> Failure {
+        let message = format!("no answer within {} s", self.timeout.as_secs_f64());
+        Failure { class: ErrorClass::Timeout, message, items: 1 }
+    }
+
+    /// What comes of `part` of the request, or `None` if nothing has come when its time is up. For what happens
+    /// seldom: it arms a timer of its own.
+    pub async fn within<F: Future>(self, part: F) -> Option<F::Output> {
+        tokio::time::timeout_at(tokio::time::Instant::from_std(self.due), part).await.ok()
+    }
+}
 
 /// A timer that follows the deadlines of one request after another. It is armed for some deadline and left so; only
 /// when it fires does it look whether the deadline has moved on meanwhile, which it has unless the server is silent.
@@ -49,9 +89,21 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[tokio::test]
+    async fn a_limit_is_shared_by_all_that_a_request_waits_for() {
+        let limit = Limit::starting_now(Duration::from_millis(30));
+        assert_eq!(limit.within(async { 7 }).await, Some(7));
+        let silence = std::future::pending::<()>;
+        assert_eq!(limit.within(silence()).await, None);
+        assert!(limit.has_passed());
+        let again = Instant::now();
+        assert_eq!(limit.within(silence()).await, None);
+        assert!(again.elapsed() < Duration::from_millis(20), "the second wait had a time-out of its own");
+        assert_eq!(limit.at_most(Duration::from_secs(9)).due, limit.due);
+        assert_eq!(limit.missed().message, "no answer within 0.03 s");
+    }
 
     #[tokio::test]
     async fn one_deadline_after_another_is_kept_whether_it_comes_before_or_after_the_last() {

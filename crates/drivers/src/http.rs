@@ -13,6 +13,7 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::assertion::assertion;
+use crate::deadline::Limit;
 pub use crate::http::operations::Operation;
 use crate::http1::{self, Http1};
 
@@ -87,7 +88,8 @@ impl Driver for Http {
             return unsent(http.node(), name);
         }
         let values = Values { variables, draw, captured };
-        match self.http.ask(http, &operation.request, operation.timeout, &values).await {
+        let limit = Limit::starting_now(operation.timeout);
+        match self.http.ask(http, &operation.request, limit, &values).await {
             Ok(answered) => {
                 let outcome = operation.expect.judge(http.answer(), &values);
                 let outcome = outcome.and_then(|()| operation.keep(http.answer(), captured));
@@ -128,5 +130,15 @@ fn unsent(node: u16, name: &str) -> Reply {
     let now = Instant::now();
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
     let outcome = Err(assertion(message));
-    Reply { sent: now, done: now, outcome, bytes_sent: 0, bytes_received: 0, documents: 0, node, parts: Vec::new() }
+    Reply {
+        sent: now,
+        done: now,
+        outcome,
+        bytes_sent: 0,
+        bytes_received: 0,
+        documents: 0,
+        node,
+        parts: Vec::new(),
+        rejected: Vec::new(),
+    }
 }

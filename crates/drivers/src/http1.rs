@@ -34,6 +34,7 @@ use self::request::{Buffers, Request};
 use self::route::Route;
 use self::topology::Topology;
 use self::wire::Wire;
+use crate::deadline::Limit;
 use crate::per_thread::PerThread;
 use crate::timeout;
 
@@ -169,12 +170,12 @@ impl Http1 {
 
     /// Renders and sends a request and waits for the answer; the error is what became of a request without one. A
     /// connection that is not there, or no longer, is made first; after a node that refused it the next call asks
-    /// another.
+    /// another. All of this happens within `limit`.
     pub async fn ask(
         &self,
         connection: &mut Connection,
         request: &Request,
-        timeout: Duration,
+        limit: Limit,
         values: &Values<'_>,
     ) -> Result<Answered, Reply> {
         let Connection { means, node: last, client, buffers } = connection;
@@ -182,9 +183,9 @@ impl Http1 {
         let route = match means {
             Means::Own(route) => route,
             Means::Shared(pool) => {
-                let Some(lent) = pool.borrow(timeout).await else {
+                let Some(lent) = pool.borrow(limit).await else {
                     client.forget();
-                    return Err(Answered::unsent(*last).without(Trouble::late("no connection was free", timeout)));
+                    return Err(Answered::unsent(*last).without(Trouble::late("no connection was free", limit)));
                 };
                 borrowed = lent;
                 borrowed.route()
@@ -200,7 +201,7 @@ impl Http1 {
         if wire.is_none() {
             client.forget();
             let sent = Instant::now();
-            match Wire::connect(&node.host, self.access.tls.as_ref(), timeout).await {
+            match Wire::connect(&node.host, self.access.tls.as_ref(), limit).await {
                 Ok(new) => {
                     *wire = Some(new);
                     node.rise();
@@ -212,7 +213,7 @@ impl Http1 {
                 }
             }
         }
-        let (exchanged, outcome) = client.exchange(wire, rendered.parts, request.bodyless, timeout).await;
+        let (exchanged, outcome) = client.exchange(wire, rendered.parts, request.answer, limit).await;
         let answered = Answered { exchanged, node: number, documents };
         match outcome {
             Ok(()) => Ok(answered),
@@ -232,6 +233,12 @@ impl Connection {
         (self.client.answer(), &mut self.buffers.carried)
     }
 
+    /// Has the requests that follow carry only those of their documents, by their places; all of them if it is empty.
+    pub fn confine(&mut self, places: &[u32]) {
+        self.buffers.only.clear();
+        self.buffers.only.extend_from_slice(places);
+    }
+
     /// Forgets the last request and its answer: the next one is not sent.
     pub fn forget(&mut self) {
         self.client.forget();
@@ -247,7 +254,10 @@ impl Connection {
     pub fn shown(&self, request: &Request, reply: &Reply) -> Exchange {
         let answer = match &reply.outcome {
             Err(failure) if !self.answer().is_complete() => failure.message.clone(),
-            _ => text::message(self.answer().status_line(), self.answer().body()),
+            _ => match (text::message(self.answer().status_line(), self.answer().body()), self.answer().dropped()) {
+                (whole, 0) => whole,
+                (beginning, dropped) => format!("{beginning}\n... and {dropped} bytes more, which nobody reads"),
+            },
         };
         let (line, body) = request.rendered(&self.buffers);
         Exchange { request: text::message(line, body), answer }
@@ -264,7 +274,17 @@ impl Answered {
     /// What became of the request, once the answer is judged.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { exchanged: Exchanged { sent, done, bytes_sent, bytes_received }, node, .. } = self;
-        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+        Reply {
+            sent,
+            done,
+            outcome,
+            bytes_sent,
+            bytes_received,
+            documents,
+            node,
+            parts: Vec::new(),
+            rejected: Vec::new(),
+        }
     }
 
     /// What became of it without an answer: all that it carried has failed.

@@ -30,7 +30,7 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::request::Room;
 use self::terms::Terms;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Limit};
 use crate::http1::topology::Place;
 use crate::neutral::Neutral;
 use crate::per_thread::PerThread;
@@ -114,19 +114,18 @@ impl Driver for Mongo {
         context: &Context,
         draw: &Draw,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        if self.nodes.mode() == Mode::Unknown
-            && let Err((failure, _)) = self.nodes.discover().await
-        {
-            return unsent(failure);
-        }
-        if self.nodes.claim() {
-            let nodes = self.nodes.clone();
-            // Whoever doubts it next asks again.
-            tokio::spawn(async move { nodes.discover().await.is_ok() });
-        }
-        let thread = self.threads.get(Thread::default);
-        Asking { nodes: &self.nodes, thread: &thread, operation, k: draw.k }.ask(connection, &values).await
+        self.attempt(connection, operation, context, draw, None).await
+    }
+
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        documents: &[u32],
+    ) -> Reply {
+        self.attempt(connection, operation, context, draw, Some(documents)).await
     }
 
     fn render(
@@ -140,7 +139,7 @@ impl Driver for Mongo {
         let command = match &operation.kind {
             Kind::Query(template) | Kind::Command(template) => connection.room.native(template, &values),
             Kind::Neutral(Neutral::Bulk(bulk)) => {
-                let commands = bulk::commands(bulk, operation.concern, draw.k, &mut Tally::default());
+                let commands = bulk::commands((bulk, None), operation.concern, draw.k, &mut Tally::default());
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
             Kind::Neutral(neutral) => connection.room.verb(neutral, operation.concern, &values)?,
@@ -150,6 +149,35 @@ impl Driver for Mongo {
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
         Some(&mut connection.shown)
+    }
+}
+
+impl Mongo {
+    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
+    async fn attempt(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let limit = Limit::starting_now(operation.timeout);
+        if self.nodes.mode() == Mode::Unknown {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err((failure, _))) => return unsent(failure),
+                None => return unsent(limit.missed()),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // Whoever doubts it next asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        let thread = self.threads.get(Thread::default);
+        Asking { nodes: &self.nodes, thread: &thread, operation, k: draw.k, only, limit }.ask(connection, &values).await
     }
 }
 
@@ -165,5 +193,6 @@ fn unsent(failure: Failure) -> Reply {
         documents: 0,
         node: 0,
         parts: Vec::new(),
+        rejected: Vec::new(),
     }
 }

@@ -142,9 +142,27 @@ impl Bulk {
         lines.clear();
         self.corpus.append(k % self.requests().max(1) * self.size, self.size, b"", lines)
     }
+
+    /// The documents among `lines`, each with its place, or those at the places `only`, which ascend.
+    pub fn chosen<'a>(lines: &'a [u8], only: Option<&'a [u32]>) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let documents = (0..).zip(lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()));
+        documents.filter(move |(place, _)| only.is_none_or(|only| only.binary_search(&(*place as u32)).is_ok()))
+    }
 }
 
 impl Neutral {
+    /// The id of the one document that it is about.
+    pub fn id(&self) -> Option<&Template> {
+        match self {
+            Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
+                Some(&write.key.id)
+            }
+            Self::Read(read) => Some(&read.key.id),
+            Self::Delete(key) => Some(&key.id),
+            Self::Scan(_) | Self::Bulk(_) => None,
+        }
+    }
+
     /// Reads the verb `name` with its `argument`; `None` if it is no verb.
     pub fn map(name: &str, argument: &Value, context: &Context) -> Option<Result<Self, PlanError>> {
         let mapped = match name {

@@ -51,6 +51,7 @@ impl Driver for Null {
             documents: 1,
             node: 0,
             parts: Vec::new(),
+            rejected: Vec::new(),
         })
     }
 

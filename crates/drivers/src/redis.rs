@@ -12,6 +12,7 @@ mod line;
 mod nodes;
 mod operation;
 mod resp;
+mod script;
 mod slots;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use self::nodes::{Mode, Nodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::resp::{Item, Reader};
+use crate::deadline::Limit;
 use crate::http1::client::Exchanged;
 use crate::http1::topology::Topology;
 use crate::neutral::{Action, Neutral};
@@ -70,7 +72,7 @@ impl Driver for Redis {
 
     /// Finds out what the target is. Refuses credentials that it does not take.
     async fn verify(&self) -> Result<(), PlanError> {
-        match self.nodes.discover().await {
+        match self.nodes.discover(Limit::starting_now(self.nodes.terms.timeout)).await {
             Err(failure) if is_refusal(&failure) => Err(PlanError(failure.message)),
             _ => Ok(()),
         }
@@ -95,67 +97,18 @@ impl Driver for Redis {
         context: &Context,
         draw: &Draw,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let nodes = &self.nodes;
-        if nodes.mode() == Mode::Unknown
-            && let Err(failure) = nodes.discover().await
-        {
-            return Exchanged::never().reply(0, 0, Err(failure));
-        }
-        if nodes.claim() {
-            let nodes = nodes.clone();
-            tokio::spawn(async move {
-                if nodes.mode() == Mode::Cluster && nodes.discover().await.is_err() {
-                    nodes.doubt();
-                }
-            });
-        }
-        let Connection { means, room, shown } = connection;
-        room.request.clear();
-        let slot = match &operation.kind {
-            Kind::Neutral(Neutral::Bulk(bulk), collection) => {
-                return bulk::ask(means, nodes, bulk, collection, room, draw.k, operation.timeout).await;
-            }
-            Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
-                let message = if nodes.mode() == Mode::Cluster {
-                    "a cluster keeps no order of ids over its nodes: scans are for single servers"
-                } else {
-                    "the collection keeps no index of its ids: define it with redis: {index: true}"
-                };
-                return Exchanged::never().reply(0, 0, Err(judge::client(message)));
-            }
-            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values),
-            Kind::Command(command) => command.write(&values, room),
-        };
-        let (asked, outcome) = means.ask(nodes, &room.request, slot, draw.k, operation.timeout).await;
-        if let Some(shown) = shown {
-            shown.request = words(&room.request);
-            if means.is_answered(&asked) {
-                shown.answer = judge::shown(operation, means.answer(&asked));
-            }
-        }
-        let judged = outcome.and_then(|()| judge::judge(operation, means.answer(&asked), &values));
-        match &operation.kind {
-            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
-                let read = match judged {
-                    Ok(_) => asked,
-                    Err(failure) => {
-                        let part = asked.exchanged.part(0, Err(&failure));
-                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
-                        return Reply { parts: vec![part], ..failed };
-                    }
-                };
-                room.request.clear();
-                let slot = room.write(Action::Update, write, collection, &values);
-                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), draw.k, operation.timeout).await;
-                let outcome = outcome.and_then(|()| judge::changed(means.answer(&written)));
-                modified(&read.exchanged, written, outcome)
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
+        self.attempt(connection, operation, context, draw, None).await
+    }
+
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        documents: &[u32],
+    ) -> Reply {
+        self.attempt(connection, operation, context, draw, Some(documents)).await
     }
 
     fn render(
@@ -177,6 +130,83 @@ impl Driver for Redis {
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
         Some(&mut connection.shown)
+    }
+}
+
+impl Redis {
+    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
+    async fn attempt(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let nodes = &self.nodes;
+        let limit = Limit::starting_now(operation.timeout);
+        if nodes.mode() == Mode::Unknown
+            && let Err(failure) = nodes.discover(limit).await
+        {
+            return Exchanged::never().reply(0, 0, Err(failure));
+        }
+        if nodes.claim() {
+            let nodes = nodes.clone();
+            tokio::spawn(async move {
+                if nodes.mode() == Mode::Cluster
+                    && nodes.discover(Limit::starting_now(nodes.terms.timeout)).await.is_err()
+                {
+                    nodes.doubt();
+                }
+            });
+        }
+        let Connection { means, room, shown } = connection;
+        room.request.clear();
+        let slot = match &operation.kind {
+            Kind::Neutral(Neutral::Bulk(bulk), collection) => {
+                return bulk::ask(means, nodes, (bulk, only), collection, room, draw.k, limit).await;
+            }
+            Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
+                let message = if nodes.mode() == Mode::Cluster {
+                    "a cluster keeps no order of ids over its nodes: scans are for single servers"
+                } else {
+                    "the collection keeps no index of its ids: define it with redis: {index: true}"
+                };
+                return Exchanged::never().reply(0, 0, Err(judge::client(message)));
+            }
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values),
+            Kind::Command(command) => command.write(&values, room),
+        };
+        let (asked, outcome) = means.ask(nodes, &room.request, slot, draw.k, limit).await;
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if means.is_answered(&asked) {
+                shown.answer = judge::shown(operation, means.answer(&asked));
+            }
+        }
+        let judged = outcome.and_then(|()| judge::judge(operation, means.answer(&asked), &values));
+        match &operation.kind {
+            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
+                let read = match judged {
+                    Ok(_) => asked,
+                    Err(failure) => {
+                        let part = asked.exchanged.part(0, Err(&failure));
+                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
+                        return Reply { parts: vec![part], ..failed };
+                    }
+                };
+                room.request.clear();
+                let slot = room.write(Action::Update, write, collection, &values);
+                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), draw.k, limit).await;
+                let outcome = outcome.and_then(|()| judge::changed(means.answer(&written)));
+                modified(&read.exchanged, written, outcome)
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
     }
 }
 

@@ -9,8 +9,6 @@ mod operations;
 mod paging;
 mod steps;
 
-use std::time::Duration;
-
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
@@ -18,6 +16,7 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::assertion::Assertion;
+use crate::deadline::Limit;
 use crate::http1::request::Request;
 use crate::http1::{Connection, Http1};
 use crate::search::dialect::Dialect;
@@ -86,6 +85,20 @@ impl Driver for Search {
         self.run(connection, operation, context, draw, |_, _, _| ()).await
     }
 
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        documents: &[u32],
+    ) -> Reply {
+        connection.confine(documents);
+        let reply = self.execute(connection, operation, context, draw).await;
+        connection.confine(&[]);
+        reply
+    }
+
     fn render(
         &self,
         connection: &mut Connection,
@@ -144,23 +157,21 @@ impl Search {
         mut seen: impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
         let Operation { step, then, pages, assertion, timeout, .. } = operation;
-        let (assertion, timeout) = (assertion.as_ref(), *timeout);
+        let (assertion, limit) = (assertion.as_ref(), Limit::starting_now(*timeout));
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         if let Some(pages) = pages {
-            return pages.read(self, connection, (step, assertion), timeout, &values, &mut seen).await;
+            return pages.read(self, connection, (step, assertion), *timeout, &values, &mut seen).await;
         }
-        let first = self.step(connection, step, assertion, timeout, &values).await;
+        let first = self.step(connection, step, assertion, limit, &values).await;
         seen(connection, &step.request, &first);
         if then.is_empty() {
             return first;
         }
-        let (sent, mut done) = (first.sent, first.done);
         let mut tally = Tally::default();
         let mut good = tally.add(0, first);
         let mut before = step;
         for (name, step) in (1..).zip(then) {
-            let left = timeout.saturating_sub(done - sent);
-            if !good || left.is_zero() {
+            if !good || limit.has_passed() {
                 break;
             }
             if let Some(keep) = &before.keep {
@@ -168,9 +179,8 @@ impl Search {
                 carried.clear();
                 carried.extend_from_slice(keep.find(answer.body()).ok().flatten().unwrap_or(b"null"));
             }
-            let reply = self.step(connection, step, None, left, &values).await;
+            let reply = self.step(connection, step, None, limit, &values).await;
             seen(connection, &step.request, &reply);
-            done = reply.done;
             good = tally.add(name, reply);
             before = step;
         }
@@ -183,17 +193,17 @@ impl Search {
         connection: &mut Connection,
         Step { request, judge, .. }: &Step,
         assertion: Option<&Assertion>,
-        timeout: Duration,
+        limit: Limit,
         values: &Values<'_>,
     ) -> Reply {
-        match self.http.ask(connection, request, timeout, values).await {
+        match self.http.ask(connection, request, limit, values).await {
             Ok(answered) => {
                 let answer = connection.answer();
                 let mut verdict = judge.judge(answer.status(), answer.body(), answered.documents);
                 if let Some(assertion) = assertion {
                     verdict.assert(*judge, assertion, values, answer.body());
                 }
-                answered.reply(verdict.documents, verdict.outcome)
+                Reply { rejected: verdict.rejected, ..answered.reply(verdict.documents, verdict.outcome) }
             }
             Err(reply) => reply,
         }

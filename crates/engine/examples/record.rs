@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             documents: 1,
             node: 0,
             parts: Vec::new(),
+            rejected: Vec::new(),
         };
         recorder.request(0, times, reply, &waiting);
     }

@@ -87,6 +87,19 @@ pub trait Driver: Sized + Send + Sync + 'static {
         draw: &Draw,
     ) -> impl Future<Output = Reply>;
 
+    /// Builds request `draw` once more and sends only those of its documents that an earlier attempt left, by their
+    /// places in the whole request: see [`Reply::rejected`], which drivers that fill it do this for.
+    fn resume(
+        &self,
+        connection: &mut Self::Connection,
+        operation: &Self::Operation,
+        context: &Context,
+        draw: &Draw,
+        _documents: &[u32],
+    ) -> impl Future<Output = Reply> {
+        self.execute(connection, operation, context, draw)
+    }
+
     /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
     fn render(
         &self,
@@ -145,6 +158,9 @@ pub struct Reply {
     pub node: u16,
     /// What it consisted of, if the operation has [`Driver::parts`].
     pub parts: Vec<Part>,
+    /// Documents of a bulk request that failed and may get through when they are sent again, by their places among those
+    /// that this attempt carried; see [`Driver::resume`]. Empty if none may, or if the request failed as a whole.
+    pub rejected: Vec<u32>,
 }
 
 /// One exchange with the store out of several that an operation consists of: a page of a scan, the read of a

@@ -19,6 +19,7 @@ pub mod panics;
 pub mod plan;
 pub mod profile;
 pub mod recorder;
+pub mod rest;
 pub mod run;
 pub mod schedule;
 pub mod template;

@@ -413,7 +413,17 @@ mod tests {
     use super::*;
 
     fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
-        Reply { sent, done, outcome, bytes_sent: 10, bytes_received: 20, documents: 3, node: 1, parts: Vec::new() }
+        Reply {
+            sent,
+            done,
+            outcome,
+            bytes_sent: 10,
+            bytes_received: 20,
+            documents: 3,
+            node: 1,
+            parts: Vec::new(),
+            rejected: Vec::new(),
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::driver::{Context, Driver, ErrorClass};
 use crate::plan::{Pacing, Plan, Stop, Think};
 use crate::profile::Profile;
 use crate::recorder::{Recorder, Times};
+use crate::rest::Rest;
 use crate::schedule::{Due, Share, salt, think};
 use crate::timer::Timer;
 
@@ -384,12 +385,18 @@ impl<D: Driver> Worker<D> {
         let times = Times { scheduled, started, ends: stream.ends };
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
+        let (driver, context) = (&self.phase.driver, &self.phase.context);
+        let mut rest = Rest::default();
         let reply = loop {
-            let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, &draw).await;
-            match &reply.outcome {
-                Err(failure) if retries < most && failure.class.may_pass() => retries += 1,
-                _ => break reply,
+            let reply = match rest.documents() {
+                None => driver.execute(connection, &choice.operation, context, &draw).await,
+                Some(left) => driver.resume(connection, &choice.operation, context, &draw, left).await,
+            };
+            if retries == most || !Rest::may_pass(&reply) {
+                break rest.settle(reply);
             }
+            retries += 1;
+            rest.after(&reply);
             self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
         };
         let done = reply.done;

@@ -1,6 +1,6 @@
 //! The way of a request: to the node that has its vbucket, and to wherever that has gone meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::driver::Failure;
 
@@ -8,6 +8,7 @@ use super::judge::NOT_MINE;
 use super::line::Line;
 use super::nodes::{Bucket, Nodes, unserved};
 use super::packet::Response;
+use crate::deadline::Limit;
 use crate::http1::client::Exchanged;
 
 /// Between two tries where nobody knows yet who has a vbucket.
@@ -51,14 +52,14 @@ impl Means {
         bucket: &Bucket,
         node: u16,
         durable: bool,
-        timeout: Duration,
+        limit: Limit,
     ) -> Result<(), Failure> {
         let lines = self.lines(bucket);
         let at = usize::from(node);
         if at >= lines.len() {
             lines.resize_with(at + 1, Line::default);
         }
-        let opened = lines[at].open(&nodes.known.host(node), &nodes.terms, &bucket.name, timeout).await;
+        let opened = lines[at].open(&nodes.known.host(node), &nodes.terms, &bucket.name, limit).await;
         if opened.is_err() {
             bucket.doubt();
         }
@@ -74,19 +75,18 @@ impl Means {
         request: &[u8],
         vbucket: u16,
         durable: bool,
-        timeout: Duration,
+        limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
-        let begun = Instant::now();
         let mut asked = Asked { exchanged: Exchanged::never(), node: 0, bucket: bucket.number };
         let mut sent = false;
         loop {
             let Some(node) = bucket.vbuckets.node(vbucket) else { return (asked, Err(unserved())) };
             asked.node = node;
-            if let Err(failure) = self.open(nodes, bucket, node, durable, timeout).await {
+            if let Err(failure) = self.open(nodes, bucket, node, durable, limit).await {
                 return (asked, Err(failure));
             }
             let line = &mut self.lines[bucket.number][usize::from(node)];
-            let (exchanged, outcome) = line.speak(request, 1, timeout).await;
+            let (exchanged, outcome) = line.speak(request, 1, limit).await;
             asked.exchanged = if sent { asked.exchanged.then(&exchanged) } else { exchanged };
             sent = true;
             if let Err(trouble) = outcome {
@@ -94,12 +94,12 @@ impl Means {
                 return (asked, Err(trouble.into()));
             }
             let Some(answer) = line.answers().read().next() else { return (asked, Ok(())) };
-            if answer.status != NOT_MINE || begun.elapsed() >= timeout {
+            if answer.status != NOT_MINE || limit.has_passed() {
                 return (asked, Ok(()));
             }
             // A node that has given it away says in its answer to whom, or leaves it to be asked for.
             if !nodes.learn(bucket, answer.value, &nodes.known.host(node))
-                && let Err(failure) = nodes.discover(bucket).await
+                && let Err(failure) = nodes.discover(bucket, limit).await
             {
                 return (asked, Err(failure));
             }

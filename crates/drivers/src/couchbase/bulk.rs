@@ -2,7 +2,7 @@
 //!
 //! A document that a node has given away meanwhile is sent again, alone, to whoever has it now.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
@@ -10,9 +10,10 @@ use loadframe_engine::driver::{Failure, Reply};
 use super::asking::Means;
 use super::judge::{NOT_MINE, client, refusal};
 use super::nodes::{Bucket, Nodes, unserved};
-use super::operation::{changed, stored};
-use super::packet::{KEY_LIMIT, Opcode, Packet, Response};
+use super::operation::{changed, misnamed, stored};
+use super::packet::{Opcode, Packet, Response};
 use super::subdoc::{self, FIELDS};
+use crate::deadline::Limit;
 use crate::json::Cursor;
 use crate::neutral::{Action, Bulk, Scalar};
 use crate::tally::Tally;
@@ -24,17 +25,17 @@ struct Document {
     outcome: Option<Result<(), Failure>>,
 }
 
-/// Sends the documents of request `k`.
+/// Sends the documents of request `k`, or those at the places `only`.
 pub async fn ask(
     means: &mut Means,
     nodes: &Nodes,
-    bulk: &Bulk,
+    (bulk, only): (&Bulk, Option<&[u32]>),
     bucket: &Bucket,
     durability: Option<u8>,
     k: u64,
-    timeout: Duration,
+    limit: Limit,
 ) -> Reply {
-    let mut documents = requests(bulk, bucket, durability, k);
+    let mut documents = requests((bulk, only), bucket, durability, k);
     let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
         match bucket.vbuckets.node(document.vbucket) {
@@ -47,7 +48,7 @@ pub async fn ask(
     }
     let mut open = Vec::new();
     for (node, numbers) in groups {
-        match means.open(nodes, bucket, node, durability.is_some(), timeout).await {
+        match means.open(nodes, bucket, node, durability.is_some(), limit).await {
             Ok(()) => open.push((node, numbers)),
             Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
         }
@@ -62,7 +63,7 @@ pub async fn ask(
     for (node, line) in means.lines(bucket).iter_mut().enumerate() {
         if let Some(group) = open.iter().position(|(of, _)| usize::from(*of) == node) {
             let (request, count) = (&packed[group], open[group].1.len());
-            exchanges.push(async move { (group, line.speak(request, count, timeout).await) });
+            exchanges.push(async move { (group, line.speak(request, count, limit).await) });
         }
     }
     for (group, (exchanged, outcome)) in join_all(exchanges).await {
@@ -82,7 +83,7 @@ pub async fn ask(
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let durable = durability.is_some();
-        let (asked, outcome) = means.ask(nodes, bucket, &document.request, document.vbucket, durable, timeout).await;
+        let (asked, outcome) = means.ask(nodes, bucket, &document.request, document.vbucket, durable, limit).await;
         bytes_sent += asked.exchanged.bytes_sent;
         bytes_received += asked.exchanged.bytes_received;
         document.outcome = Some(outcome.and_then(|()| match means.answer(&asked) {
@@ -93,14 +94,11 @@ pub async fn ask(
     let done = Instant::now();
     let node = open.first().map_or(0, |(node, _)| *node);
     let mut tally = Tally::default();
-    for document in documents {
-        match document.outcome {
-            Some(Err(failure)) => tally.fail(failure),
-            _ => tally.succeed(1),
-        }
+    for (place, document) in documents.into_iter().enumerate() {
+        tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
-    let (documents, outcome) = (tally.documents, tally.outcome());
-    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+    let (documents, outcome, rejected) = tally.settle();
+    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new(), rejected }
 }
 
 fn judge(answer: &Response<'_>) -> Result<(), Failure> {
@@ -108,13 +106,12 @@ fn judge(answer: &Response<'_>) -> Result<(), Failure> {
 }
 
 /// The request of each document. A document without an id of its own has the number of its line in the corpus for one.
-fn requests(bulk: &Bulk, bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
+fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
     let first = k % bulk.requests().max(1) * bulk.size;
-    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let made = lines.enumerate().map(|(n, line)| {
-        request(bulk, bucket, durability, line, first + n as u64).unwrap_or_else(|why| Document {
+    let made = Bulk::chosen(&lines, only).map(|(n, line)| {
+        request(bulk, bucket, durability, line, first + n).unwrap_or_else(|why| Document {
             vbucket: 0,
             request: Vec::new(),
             outcome: Some(Err(client(why))),
@@ -147,8 +144,8 @@ fn request(
             }
         }
     };
-    if id.is_empty() || id.len() > KEY_LIMIT {
-        return Err("an id is empty, or longer than 250 bytes");
+    if let Some(wrong) = misnamed(id.as_bytes()) {
+        return Err(wrong);
     }
     let (key, vbucket) = (id.as_bytes(), bucket.vbuckets.of(id.as_bytes()));
     let mut request = Vec::new();

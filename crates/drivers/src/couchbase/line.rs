@@ -8,6 +8,7 @@ use loadframe_engine::plan::{PlanError, Target};
 
 use super::judge::refusal;
 use super::packet::{Answers, Opcode, Packet};
+use crate::deadline::Limit;
 use crate::http1::access::Access;
 use crate::http1::access::Authorization;
 use crate::http1::client::{Client, Exchanged, Trouble};
@@ -64,58 +65,53 @@ impl Default for Line {
 
 impl Line {
     /// Connects, if there is no connection that can be used, says who asks, and takes the bucket.
-    pub async fn open(&mut self, host: &Host, terms: &Terms, bucket: &str, timeout: Duration) -> Result<(), Failure> {
+    pub async fn open(&mut self, host: &Host, terms: &Terms, bucket: &str, limit: Limit) -> Result<(), Failure> {
         if self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await?);
-        let opened = self.enter(terms, bucket, timeout).await;
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await?);
+        let opened = self.enter(terms, bucket, limit).await;
         if opened.is_err() {
             self.wire = None;
         }
         opened
     }
 
-    async fn enter(&mut self, terms: &Terms, bucket: &str, timeout: Duration) -> Result<(), Failure> {
+    async fn enter(&mut self, terms: &Terms, bucket: &str, limit: Limit) -> Result<(), Failure> {
         let features: Vec<u8> = FEATURES.iter().flat_map(|feature| feature.to_be_bytes()).collect();
-        self.ask(Opcode::Hello, b"loadframe", &features, timeout).await?;
+        self.ask(Opcode::Hello, b"loadframe", &features, limit).await?;
         let granted = self.answers().read().next().is_some_and(|answer| {
             answer.status == 0 && answer.value.chunks_exact(2).any(|feature| feature == [0x00, 0x11])
         });
         self.durable = granted;
         if let Some((user, password)) = &terms.user {
             let words = [b"\0", user.as_bytes(), b"\0", password.expose().as_bytes()].concat();
-            self.granted(Opcode::SaslAuth, b"PLAIN", &words, timeout).await?;
+            self.granted(Opcode::SaslAuth, b"PLAIN", &words, limit).await?;
         }
-        self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", timeout).await
+        self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", limit).await
     }
 
-    async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], timeout: Duration) -> Result<(), Failure> {
-        self.ask(opcode, key, value, timeout).await?;
+    async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
+        self.ask(opcode, key, value, limit).await?;
         match self.answers().read().next() {
             Some(answer) if answer.status != 0 => Err(refusal(&answer)),
             _ => Ok(()),
         }
     }
 
-    async fn ask(&mut self, opcode: Opcode, key: &[u8], value: &[u8], timeout: Duration) -> Result<(), Failure> {
+    async fn ask(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
         let mut request = Vec::new();
         let packet = Packet::begin(&mut request, opcode, 0, None, &[], key);
         request.extend_from_slice(value);
         packet.end(&mut request);
-        let (_, outcome) = self.speak(&request, 1, timeout).await;
+        let (_, outcome) = self.speak(&request, 1, limit).await;
         Ok(outcome?)
     }
 
     /// Sends so many requests and waits for all of their answers.
-    pub async fn speak(
-        &mut self,
-        requests: &[u8],
-        count: usize,
-        timeout: Duration,
-    ) -> (Exchanged, Result<(), Trouble>) {
+    pub async fn speak(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.answer_mut().begin(count);
-        self.client.speak(&mut self.wire, [requests, b""], timeout).await
+        self.client.speak(&mut self.wire, [requests, b""], limit).await
     }
 
     /// The answers of the last exchange, if it ended well.

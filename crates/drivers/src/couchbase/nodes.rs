@@ -11,6 +11,7 @@ use super::judge::client;
 use super::line::Terms;
 use super::rest;
 use super::vbuckets::{Configuration, Seat, Vbuckets};
+use crate::deadline::Limit;
 use crate::http1::node::Host;
 use crate::http1::topology::Topology;
 use crate::known::Known;
@@ -107,11 +108,11 @@ impl Nodes {
         (!query.is_empty()).then(|| query[(k % query.len() as u64) as usize].clone())
     }
 
-    /// Asks the first host that answers who has which part of a bucket. The error is the last one's.
-    pub async fn discover(&self, bucket: &Bucket) -> Result<(), Failure> {
+    /// Asks the first host that answers who has which part of a bucket, within `limit`. The error is the last one's.
+    pub async fn discover(&self, bucket: &Bucket, limit: Limit) -> Result<(), Failure> {
         let mut outcome = Err(unserved());
         for node in self.topology.members().iter() {
-            outcome = self.ask(bucket, &node.host).await;
+            outcome = self.ask(bucket, &node.host, limit.at_most(PATIENCE)).await;
             if outcome.is_ok() {
                 node.rise();
                 break;
@@ -120,11 +121,10 @@ impl Nodes {
         outcome
     }
 
-    async fn ask(&self, bucket: &Bucket, host: &Host) -> Result<(), Failure> {
-        let patience = PATIENCE.min(self.terms.timeout);
+    async fn ask(&self, bucket: &Bucket, host: &Host, limit: Limit) -> Result<(), Failure> {
         for place in PLACES {
             let path = format!("{place}{}", bucket.name);
-            let answer = rest::get(host, &self.terms, &path, patience).await?;
+            let answer = rest::get(host, &self.terms, &path, limit).await?;
             match answer.status() {
                 200 if self.learn(bucket, answer.body(), host) => return Ok(()),
                 401 | 403 => return Err(client(NOT_LET_IN)),

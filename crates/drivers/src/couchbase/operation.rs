@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadframe_engine::driver::Context;
+use loadframe_engine::driver::{Context, Failure};
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Values;
 use serde_json::{Map, Value, json};
 
+use super::judge::client;
 use super::nodes::{Bucket, Nodes};
 use super::packet::{KEY_LIMIT, Opcode, Packet};
 use super::subdoc::{self, FIELDS, MAKE};
@@ -62,6 +63,9 @@ impl Operation {
             let neutral = Neutral::map(name, argument, context);
             let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds.iter().copied())))??;
             require_few_fields(&neutral)?;
+            if let Some(wrong) = neutral.id().and_then(Template::fixed).and_then(misnamed) {
+                return Err(PlanError(wrong.to_owned()).within(name));
+            }
             let bucket = nodes.bucket(neutral.collection())?;
             Kind::Neutral(neutral, bucket)
         };
@@ -91,6 +95,15 @@ fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
     };
     let too_many = || PlanError(format!("{fields} fields: the store reads or changes at most {FIELDS} in one request"));
     if fields > FIELDS { Err(too_many()) } else { Ok(()) }
+}
+
+/// What is wrong with a document's id.
+pub fn misnamed(id: &[u8]) -> Option<&'static str> {
+    match id.len() {
+        0 => Some("an id is empty"),
+        1..=KEY_LIMIT => None,
+        _ => Some("an id is longer than 250 bytes, the most that Couchbase takes"),
+    }
 }
 
 fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
@@ -126,7 +139,11 @@ impl Room {
     fn key(&mut self, key: &Key, values: &Values) {
         self.key.clear();
         key.id.render(values, &mut self.key);
-        self.key.truncate(KEY_LIMIT);
+    }
+
+    /// Says why the store would not take the id of the document that the last request was about.
+    pub fn refusal(&self) -> Option<Failure> {
+        misnamed(&self.key).map(client)
     }
 
     /// Writes a verb's first request; returns its vbucket. Scans and bulk requests are written elsewhere.
@@ -237,6 +254,7 @@ mod tests {
 
     use loadframe_engine::corpus::Corpora;
     use loadframe_engine::draw::Draw;
+    use loadframe_engine::driver::ErrorClass;
     use loadframe_engine::plan::Target;
     use loadframe_engine::variables::{Captured, Variables};
 
@@ -288,6 +306,26 @@ mod tests {
     }
 
     #[test]
+    fn an_id_that_is_drawn_too_long_is_refused_and_not_cut() {
+        let (context, draw) = (context(), Draw::new(1, 2, 3));
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        for (length, refused) in [(249, false), (250, true)] {
+            let id = format!("{}${{n}}", "a".repeat(length));
+            let form = json!({"read_modify_write": {"collection": "c", "id": id, "document": {"a": 1}}});
+            let operation = Operation::map(&form, &context, &nodes()).unwrap();
+            let Kind::Neutral(neutral, bucket) = &operation.kind else { panic!() };
+            let mut room = Room::default();
+            room.verb(neutral, bucket, None, &values).unwrap();
+            let failure = room.refusal();
+            assert_eq!(failure.is_some(), refused, "{length}");
+            if let Some(failure) = failure {
+                assert_eq!(failure.class, ErrorClass::Client);
+                assert!(failure.message.contains("longer than 250 bytes"));
+            }
+        }
+    }
+
+    #[test]
     fn a_statements_parameters_are_by_place_or_by_name() {
         let (context, draw) = (context(), Draw::new(1, 2, 3));
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
@@ -312,6 +350,13 @@ mod tests {
         assert!(error(json!({"read": read, "durability": "mayority"})).contains("did you mean \"majority\"?"));
         assert!(error(json!({"delete": read, "assert": {"hits": 1}})).contains("answers with nothing"));
         assert!(error(json!({"read": {"collection": "a b", "id": "a"}})).contains("no name of a bucket"));
+        let long = "é".repeat(126);
+        for verb in ["read", "delete"] {
+            let refused = error(json!({verb: {"collection": "c", "id": long}}));
+            assert_eq!(refused, format!("{verb}: an id is longer than 250 bytes, the most that Couchbase takes"));
+        }
+        let fits = json!({"read": {"collection": "c", "id": "a".repeat(250)}});
+        assert!(Operation::map(&fits, &context(), &nodes()).is_ok());
         assert!(error(json!({"query": {"statement": "SELECT 1", "parameters": 1}})).contains("a list or a mapping"));
     }
 }

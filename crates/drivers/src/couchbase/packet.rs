@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::http1::answer::LIMIT;
+use crate::http1::answer::{LIMIT, give_back};
 use crate::http1::client::Frame;
 
 /// What is asked.
@@ -137,7 +137,9 @@ pub struct Response<'a> {
 impl Answers {
     /// Makes room for the answers to so many requests.
     pub fn begin(&mut self, requests: usize) {
-        *self = Self { bytes: std::mem::take(&mut self.bytes), left: requests, ..Self::default() };
+        let mut bytes = std::mem::take(&mut self.bytes);
+        give_back(&mut bytes, self.filled);
+        *self = Self { bytes, left: requests, ..Self::default() };
     }
 
     /// Whether all have come.
@@ -168,7 +170,7 @@ fn split(bytes: &[u8]) -> Result<Option<(Response<'_>, usize)>, Malformed> {
     let from = HEAD + frames + usize::from(head[4]) + key;
     let end = HEAD + body;
     if end > LIMIT {
-        return Err(Malformed("it is longer than 256 MiB"));
+        return Err(Malformed("it is longer than 64 MiB"));
     }
     if from > end {
         return Err(Malformed("its parts are longer than the whole"));
@@ -183,7 +185,7 @@ impl Frame for Answers {
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         if self.filled == self.bytes.len() {
             if self.filled >= LIMIT {
-                return Err(Malformed("they are longer than 256 MiB"));
+                return Err(Malformed("they are longer than 64 MiB"));
             }
             self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
         }

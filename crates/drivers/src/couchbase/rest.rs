@@ -1,21 +1,20 @@
 //! Requests to the HTTP services of a node: its configuration, and statements.
 
-use std::time::Duration;
-
 use loadframe_engine::driver::Failure;
 
 use super::line::Terms;
-use crate::http1::answer::Answer;
+use crate::deadline::Limit;
+use crate::http1::answer::{Answer, Body};
 use crate::http1::client::{Client, Exchanged, Trouble};
 use crate::http1::node::Host;
 use crate::http1::wire::Wire;
 
 /// Asks for what is at `path`, on a connection of its own.
-pub async fn get(host: &Host, terms: &Terms, path: &str, timeout: Duration) -> Result<Response, Failure> {
+pub async fn get(host: &Host, terms: &Terms, path: &str, limit: Limit) -> Result<Response, Failure> {
     let mut service = Service::default();
-    service.open(host, terms, timeout).await?;
+    service.open(host, terms, limit).await?;
     let head = head("GET", path, host, terms, 0);
-    let (_, outcome) = service.speak([&head, b""], timeout).await;
+    let (_, outcome) = service.speak([&head, b""], limit).await;
     outcome?;
     Ok(Response(service.client))
 }
@@ -51,18 +50,18 @@ impl Default for Service {
 
 impl Service {
     /// Connects, if there is no connection to that host that can be used.
-    pub async fn open(&mut self, host: &Host, terms: &Terms, timeout: Duration) -> Result<(), Failure> {
+    pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
         if self.at == host.text && self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await?);
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await?);
         self.at.clone_from(&host.text);
         Ok(())
     }
 
     /// Sends a request and waits for its answer.
-    pub async fn speak(&mut self, parts: [&[u8]; 2], timeout: Duration) -> (Exchanged, Result<(), Trouble>) {
-        self.client.exchange(&mut self.wire, parts, false, timeout).await
+    pub async fn speak(&mut self, parts: [&[u8]; 2], limit: Limit) -> (Exchanged, Result<(), Trouble>) {
+        self.client.exchange(&mut self.wire, parts, Body::Read, limit).await
     }
 
     /// The answer of the last exchange.

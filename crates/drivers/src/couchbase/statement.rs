@@ -9,6 +9,7 @@ use super::judge::client;
 use super::nodes::Nodes;
 use super::operation::Operation;
 use super::rest::{Service, head};
+use crate::deadline::Limit;
 use crate::http1::client::Exchanged;
 use crate::json::Cursor;
 
@@ -37,10 +38,11 @@ impl Statements {
         operation: &Operation,
         body: &[u8],
         k: u64,
+        limit: Limit,
         values: &Values<'_>,
         shown: &mut Option<Exchange>,
     ) -> Reply {
-        let (exchanged, node, outcome) = self.send(nodes, operation, body, k).await;
+        let (exchanged, node, outcome) = self.send(nodes, limit, body, k).await;
         let answer = self.services.get(usize::from(node)).map(|service| service.answer());
         if let Some(show) = shown {
             show.request = self::shown(body);
@@ -56,13 +58,23 @@ impl Statements {
         let Exchanged { sent, done, bytes_sent, bytes_received } = exchanged;
         let documents = judged.as_ref().map_or(0, |documents| *documents);
         let outcome = judged.map(drop);
-        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+        Reply {
+            sent,
+            done,
+            outcome,
+            bytes_sent,
+            bytes_received,
+            documents,
+            node,
+            parts: Vec::new(),
+            rejected: Vec::new(),
+        }
     }
 
     async fn send(
         &mut self,
         nodes: &Nodes,
-        operation: &Operation,
+        limit: Limit,
         body: &[u8],
         k: u64,
     ) -> (Exchanged, u16, Result<(), Failure>) {
@@ -74,11 +86,11 @@ impl Statements {
             self.services.resize_with(at + 1, Service::default);
         }
         let service = &mut self.services[at];
-        if let Err(failure) = service.open(&host, &nodes.terms, operation.timeout).await {
+        if let Err(failure) = service.open(&host, &nodes.terms, limit).await {
             return (Exchanged::never(), node, Err(failure));
         }
         let head = head("POST", PATH, &host, &nodes.terms, body.len());
-        let (exchanged, outcome) = service.speak([&head, body], operation.timeout).await;
+        let (exchanged, outcome) = service.speak([&head, body], limit).await;
         (exchanged, node, outcome.map_err(Failure::from))
     }
 }

@@ -17,7 +17,7 @@ use super::row::Row;
 use super::session::Thread;
 use super::statement::columns;
 use super::table::{Table, TableName};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Limit};
 use crate::neutral::{Neutral, Read, Scan, Write};
 
 /// The read of a read_modify_write among its operation's statements, which are found by names of columns.
@@ -34,6 +34,8 @@ pub struct Asking<'a> {
     pub session: &'a Session,
     /// What is asked.
     pub operation: &'a Operation,
+    /// How long it may take in all, over all of its statements.
+    pub limit: Limit,
 }
 
 /// One statement that was executed and judged.
@@ -51,8 +53,14 @@ pub struct Asked {
 }
 
 impl Asking<'_> {
-    /// Asks for request `k`. The error is what stood in the way before anything was sent.
-    pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>, k: u64) -> Result<Reply, Failure> {
+    /// Asks for request `k`, of a bulk request only for the documents at the places `only` if any are named. The error is what stood in the way before anything was sent.
+    pub async fn ask(
+        &self,
+        connection: &mut Connection,
+        values: &Values<'_>,
+        k: u64,
+        only: Option<&[u32]>,
+    ) -> Result<Reply, Failure> {
         let (neutral, name) = match &self.operation.kind {
             Kind::Native(native) => return self.native(connection, native, values).await,
             Kind::Neutral(neutral, name) => (neutral, name),
@@ -71,7 +79,7 @@ impl Asking<'_> {
             }
             Neutral::Scan(scan) => self.scan(connection, table, scan, values).await?.reply(),
             Neutral::ReadModifyWrite(write) => self.read_modify_write(connection, table, write, values).await?,
-            Neutral::Bulk(bulk) => bulk::ask(self, table, bulk, k, &mut connection.shown).await,
+            Neutral::Bulk(bulk) => bulk::ask(self, table, (bulk, only), k, &mut connection.shown).await,
         })
     }
 
@@ -86,7 +94,7 @@ impl Asking<'_> {
         text: impl FnOnce() -> String,
     ) -> Result<std::rc::Rc<PreparedStatement>, Failure> {
         let Operation { number, terms, .. } = self.operation;
-        self.thread.prepared(self.session, *number, names, *terms, text).await
+        self.thread.prepared(self.session, *number, names, (*terms, self.limit), text).await
     }
 
     /// Executes a statement with the values that were drawn.
@@ -101,8 +109,7 @@ impl Asking<'_> {
 
     /// Executes a statement with those values.
     pub async fn execute(&self, statement: &PreparedStatement, row: &Row, deadline: &mut Deadline) -> Asked {
-        let timeout = self.operation.terms.timeout;
-        let executed = self.thread.execute(self.session, self.nodes, (statement, row), timeout, deadline).await;
+        let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit, deadline).await;
         let answer = executed.answer.and_then(Answer::new).and_then(|answer| match answer.refused() {
             true => Err(failure(ErrorClass::Client, "not applied: the condition of the statement was not met")),
             false => Ok(answer),
@@ -239,6 +246,7 @@ impl Asked {
             documents: self.answer.as_ref().map_or(0, Answer::documents),
             node: self.node,
             parts: Vec::new(),
+            rejected: Vec::new(),
             outcome: self.answer.map(drop),
         }
     }

@@ -31,28 +31,34 @@ struct Sum {
 }
 
 /// Sends the documents of request `k`.
-pub async fn ask(asking: &Asking<'_>, table: &Table, bulk: &Bulk, k: u64, shown: &mut Option<Exchange>) -> Reply {
+pub async fn ask(
+    asking: &Asking<'_>,
+    table: &Table,
+    (bulk, only): (&Bulk, Option<&[u32]>),
+    k: u64,
+    shown: &mut Option<Exchange>,
+) -> Reply {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
     let mut sum = Sum::default();
     let mut ready = Vec::new();
-    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for (place, (_, line)) in Bulk::chosen(&lines, only).enumerate() {
         match bind(asking, table, bulk, line).await {
-            Ok(bound) => ready.push(bound),
-            Err(failure) => sum.tally.fail(failure),
+            Ok(bound) => ready.push((place, bound)),
+            Err(failure) => sum.tally.count(place, Err(failure)),
         }
     }
     let sent = Instant::now();
-    let execute = async |(statement, row): &(Rc<PreparedStatement>, Row)| {
-        asking.execute(statement, row, &mut Deadline::default()).await
+    let execute = async |(place, (statement, row)): &(usize, (Rc<PreparedStatement>, Row))| {
+        (*place, asking.execute(statement, row, &mut Deadline::default()).await)
     };
     let executions = ready.iter().map(execute);
-    let answers: Vec<Asked> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
+    let answers: Vec<(usize, Asked)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
     let done = Instant::now();
-    if let (Some(shown), Some((statement, _)), Some(asked)) = (shown, ready.first(), answers.first()) {
+    if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), answers.first()) {
         show(shown, statement, &asked.answer);
     }
-    answers.into_iter().for_each(|asked| sum.count(asked));
+    answers.into_iter().for_each(|(place, asked)| sum.count(place, asked));
     sum.reply(sent, done)
 }
 
@@ -80,28 +86,25 @@ async fn bind(
 }
 
 impl Sum {
-    fn count(&mut self, asked: Asked) {
+    fn count(&mut self, place: usize, asked: Asked) {
         self.bytes_sent += asked.bytes_sent;
         self.node.get_or_insert(asked.node);
-        match asked.answer {
-            Ok(answer) => {
-                self.tally.succeed(1);
-                self.bytes_received += Answer::size(&answer);
-            }
-            Err(failure) => self.tally.fail(failure),
-        }
+        self.bytes_received += asked.answer.as_ref().map_or(0, Answer::size);
+        self.tally.count(place, asked.answer.map(drop));
     }
 
     fn reply(self, sent: Instant, done: Instant) -> Reply {
+        let (documents, outcome, rejected) = self.tally.settle();
         Reply {
             sent,
             done,
             bytes_sent: self.bytes_sent,
             bytes_received: self.bytes_received,
-            documents: self.tally.documents,
-            outcome: self.tally.outcome(),
+            documents,
+            outcome,
             node: self.node.unwrap_or(0),
             parts: Vec::new(),
+            rejected,
         }
     }
 }

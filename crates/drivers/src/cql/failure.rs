@@ -1,7 +1,5 @@
 //! What the protocol's errors mean in the engine's classes.
 
-use std::time::Duration;
-
 use loadframe_engine::driver::{ErrorClass, Failure};
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 
@@ -15,11 +13,6 @@ pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
 /// A statement's values that do not fit.
 pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
     failure(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
-}
-
-/// An execution without an answer in time.
-pub fn late(timeout: Duration) -> Failure {
-    failure(ErrorClass::Timeout, format!("no answer within {} s", timeout.as_secs_f64()))
 }
 
 /// An execution that failed, or has an error for an answer.
@@ -108,7 +101,7 @@ mod tests {
 
     #[test]
     fn silence_is_a_timeout_and_an_empty_cluster_no_connection() {
-        let silent = late(Duration::from_millis(1500));
+        let silent = crate::deadline::Limit::starting_now(std::time::Duration::from_millis(1500)).missed();
         assert_eq!((silent.class, silent.message.as_str()), (ErrorClass::Timeout, "no answer within 1.5 s"));
         assert_eq!(execution(&ExecutionError::EmptyPlan).class, ErrorClass::Connect);
     }

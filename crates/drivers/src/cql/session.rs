@@ -28,7 +28,7 @@ use super::nodes::Nodes;
 use super::routing::{Noting, noted};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Limit};
 
 /// How sessions are opened.
 #[derive(Clone, Debug)]
@@ -110,12 +110,14 @@ pub async fn open(
 
 impl Thread {
     /// The session, which is opened when it is first asked for.
-    pub async fn session(&self, nodes: &Nodes, settings: &Settings, patience: Duration) -> Result<&Session, Failure> {
+    pub async fn session(&self, nodes: &Nodes, settings: &Settings, limit: Limit) -> Result<&Session, Failure> {
         let open = async {
             let contacts = nodes.contacts();
-            match tokio::time::timeout(patience, open(&contacts, settings, patience)).await {
-                Ok(opened) => opened.map_err(|error| failure::session(&error)),
-                Err(_) => Err(failure(ErrorClass::Connect, format!("no session within {} s", patience.as_secs_f64()))),
+            match limit.within(open(&contacts, settings, limit.timeout)).await {
+                Some(opened) => opened.map_err(|error| failure::session(&error)),
+                None => {
+                    Err(failure(ErrorClass::Connect, format!("no session within {} s", limit.timeout.as_secs_f64())))
+                }
             }
         };
         self.session.get_or_try_init(|| open).await
@@ -137,13 +139,13 @@ impl Thread {
         Ok(table)
     }
 
-    /// The statement of an operation for those columns; `text` writes it the first time.
+    /// The statement of an operation for those columns; `text` writes it the first time, for which there is `limit`.
     pub async fn prepared(
         &self,
         session: &Session,
         operation: usize,
         names: &[u8],
-        terms: Terms,
+        (terms, limit): (Terms, Limit),
         text: impl FnOnce() -> String,
     ) -> Result<Rc<PreparedStatement>, Failure> {
         let slot = {
@@ -156,7 +158,7 @@ impl Thread {
                 None => prepared[operation].entry(names.into()).or_default().clone(),
             }
         };
-        slot.get_or_try_init(|| prepare(session, text(), terms)).await.cloned()
+        slot.get_or_try_init(|| prepare(session, text(), terms, limit)).await.cloned()
     }
 
     /// Executes a statement; whoever asks has a `deadline` of his own.
@@ -165,11 +167,11 @@ impl Thread {
         session: &Session,
         nodes: &Nodes,
         (statement, row): (&PreparedStatement, &Row),
-        timeout: Duration,
+        limit: Limit,
         deadline: &mut Deadline,
     ) -> Executed {
         let sent = Instant::now();
-        let execution = deadline.within(sent + timeout, session.execute_unpaged(statement, row));
+        let execution = deadline.within(limit.due, session.execute_unpaged(statement, row));
         let (answer, picked) = noted(execution).await;
         let done = Instant::now();
         let served = match &answer {
@@ -178,7 +180,7 @@ impl Thread {
         };
         let answer = match answer {
             Some(answer) => answer.map_err(|error| failure::execution(&error)),
-            None => Err(failure::late(timeout)),
+            None => Err(limit.missed()),
         };
         let node = served.map_or(0, |id| self.place(session, nodes, id));
         Executed { sent, done, answer, node }
@@ -196,10 +198,15 @@ impl Thread {
     }
 }
 
-async fn prepare(session: &Session, text: String, terms: Terms) -> Result<Rc<PreparedStatement>, Failure> {
-    let asked = tokio::time::timeout(terms.timeout, session.prepare(text)).await;
-    let late = |_| failure(ErrorClass::Timeout, "the statement was not prepared in time");
-    let mut statement = asked.map_err(late)?.map_err(|error| failure::preparation(&error))?;
+async fn prepare(
+    session: &Session,
+    text: String,
+    terms: Terms,
+    limit: Limit,
+) -> Result<Rc<PreparedStatement>, Failure> {
+    let late = || failure(ErrorClass::Timeout, "the statement was not prepared in time");
+    let asked = limit.within(session.prepare(text)).await.ok_or_else(late)?;
+    let mut statement = asked.map_err(|error| failure::preparation(&error))?;
     statement.set_consistency(terms.consistency);
     Ok(Rc::new(statement))
 }

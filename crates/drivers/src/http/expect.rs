@@ -49,6 +49,11 @@ impl Expect {
         self.json.iter().map(|(_, template)| template).chain(&self.contains)
     }
 
+    /// Whether it is about the body.
+    pub fn reads_body(&self) -> bool {
+        !self.json.is_empty() || self.contains.is_some()
+    }
+
     /// Judges a complete answer.
     pub fn judge(&self, answer: &Answer, values: &Values) -> Result<(), Failure> {
         let (status, body) = (answer.status(), answer.body());

@@ -84,14 +84,18 @@ impl Operation {
             }
             (None, None) => Body::None,
         };
-        let request = line.finish(body);
+        let mut request = line.finish(body);
         let captures = members(&form, "capture")?
             .map(|(name, source)| Capture::new(name, source, variables))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         let expect = match form.get("expect") {
             Some(expect) => Expect::new(expect, variables).map_err(|error| error.within("expect"))?,
             None => Expect::default(),
         };
+        let reads = |capture: &Capture| matches!(capture.source, Source::Json(_));
+        if !expect.reads_body() && !captures.iter().any(reads) {
+            request.ignore_answer();
+        }
         let used = request.templates().chain(expect.templates()).flat_map(Template::variables);
         let needs =
             used.filter_map(|id| variables.slot(id).map(|slot| (slot, variables.name(id).to_owned()))).collect();

@@ -2,7 +2,7 @@
 //! connection. It knows where an answer ends and nothing about what it says.
 //!
 //! Whoever sits at the other end may send anything: heads, chunk sizes and bodies are bounded, and what breaks the
-//! rules is an error.
+//! rules is an error. Of a body that nobody will read only the beginning is kept: the rest is counted and dropped.
 
 use std::fmt;
 
@@ -14,10 +14,27 @@ use super::client::Frame;
 const HEAD_LIMIT: usize = 64 << 10;
 /// The line of a chunk's size.
 const CHUNK_LINE_LIMIT: usize = 4 << 10;
-/// An answer longer than this is not taken, head and all.
-pub const LIMIT: usize = 256 << 20;
+/// A body longer than this is not taken where it has to be read as a whole. Every client may hold one.
+pub const LIMIT: usize = 64 << 20;
+/// A body longer than this is not waited for even where it is only counted: a length like that is a slip.
+const COUNTED_LIMIT: usize = 1 << 40;
+/// So much is kept of a body that is only counted: enough for what a store says of an error.
+const KEPT: usize = 64 << 10;
 /// Room at first; it grows by doubling, with what has really come.
 const ROOM: usize = 16 << 10;
+/// Room beyond this is given back when the next answer begins, unless the last one needed much of it.
+const SPARE: usize = 1 << 20;
+
+/// What is done with the body of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none, as in the answer to HEAD, whatever its fields say.
+    None,
+    /// Its bytes count, and nobody reads it.
+    Counted,
+    /// It is read as a whole.
+    Read,
+}
 
 /// An answer that breaks the rules of HTTP, or the bounds set here.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +55,8 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
 enum Stage {
     StatusLine,
     Fields,
-    /// A body that ends at this offset.
-    Length(usize),
+    /// So many bytes of the body are missing.
+    Length(u64),
     /// A body that ends with the connection.
     UntilClose,
     ChunkSize,
@@ -67,14 +84,17 @@ pub struct Answer {
     /// Initialised throughout; `filled` bytes of it came from the peer.
     bytes: Vec<u8>,
     filled: usize,
+    /// All bytes that came, also those that were dropped.
+    received: u64,
     /// What comes before this has been dealt with.
     at: usize,
     /// Between `at` and this there is no line end.
     searched: usize,
     stage: Stage,
     head: Head,
-    /// The answer to HEAD has no body, whatever its fields say.
-    bodyless: bool,
+    body: Body,
+    /// Bytes of the body that were dropped.
+    dropped: u64,
     /// The head of the final answer begins here; interim ones may come before it.
     head_start: usize,
     body_start: usize,
@@ -88,21 +108,24 @@ impl Answer {
         Self {
             bytes: Vec::new(),
             filled: 0,
+            received: 0,
             at: 0,
             searched: 0,
             stage: Stage::StatusLine,
             head: Head::default(),
-            bodyless: false,
+            body: Body::Read,
+            dropped: 0,
             head_start: 0,
             body_start: 0,
             body_end: 0,
         }
     }
 
-    /// Makes room for the next answer. `bodyless`: it answers HEAD.
-    pub fn begin(&mut self, bodyless: bool) {
-        let bytes = std::mem::take(&mut self.bytes);
-        *self = Self { bytes, bodyless, ..Self::new() };
+    /// Makes room for the next answer, and says what is done with its body.
+    pub fn begin(&mut self, body: Body) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        give_back(&mut bytes, self.filled);
+        *self = Self { bytes, body, ..Self::new() };
     }
 
     /// Whether all of the answer has come.
@@ -132,9 +155,50 @@ impl Answer {
         self.bytes[self.head_start..self.body_start].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
     }
 
-    /// The body of a complete answer.
+    /// The body of a complete answer; if nobody was to read it, the beginning.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body_start..self.body_end]
+    }
+
+    /// How long a body may be.
+    fn limit(&self) -> usize {
+        if self.body == Body::Read { LIMIT } else { COUNTED_LIMIT }
+    }
+
+    /// How many bytes of the body came that `body` has not.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Takes the next `count` bytes for the body, where they join what is kept of it.
+    fn take(&mut self, count: usize) -> Result<(), Malformed> {
+        let kept = self.body_end - self.body_start;
+        if self.body == Body::Read && count > LIMIT - kept {
+            return malformed(format!("its body is longer than {LIMIT} bytes"));
+        }
+        let more = if self.body == Body::Read { count } else { count.min(KEPT.saturating_sub(kept)) };
+        if self.body_end < self.at {
+            self.bytes.copy_within(self.at..self.at + more, self.body_end);
+        }
+        self.body_end += more;
+        self.dropped += (count - more) as u64;
+        self.at += count;
+        Ok(())
+    }
+
+    /// Moves what is still to be dealt with to the end of the body, over what was dropped and the sizes of chunks.
+    fn close_gap(&mut self) {
+        let gap = self.at - self.body_end;
+        let in_body = matches!(
+            self.stage,
+            Stage::Length(_) | Stage::UntilClose | Stage::ChunkSize | Stage::Chunk(_) | Stage::ChunkEnd
+        );
+        if in_body && gap > 0 {
+            self.bytes.copy_within(self.at..self.filled, self.body_end);
+            self.filled -= gap;
+            self.at -= gap;
+            self.searched = self.searched.saturating_sub(gap);
+        }
     }
 
     /// Does what can be done with the bytes at hand; false when more are wanted, or none.
@@ -154,30 +218,30 @@ impl Answer {
                     field(&self.bytes[start..end], &mut self.head)?;
                 }
             }
-            Stage::Length(end) => {
-                self.at = end.min(self.filled);
-                self.body_end = self.at;
-                if self.at < end {
+            Stage::Length(missing) => {
+                let count = usize::try_from(missing).unwrap_or(usize::MAX).min(self.filled - self.at);
+                self.take(count)?;
+                let missing = missing - count as u64;
+                if missing > 0 {
+                    self.stage = Stage::Length(missing);
                     return Ok(false);
                 }
                 self.stage = Stage::Done;
             }
             Stage::UntilClose => {
-                self.at = self.filled;
+                self.take(self.filled - self.at)?;
                 return Ok(false);
             }
             Stage::ChunkSize => {
                 let Some((start, end)) = self.line(self.at + CHUNK_LINE_LIMIT, "line of a chunk's size")? else {
                     return Ok(false);
                 };
-                let size = chunk_size(&self.bytes[start..end])?;
+                let size = chunk_size(&self.bytes[start..end], self.limit())?;
                 self.stage = if size == 0 { Stage::Trailer(self.at) } else { Stage::Chunk(size) };
             }
             Stage::Chunk(missing) => {
                 let count = missing.min(self.filled - self.at);
-                self.bytes.copy_within(self.at..self.at + count, self.body_end);
-                self.body_end += count;
-                self.at += count;
+                self.take(count)?;
                 if count < missing {
                     self.stage = Stage::Chunk(missing - count);
                     return Ok(false);
@@ -228,15 +292,12 @@ impl Answer {
             // An interim answer; the final one follows.
             Head { status: 100..200, .. } => Stage::StatusLine,
             Head { status: 204 | 304, .. } => Stage::Done,
-            _ if self.bodyless => Stage::Done,
+            _ if self.body == Body::None => Stage::Done,
             Head { chunked: true, .. } => Stage::ChunkSize,
-            Head { length: Some(length), .. } => {
-                let end = usize::try_from(length).ok().and_then(|length| length.checked_add(self.at));
-                match end.filter(|end| *end <= LIMIT) {
-                    Some(end) => Stage::Length(end),
-                    None => return malformed(format!("a body of {length} bytes is longer than {LIMIT} bytes")),
-                }
+            Head { length: Some(length), .. } if length > self.limit() as u64 => {
+                return malformed(format!("a body of {length} bytes is longer than {} bytes", self.limit()));
             }
+            Head { length: Some(length), .. } => Stage::Length(length),
             _ => {
                 self.head.keep_alive = false;
                 Stage::UntilClose
@@ -251,35 +312,44 @@ impl Frame for Answer {
 
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         if self.filled == self.bytes.len() {
-            if self.filled >= LIMIT {
-                return malformed(format!("it is longer than {LIMIT} bytes"));
-            }
-            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
+            self.close_gap();
+        }
+        if self.filled == self.bytes.len() {
+            // Heads and lines around the body have limits of their own, which are smaller.
+            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT * 2), 0);
         }
         Ok(&mut self.bytes[self.filled..])
     }
 
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.filled += count;
+        self.received += count as u64;
         while self.step()? {}
         Ok(self.stage == Stage::Done)
     }
 
     fn end(&mut self) -> bool {
         if self.stage == Stage::UntilClose {
-            self.body_end = self.filled;
             self.stage = Stage::Done;
         }
         self.stage == Stage::Done
     }
 
     fn received(&self) -> u64 {
-        self.filled as u64
+        self.received
     }
 
     /// The answer is complete, nothing came after it, and the server did not say that it would close.
     fn reusable(&self) -> bool {
         self.stage == Stage::Done && self.head.keep_alive && self.at == self.filled
+    }
+}
+
+/// Gives room back that one large answer took, when the next begins. `used`: how much of it the last one needed.
+pub fn give_back(bytes: &mut Vec<u8>, used: usize) {
+    if bytes.len() > SPARE && used < bytes.len() / 4 {
+        bytes.truncate(SPARE);
+        bytes.shrink_to_fit();
     }
 }
 
@@ -342,11 +412,11 @@ fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
 }
 
 /// `1a2b; extension`
-fn chunk_size(line: &[u8]) -> Result<usize, Malformed> {
+fn chunk_size(line: &[u8], most: usize) -> Result<usize, Malformed> {
     let digits = line[..memchr(b';', line).unwrap_or(line.len())].trim_ascii();
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| valid);
-    let size = text.and_then(|digits| usize::from_str_radix(digits, 16).ok()).filter(|size| *size <= LIMIT);
+    let size = text.and_then(|digits| usize::from_str_radix(digits, 16).ok()).filter(|size| *size <= most);
     size.map_or_else(|| malformed(format!("{:?} is no chunk size", String::from_utf8_lossy(line))), Ok)
 }
 

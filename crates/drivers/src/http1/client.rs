@@ -9,15 +9,15 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::answer::Answer;
+use super::answer::{Answer, Body};
 use super::tls::refusal;
 use super::wire::Wire;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Limit};
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl Trouble {
     }
 
     /// Nothing in time.
-    pub fn late(what: &str, timeout: Duration) -> Self {
-        Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", timeout.as_secs_f64()) }
+    pub fn late(what: &str, limit: Limit) -> Self {
+        Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", limit.timeout.as_secs_f64()) }
     }
 }
 
@@ -86,7 +86,17 @@ impl Exchanged {
     /// What became of the request that it was.
     pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { sent, done, bytes_sent, bytes_received } = self;
-        Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+        Reply {
+            sent,
+            done,
+            outcome,
+            bytes_sent,
+            bytes_received,
+            documents,
+            node,
+            parts: Vec::new(),
+            rejected: Vec::new(),
+        }
     }
 
     /// What became of the part of a request that it was; `name` is its place among the operation's parts.
@@ -121,19 +131,19 @@ impl Client {
 
     /// Forgets the last answer.
     pub fn forget(&mut self) {
-        self.answer.begin(false);
+        self.answer.begin(Body::None);
     }
 
-    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `bodyless`: the request is HEAD.
+    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `body`: what is done with the answer's.
     pub async fn exchange(
         &mut self,
         wire: &mut Option<Wire>,
         parts: [&[u8]; 2],
-        bodyless: bool,
-        timeout: Duration,
+        body: Body,
+        limit: Limit,
     ) -> (Exchanged, Result<(), Trouble>) {
-        self.answer.begin(bodyless);
-        self.speak(wire, parts, timeout).await
+        self.answer.begin(body);
+        self.speak(wire, parts, limit).await
     }
 }
 
@@ -155,7 +165,7 @@ impl<F: Frame> Client<F> {
         &mut self,
         wire: &mut Option<Wire>,
         parts: [&[u8]; 2],
-        timeout: Duration,
+        limit: Limit,
     ) -> (Exchanged, Result<(), Trouble>) {
         // The wire is put back when the exchange has ended well: one that was broken off is not used again.
         let taken = wire.take();
@@ -164,19 +174,19 @@ impl<F: Frame> Client<F> {
             let exchanged = Exchanged { sent, done: sent, bytes_sent: 0, bytes_received: 0 };
             return (exchanged, Err(Trouble::broken("not connected")));
         };
-        let due = sent + timeout;
+        let due = limit.due;
         self.deadline.arm(due);
 
         let mut outgoing = Outgoing { parts, written: 0, flushed: false, trouble: None };
         let mut done = sent;
         let outcome = poll_fn(|cx| {
             outgoing.poll(&mut stream, cx);
-            if let Poll::Ready(outcome) = poll_answer(&mut stream, &mut self.answer, &mut done, cx) {
+            if let Poll::Ready(outcome) = poll_answer(&mut stream, &mut self.answer, limit, &mut done, cx) {
                 return Poll::Ready(outcome);
             }
             ready!(self.deadline.poll(due, cx));
             done = Instant::now();
-            Poll::Ready(Err(Trouble::late("no answer", timeout)))
+            Poll::Ready(Err(Trouble::late("no answer", limit)))
         })
         .await;
         let (bytes_sent, bytes_received) = (outgoing.written as u64, self.answer.received());
@@ -241,10 +251,12 @@ impl Outgoing<'_> {
     }
 }
 
-/// Reads what has come; ready when the answer is complete or never will be. `done` is read after each read.
+/// Reads what has come; ready when the answer is complete or never will be, or when it goes on beyond the limit, which
+/// no timer would say of one that never pauses. `done` is read after each read.
 fn poll_answer(
     wire: &mut Wire,
     answer: &mut impl Frame,
+    limit: Limit,
     done: &mut Instant,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), Trouble>> {
@@ -266,6 +278,9 @@ fn poll_answer(
         };
         if complete {
             return Poll::Ready(Ok(()));
+        }
+        if *done >= limit.due {
+            return Poll::Ready(Err(Trouble::late("no whole answer", limit)));
         }
     }
 }

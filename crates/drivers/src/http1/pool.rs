@@ -3,11 +3,11 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::route::Route;
+use crate::deadline::Limit;
 
 /// See the module.
 pub struct Pool {
@@ -31,10 +31,10 @@ impl Pool {
     }
 
     /// Waits until a route is free; `None` if none is in time.
-    pub async fn borrow(&self, timeout: Duration) -> Option<Borrowed<'_>> {
+    pub async fn borrow(&self, limit: Limit) -> Option<Borrowed<'_>> {
         let permit = match self.free.try_acquire() {
             Ok(permit) => permit,
-            Err(_) => tokio::time::timeout(timeout, self.free.acquire()).await.ok()?.ok()?,
+            Err(_) => limit.within(self.free.acquire()).await?.ok()?,
         };
         let route = self.idle.borrow_mut().pop_front();
         Some(Borrowed { route, pool: self, _permit: permit })

@@ -11,6 +11,7 @@ use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
 use super::access::Access;
+use super::answer;
 use super::compress;
 use super::node::Host;
 
@@ -73,6 +74,9 @@ pub trait Batches: Debug + Send + Sync {
 
     /// Appends the body of request `draw` to `body`; says how many documents it carries. `scratch` is empty room.
     fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64;
+
+    /// Leaves only the documents at those places, which ascend, in a `body` that `append` has made; says how many these are.
+    fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64;
 }
 
 /// A request without its randomness.
@@ -81,8 +85,8 @@ pub struct Request {
     line: Template,
     fields: Fields,
     body: Body,
-    /// It is a HEAD request, whose answer has no body.
-    pub bodyless: bool,
+    /// What is done with the body of the answer.
+    pub answer: answer::Body,
 }
 
 /// A body up to this size is copied behind its head: that costs less than to send two pieces at once.
@@ -98,6 +102,8 @@ pub struct Buffers {
     scratch: Vec<u8>,
     /// Taken from earlier answers, for a request that goes on from there.
     pub carried: Vec<u8>,
+    /// The places of the documents that the next request carries, of those that it would carry; all if it is empty.
+    pub only: Vec<u32>,
 }
 
 /// A request, ready to be sent.
@@ -175,11 +181,19 @@ impl<'a> Line<'a> {
     /// The request with this line, these fields and `body`.
     pub fn finish(mut self, body: Body) -> Request {
         self.template.push_literal(" HTTP/1.1\r\n");
-        Request { line: self.template, fields: self.fields, body, bodyless: self.bodyless }
+        let answer = if self.bodyless { answer::Body::None } else { answer::Body::Read };
+        Request { line: self.template, fields: self.fields, body, answer }
     }
 }
 
 impl Request {
+    /// Says that nobody will read the body of the answer.
+    pub fn ignore_answer(&mut self) {
+        if self.answer == answer::Body::Read {
+            self.answer = answer::Body::Counted;
+        }
+    }
+
     /// How many requests send each document once, if it sends documents of a corpus.
     pub fn requests(&self) -> Option<u64> {
         match &self.body {
@@ -206,7 +220,7 @@ impl Request {
         values: &Values,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
-        let Buffers { head, body, compressed, scratch, carried } = buffers;
+        let Buffers { head, body, compressed, scratch, carried, only } = buffers;
         head.clear();
         body.clear();
         let mut documents = 0;
@@ -222,6 +236,9 @@ impl Request {
             Body::Batches(batches) => {
                 scratch.clear();
                 documents = batches.append(values.draw, scratch, body);
+                if !only.is_empty() {
+                    documents = batches.keep(body, only);
+                }
             }
         }
         self.line.render(values, head);

@@ -14,6 +14,7 @@ use loadframe_engine::plan::{PlanError, Spread};
 use super::node::{Busy, Host, Node};
 use super::tls::Tls;
 use super::wire::Wire;
+use crate::deadline::Limit;
 
 /// A node that is asked whether it is back has this long to answer.
 const PROBE: Duration = Duration::from_secs(1);
@@ -144,7 +145,7 @@ impl Topology {
         let claim = Claim { topology: self.clone(), node: node.clone() };
         tokio::spawn(async move {
             let Claim { topology, node } = &claim;
-            match Wire::connect(&node.host, topology.tls.as_ref(), PROBE).await {
+            match Wire::connect(&node.host, topology.tls.as_ref(), Limit::starting_now(PROBE)).await {
                 Ok(_) => node.rise(),
                 Err(trouble) => node.postpone(topology.now(), &trouble.message),
             }

@@ -12,6 +12,7 @@ use tokio_rustls::client::TlsStream;
 use super::client::Trouble;
 use super::node::Host;
 use super::tls::{Tls, refusal};
+use crate::deadline::Limit;
 
 /// One connection.
 pub enum Wire {
@@ -23,14 +24,14 @@ pub enum Wire {
 
 impl Wire {
     /// Connects to the first of the host's addresses that answers, and shakes hands if that is wanted.
-    pub async fn connect(host: &Host, tls: Option<&Tls>, timeout: Duration) -> Result<Self, Trouble> {
-        match tokio::time::timeout(timeout, Self::open(host, tls)).await {
-            Ok(Ok(wire)) => Ok(wire),
-            Ok(Err(error)) => {
+    pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Self, Trouble> {
+        match limit.within(Self::open(host, tls)).await {
+            Some(Ok(wire)) => Ok(wire),
+            Some(Err(error)) => {
                 let words = refusal(&error).unwrap_or_else(|| error.to_string());
                 Err(Trouble::broken(format!("cannot connect: {words}")))
             }
-            Err(_) => Err(Trouble::broken(format!("no connection within {} s", timeout.as_secs_f64()))),
+            None => Err(Trouble::broken(format!("no connection within {} s", limit.timeout.as_secs_f64()))),
         }
     }
 

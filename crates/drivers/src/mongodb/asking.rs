@@ -15,6 +15,7 @@ use super::failure::{self, failure, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, Nodes};
 use super::operation::{Concern, Kind, Operation};
+use crate::deadline::Limit;
 use crate::json::Unexpected;
 use crate::neutral::{Bulk, Neutral};
 use crate::tally::Tally;
@@ -29,6 +30,10 @@ pub struct Asking<'a> {
     pub operation: &'a Operation,
     /// Which request it is.
     pub k: u64,
+    /// The places of the documents that a bulk request carries; all if there are none named.
+    pub only: Option<&'a [u32]>,
+    /// How long it may take in all, over all of its commands.
+    pub limit: Limit,
 }
 
 /// One command that was sent, or could not be, and judged.
@@ -131,15 +136,12 @@ impl Asking<'_> {
                 Take::Told => line.tell(command, criteria).await.map(Answer::Told),
             }
         };
-        let answer = deadline.within(sent + self.operation.timeout, exchange).await;
+        let answer = deadline.within(self.limit.due, exchange).await;
         let done = Instant::now();
         drop(busy);
         let mut answer = match answer {
             Some(answer) => answer.map_err(|error| failure::request(&error)),
-            None => {
-                let limit = self.operation.timeout.as_secs_f64();
-                Err(failure(ErrorClass::Timeout, format!("no answer within {limit} s")))
-            }
+            None => Err(self.limit.missed()),
         };
         if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
             // How many were written is not told then, and is 0 in the answer.
@@ -165,7 +167,7 @@ impl Asking<'_> {
 
     async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
         let mut tally = Tally::default();
-        let commands = match bulk::commands(bulk, self.operation.concern, self.k, &mut tally) {
+        let commands = match bulk::commands((bulk, self.only), self.operation.concern, self.k, &mut tally) {
             Ok(commands) => commands,
             Err(unexpected) => {
                 tally.fail(unfit(unexpected));
@@ -175,7 +177,7 @@ impl Asking<'_> {
         let now = Instant::now();
         let mut whole =
             Asked { sent: now, done: now, node: 0, bytes_sent: 0, answer: Err(failure(ErrorClass::Item, "")) }.reply();
-        for (at, (command, documents)) in commands.into_iter().enumerate() {
+        for (at, (command, places)) in commands.into_iter().enumerate() {
             let asked = self.send(connection, Ok(command), Take::Told).await;
             if at == 0 {
                 (whole.sent, whole.node) = (asked.sent, asked.node);
@@ -188,9 +190,10 @@ impl Asking<'_> {
                 Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
                 Err(failure) => Err(failure.clone()),
             };
-            bulk::count(told, documents, bulk.action, &mut tally);
+            bulk::count(told, &places, bulk.action, &mut tally);
         }
-        Reply { documents: tally.documents, outcome: tally.outcome(), ..whole }
+        let (documents, outcome, rejected) = tally.settle();
+        Reply { documents, outcome, rejected, ..whole }
     }
 }
 
@@ -230,6 +233,7 @@ impl Asked {
             documents: self.documents(),
             node: self.node,
             parts: Vec::new(),
+            rejected: Vec::new(),
             outcome: self.answer.map(drop),
         }
     }

@@ -1,11 +1,12 @@
 //! BSON, written straight from the JSON that a request's values are drawn as; and read back as JSON for people.
 //!
 //! A whole number becomes an int of 32 bits, or of 64 where it has to. What JSON has no type for is written as MongoDB's
-//! own extended JSON has it: `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid": "..."}`, `{"$numberLong": "7"}`,
-//! `{"$numberDouble": "0.5"}`, `{"$numberDecimal": "0.1"}`.
+//! own extended JSON (version 2, relaxed or canonical) has it: `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid": "..."}`,
+//! `{"$numberDecimal": "0.1"}`, `{"$binary": {...}}` and so on. The library converts it, and what it refuses is refused.
+//! A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
 
-use bson::oid::ObjectId;
-use bson::{Bson, DateTime, Decimal128, Document, RawDocument};
+use bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf};
+use loadframe_engine::plan::PlanError;
 use serde_json::Value;
 
 use crate::json::{Cursor, Unexpected};
@@ -21,7 +22,6 @@ const DATE: u8 = 0x09;
 const NULL: u8 = 0x0a;
 const INT: u8 = 0x10;
 const LONG: u8 = 0x12;
-const DECIMAL: u8 = 0x13;
 
 /// Writes a document; `fields` writes what is in it.
 pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
@@ -111,56 +111,97 @@ fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpecte
         });
     }
     if let Some(extended) = extended(json)? {
-        match extended {
-            Bson::DateTime(date) => sized(out, DATE, name, &date.timestamp_millis().to_le_bytes()),
-            Bson::ObjectId(id) => sized(out, OBJECT_ID, name, &id.bytes()),
-            Bson::Int64(number) => sized(out, LONG, name, &number.to_le_bytes()),
-            Bson::Double(number) => sized(out, DOUBLE, name, &number.to_le_bytes()),
-            Bson::Decimal128(number) => sized(out, DECIMAL, name, &number.bytes()),
-            _ => return Err(Unexpected),
-        }
-        return Ok(());
+        return typed(out, name, extended);
     }
     head(out, DOCUMENT, name);
     document(out, |out| fields(out, json, None))
 }
 
-/// What a mapping of one key with a `$` stands for, if that is a type.
+/// The keys that make a mapping extended JSON, as the library converts it.
+const EXTENDED: [&str; 16] = [
+    "$oid",
+    "$symbol",
+    "$regularExpression",
+    "$numberInt",
+    "$numberLong",
+    "$numberDouble",
+    "$numberDecimal",
+    "$binary",
+    "$uuid",
+    "$code",
+    "$timestamp",
+    "$date",
+    "$minKey",
+    "$maxKey",
+    "$dbPointer",
+    "$undefined",
+];
+
+/// What a mapping stands for, if it is extended JSON. The error is one that stands for nothing.
 fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
-    let inside = json[1..].trim_ascii_start();
-    if !inside.starts_with(b"\"$") {
+    if memchr::memmem::find(json, b"\"$").is_none() {
         return Ok(None);
     }
-    let mut found = None;
-    let mut members = 0;
+    let (mut is_extended, mut members, mut date) = (false, 0, None);
     Cursor::new(json).object(|name, cursor| {
-        let value = Scalar::parse(cursor.value()?).ok_or(Unexpected)?;
+        let value = cursor.value()?;
         members += 1;
-        found = typed(name, &value)?;
+        is_extended |= EXTENDED.iter().any(|known| known.as_bytes() == name);
+        if name == b"$date" {
+            date = Scalar::parse(value);
+        }
         Ok(true)
     })?;
-    Ok(found.filter(|_| members == 1))
+    // Two forms of dates that are not in the standard, and the most frequent one that is.
+    match date.filter(|_| members == 1) {
+        Some(Scalar::Text(text)) => return self::date(&text).map(|date| Some(Bson::DateTime(date))),
+        Some(Scalar::Int(milliseconds)) => return Ok(Some(Bson::DateTime(DateTime::from_millis(milliseconds)))),
+        _ => {}
+    }
+    if !is_extended {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(json).map_err(|_| Unexpected)?;
+    Bson::try_from(value).map(Some).map_err(|_| Unexpected)
 }
 
-fn typed(name: &[u8], value: &Scalar) -> Result<Option<Bson>, Unexpected> {
-    let text = if let Scalar::Text(text) = value { Some(&**text) } else { None };
-    Ok(Some(match (name, text) {
-        (b"$date", Some(text)) => Bson::DateTime(date(text)?),
-        (b"$date", None) => match value {
-            Scalar::Int(milliseconds) => Bson::DateTime(DateTime::from_millis(*milliseconds)),
-            // `{"$date": {"$numberLong": "..."}}`
-            Scalar::Json(json) => match extended(json)? {
-                Some(Bson::Int64(milliseconds)) => Bson::DateTime(DateTime::from_millis(milliseconds)),
-                _ => return Err(Unexpected),
-            },
-            _ => return Err(Unexpected),
-        },
-        (b"$oid", Some(text)) => Bson::ObjectId(ObjectId::parse_str(text).map_err(|_| Unexpected)?),
-        (b"$numberLong", Some(text)) => Bson::Int64(text.parse().map_err(|_| Unexpected)?),
-        (b"$numberDouble", Some(text)) => Bson::Double(text.parse().map_err(|_| Unexpected)?),
-        (b"$numberDecimal", Some(text)) => Bson::Decimal128(text.parse::<Decimal128>().map_err(|_| Unexpected)?),
-        _ => return Ok(None),
-    }))
+/// Writes a field of a type that JSON does not have.
+fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> {
+    match value {
+        Bson::DateTime(date) => sized(out, DATE, name, &date.timestamp_millis().to_le_bytes()),
+        Bson::ObjectId(id) => sized(out, OBJECT_ID, name, &id.bytes()),
+        other => {
+            let name = std::str::from_utf8(name).map_err(|_| Unexpected)?;
+            let document = Document::from_iter([(name.to_owned(), other)]);
+            let raw = RawDocumentBuf::try_from(&document).map_err(|_| Unexpected)?;
+            // Without its length and its end, a document is its fields.
+            let bytes = raw.as_bytes();
+            out.extend_from_slice(&bytes[4..bytes.len() - 1]);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses extended JSON in an operation's form that stands for nothing, where nothing of it is drawn.
+pub fn verify(form: &Value) -> Result<(), PlanError> {
+    match form {
+        Value::Array(elements) => elements.iter().try_for_each(verify),
+        Value::Object(members) => {
+            let json = form.to_string();
+            let is_extended = members.keys().any(|name| EXTENDED.contains(&name.as_str()));
+            if !is_extended || json.contains("${") {
+                return members.values().try_for_each(verify);
+            }
+            match extended(json.as_bytes()) {
+                Ok(_) => Ok(()),
+                Err(_) => {
+                    let why = Bson::try_from(form.clone()).err().map_or_else(String::new, |error| format!(": {error}"));
+                    Err(PlanError(format!("{json} is not extended JSON of any type that MongoDB has{why}")))
+                }
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 fn date(text: &str) -> Result<DateTime, Unexpected> {
@@ -201,7 +242,6 @@ pub fn json(document: &RawDocument) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use bson::RawDocumentBuf;
     use serde_json::json;
 
     use super::*;
@@ -248,16 +288,48 @@ mod tests {
     }
 
     #[test]
+    fn extended_json_is_what_the_library_makes_of_it() {
+        let canonical = json!({
+            "int": {"$numberInt": "7"}, "long": {"$numberLong": "7"}, "double": {"$numberDouble": "Infinity"},
+            "binary": {"$binary": {"base64": "AQID", "subType": "00"}},
+            "uuid": {"$uuid": "c8edabc3-f738-4ca3-b68d-ab92a91478a3"},
+            "stamp": {"$timestamp": {"t": 5, "i": 6}},
+            "regex": {"$regularExpression": {"pattern": "^a", "options": "i"}},
+            "code": {"$code": "f()"}, "scoped": {"$code": "f()", "$scope": {"a": {"$numberLong": "1"}}},
+            "min": {"$minKey": 1}, "max": {"$maxKey": 1}, "symbol": {"$symbol": "s"}, "nothing": {"$undefined": true},
+            "pointer": {"$dbPointer": {"$ref": "db.c", "$id": {"$oid": "5f3c7e1e9d1e8a0001000000"}}},
+            "old": {"$date": {"$numberLong": "-1"}},
+            "list": [{"$numberInt": "1"}, {"$in": [{"$oid": "5f3c7e1e9d1e8a0001000000"}]}],
+            "operators": {"$regex": "^a", "$options": "i"}, "deep": {"a": {"b": {"$numberInt": "2"}}},
+        });
+        let written = super::tests::written(&canonical.to_string()).unwrap();
+        let read = Document::try_from(&*written).unwrap();
+        let expected = Document::try_from(canonical.as_object().unwrap().clone()).unwrap();
+        assert_eq!(read, expected);
+        assert!(verify(&canonical).is_ok());
+    }
+
+    #[test]
     fn what_is_no_value_is_refused() {
         for bad in [
             r#"{"a": {"$date": "yesterday"}}"#,
             r#"{"a": {"$oid": "5"}}"#,
             r#"{"a": {"$numberLong": "x"}}"#,
             r#"{"a\u0000b": 1}"#,
+            r#"{"a": {"$numberInt": 7}}"#,
+            r#"{"a": {"$binary": "AQID"}}"#,
+            r#"{"a": {"$oid": "5f3c7e1e9d1e8a0001000000", "b": 1}}"#,
+            r#"{"a": [{"$timestamp": 5}]}"#,
             "[1]",
         ] {
             assert!(written(bad).is_none(), "{bad}");
         }
+        let refused = verify(&json!({"filter": {"a": [{"$timestamp": 5}]}})).unwrap_err().0;
+        assert!(
+            refused.starts_with("{\"$timestamp\":5} is not extended JSON of any type that MongoDB has: "),
+            "{refused}"
+        );
+        assert!(verify(&json!({"a": {"$oid": "${id}"}, "b": {"$gte": 1}, "c": {"$date": "2015-01-31"}})).is_ok());
     }
 
     #[test]

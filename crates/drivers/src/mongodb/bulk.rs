@@ -16,16 +16,21 @@ const LIMIT: usize = 16 * 1024 * 1024;
 /// Documents in one command, at most.
 const MOST: usize = 100_000;
 
-/// Commands with how many documents each has.
-pub type Commands = Vec<(RawDocumentBuf, u64)>;
+/// Commands with the places of the documents that each has, among those that are sent.
+pub type Commands = Vec<(RawDocumentBuf, Vec<u32>)>;
 
-/// Writes the commands of request `k`. Documents that cannot be sent are counted in `tally`.
-pub fn commands(bulk: &Bulk, concern: Option<Concern>, k: u64, tally: &mut Tally) -> Result<Commands, Unexpected> {
+/// Writes the commands of request `k`, or of its documents at the places `only`. Documents that cannot be sent are counted in `tally`.
+pub fn commands(
+    (bulk, only): (&Bulk, Option<&[u32]>),
+    concern: Option<Concern>,
+    k: u64,
+    tally: &mut Tally,
+) -> Result<Commands, Unexpected> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
     let mut commands = Vec::new();
-    let (mut items, mut ends) = (Vec::new(), Vec::new());
-    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    let (mut items, mut ends, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, (_, line)) in (0..).zip(Bulk::chosen(&lines, only)) {
         let begin = items.len();
         if item(&mut items, bulk, line).is_err() {
             items.truncate(begin);
@@ -34,31 +39,27 @@ pub fn commands(bulk: &Bulk, concern: Option<Concern>, k: u64, tally: &mut Tally
         }
         if !ends.is_empty() && (items.len() > LIMIT || ends.len() == MOST) {
             let rest = items.split_off(begin);
-            commands.push(whole(bulk, concern, &items, &ends)?);
+            commands.push((whole(bulk, concern, &items, &ends)?, std::mem::take(&mut places)));
             items = rest;
             ends.clear();
         }
         ends.push(items.len());
+        places.push(place);
     }
     if !ends.is_empty() {
-        commands.push(whole(bulk, concern, &items, &ends)?);
+        commands.push((whole(bulk, concern, &items, &ends)?, places));
     }
     Ok(commands)
 }
 
 /// One command of all `items`, which end at `ends`.
-fn whole(
-    bulk: &Bulk,
-    concern: Option<Concern>,
-    items: &[u8],
-    ends: &[usize],
-) -> Result<(RawDocumentBuf, u64), Unexpected> {
+fn whole(bulk: &Bulk, concern: Option<Concern>, items: &[u8], ends: &[usize]) -> Result<RawDocumentBuf, Unexpected> {
     let (name, list) = match verb(bulk) {
         Verb::Insert => ("insert", "documents"),
         Verb::Change { .. } => ("update", "updates"),
         Verb::Delete => ("delete", "deletes"),
     };
-    let written = command(|out| {
+    command(|out| {
         out.reserve(items.len() + 8 * ends.len());
         text(out, name, &bulk.collection);
         // One that fails is no reason to leave the others.
@@ -76,8 +77,7 @@ fn whole(
             Ok::<_, Unexpected>(())
         })?;
         write_concern(out, concern)
-    })?;
-    Ok((written, ends.len() as u64))
+    })
 }
 
 /// How a document gets its action done.
@@ -144,16 +144,21 @@ fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     id.ok_or(Unexpected)
 }
 
-/// Counts what an answer says of `sent` documents.
-pub fn count(answer: Result<&Document, Failure>, sent: u64, action: Action, tally: &mut Tally) {
+/// Counts what an answer says of the documents of one command, which have those places among all that are sent.
+pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action, tally: &mut Tally) {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(failure) => return tally.fail(Failure { items: sent, ..failure }),
+        Err(failure) => return tally.fail_at(places, failure),
     };
+    let sent = places.len() as u64;
     let mut failed = 0;
     for error in answer.get_array("writeErrors").into_iter().flatten().filter_map(|error| error.as_document()) {
         failed += 1;
-        tally.fail(inside(error));
+        let index = error.get_i32("index").ok().and_then(|index| usize::try_from(index).ok());
+        match index.and_then(|index| places.get(index)) {
+            Some(place) => tally.fail_at(&[*place], inside(error)),
+            None => tally.fail(inside(error)),
+        }
     }
     // An unacknowledged write is answered without a number.
     let done = written(answer).unwrap_or(sent).min(sent - failed);
@@ -183,9 +188,9 @@ mod tests {
 
     fn counted(answer: Result<&Document, Failure>, action: Action) -> (u64, Option<(ErrorClass, u64, String)>) {
         let mut tally = Tally::default();
-        count(answer, 10, action, &mut tally);
-        let documents = tally.documents;
-        (documents, tally.outcome().err().map(|failure| (failure.class, failure.items, failure.message)))
+        count(answer, &(0..10).collect::<Vec<_>>(), action, &mut tally);
+        let (documents, outcome, _) = tally.settle();
+        (documents, outcome.err().map(|failure| (failure.class, failure.items, failure.message)))
     }
 
     #[test]

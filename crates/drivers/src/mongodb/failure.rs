@@ -14,7 +14,10 @@ pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
 
 /// A value that cannot be sent.
 pub fn unfit(_: Unexpected) -> Failure {
-    failure(ErrorClass::Client, "a value of the request is none, or a field's name has a zero byte")
+    failure(
+        ErrorClass::Client,
+        "a value of the request is not JSON, or is extended JSON that stands for nothing, or a field's name has a zero byte",
+    )
 }
 
 /// Whether the node answered and will not have us.

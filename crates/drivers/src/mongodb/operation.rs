@@ -10,6 +10,7 @@ use loadframe_engine::variables::Variables;
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use serde_json::{Map, Value, json};
 
+use super::bson;
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::neutral::{Neutral, VERBS};
@@ -107,6 +108,7 @@ impl Operation {
         let kinds: Vec<_> = VERBS.into_iter().chain(["find", "aggregate", "command"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let variables = &context.variables;
+        bson::verify(argument).map_err(|error| error.within(name))?;
         let kind = match name {
             "find" => find(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
             "aggregate" => aggregate(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,

@@ -1,14 +1,16 @@
 //! The way of a request: to the node that a single server's clients turn to, or to the one that serves its slot, and from
 //! there to wherever that one sends it.
 
-use std::time::Duration;
+use std::borrow::Cow;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::line::Line;
 use super::nodes::{Mode, Nodes, redirection};
 use super::resp::{Item, Reader};
+use super::script::{is_unknown, spelled_out};
 use super::slots::SLOTS;
+use crate::deadline::Limit;
 use crate::http1::client::Exchanged;
 use crate::http1::route::turn;
 use crate::http1::topology::Place;
@@ -67,27 +69,36 @@ impl Means {
         request: &[u8],
         slot: Option<usize>,
         k: u64,
-        timeout: Duration,
+        limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
         match nodes.mode() {
-            Mode::Cluster => self.follow(nodes, request, slot, k, timeout).await,
+            Mode::Cluster => self.follow(nodes, request, slot, k, limit).await,
             Mode::Single | Mode::Unknown => {
-                let (node, opened) = self.turn(nodes, k, timeout).await;
+                let (node, opened) = self.turn(nodes, k, limit).await;
                 let unsent = Asked { exchanged: Exchanged::never(), node, before: 0 };
                 if let Err(failure) = opened {
                     return (unsent, Err(failure));
                 }
-                let (exchanged, outcome) = self.lines[usize::from(node)].speak([request, b""], 1, timeout).await;
+                let line = &mut self.lines[usize::from(node)];
+                let (mut exchanged, mut outcome) = line.speak([request, b""], 1, limit).await;
+                if outcome.is_ok()
+                    && is_unknown(line.answers().next())
+                    && let Some(text) = spelled_out(request)
+                {
+                    let again;
+                    (again, outcome) = line.speak([&text, b""], 1, limit).await;
+                    exchanged = exchanged.then(&again);
+                }
                 (Asked { exchanged, ..unsent }, outcome.map_err(Failure::from))
             }
         }
     }
 
     /// Turns to the node that request `k` of a single server is for, and opens a line to it; returns its number.
-    pub async fn turn(&mut self, nodes: &Nodes, k: u64, timeout: Duration) -> (u16, Result<(), Failure>) {
+    pub async fn turn(&mut self, nodes: &Nodes, k: u64, limit: Limit) -> (u16, Result<(), Failure>) {
         let line = turn(&mut self.place, &mut self.lines, k);
         let node = self.place.node();
-        let opened = line.open(&node.host, &nodes.terms, timeout).await;
+        let opened = line.open(&node.host, &nodes.terms, limit).await;
         match &opened {
             Ok(()) => node.rise(),
             Err(failure) if failure.class == ErrorClass::Connect => self.place.refused(&failure.message),
@@ -97,12 +108,12 @@ impl Means {
     }
 
     /// Opens a line to a node of a cluster.
-    pub async fn open(&mut self, nodes: &Nodes, node: u16, timeout: Duration) -> Result<(), Failure> {
+    pub async fn open(&mut self, nodes: &Nodes, node: u16, limit: Limit) -> Result<(), Failure> {
         let at = usize::from(node);
         if at >= self.lines.len() {
             self.lines.resize_with(at + 1, Line::default);
         }
-        let opened = self.lines[at].open(&nodes.known.host(node), &nodes.terms, timeout).await;
+        let opened = self.lines[at].open(&nodes.known.host(node), &nodes.terms, limit).await;
         if opened.is_err() {
             nodes.doubt();
         }
@@ -115,21 +126,22 @@ impl Means {
         request: &[u8],
         slot: Option<usize>,
         k: u64,
-        timeout: Duration,
+        limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
         // What is about no key is as good for one node as for another.
         let mut node = nodes.slots.get(slot.unwrap_or(k as usize % SLOTS)).unwrap_or(0);
         let mut asking = false;
+        let mut request = Cow::Borrowed(request);
         let mut asked: Option<Asked> = None;
         for _ in 0..=REDIRECTIONS {
-            if let Err(failure) = self.open(nodes, node, timeout).await {
+            if let Err(failure) = self.open(nodes, node, limit).await {
                 let asked = asked.unwrap_or(Asked { exchanged: Exchanged::never(), node, before: 0 });
                 return (Asked { node, ..asked }, Err(failure));
             }
             let before = usize::from(asking);
-            let parts = if asking { [ASKING, request] } else { [request, b""] };
+            let parts = if asking { [ASKING, &*request] } else { [&*request, b""] };
             let line = &mut self.lines[usize::from(node)];
-            let (exchanged, outcome) = line.speak(parts, 1 + before, timeout).await;
+            let (exchanged, outcome) = line.speak(parts, 1 + before, limit).await;
             let whole = match asked {
                 None => exchanged,
                 Some(asked) => asked.exchanged.then(&exchanged),
@@ -141,7 +153,14 @@ impl Means {
             }
             let mut answers = line.answers();
             (0..before).for_each(|_| answers.skip());
-            let Some(Item::Error(words)) = answers.next() else { break };
+            let answer = answers.next();
+            if is_unknown(answer)
+                && let Some(text) = spelled_out(&request)
+            {
+                request = Cow::Owned(text);
+                continue;
+            }
+            let Some(Item::Error(words)) = answer else { break };
             asking = words.starts_with(b"ASK ");
             if !asking && !words.starts_with(b"MOVED ") {
                 break;

@@ -2,7 +2,7 @@
 //!
 //! A document that a node sends elsewhere, because its slot has moved, is sent there alone.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
@@ -12,8 +12,13 @@ use super::judge::refusal;
 use super::nodes::{Mode, Nodes};
 use super::operation::{Collection, Room};
 use super::resp::Item;
+use super::script::{is_unknown, spelled_out};
+use crate::deadline::Limit;
 use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
+
+/// A node that has not read the script that the documents are written by gets them a second time, with the script.
+const ROUNDS: usize = 2;
 
 /// One document's command, and what became of it.
 struct Document {
@@ -22,20 +27,20 @@ struct Document {
     outcome: Option<Result<(), Failure>>,
 }
 
-/// Sends the documents of request `k`.
+/// Sends the documents of request `k`, or those at the places `only`.
 pub async fn ask(
     means: &mut Means,
     nodes: &Nodes,
-    bulk: &Bulk,
+    (bulk, only): (&Bulk, Option<&[u32]>),
     collection: &Collection,
     room: &mut Room,
     k: u64,
-    timeout: Duration,
+    limit: Limit,
 ) -> Reply {
-    let mut documents = commands(bulk, collection, room, k);
+    let mut documents = commands((bulk, only), collection, room, k);
     let cluster = nodes.mode() == Mode::Cluster;
     let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-    let home = if cluster { Ok(0) } else { home(means, nodes, k, timeout).await };
+    let home = if cluster { Ok(0) } else { home(means, nodes, k, limit).await };
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
         let node = match (cluster, &home) {
             (true, _) => nodes.slots.get(document.slot).unwrap_or(0),
@@ -53,44 +58,64 @@ pub async fn ask(
     if cluster {
         let mut open = Vec::new();
         for (node, numbers) in groups {
-            match means.open(nodes, node, timeout).await {
+            match means.open(nodes, node, limit).await {
                 Ok(()) => open.push((node, numbers)),
                 Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
             }
         }
         groups = open;
     }
-    let requests: Vec<Vec<u8>> = groups
-        .iter()
-        .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].command.iter().copied()).collect())
-        .collect();
     let (mut bytes_sent, mut bytes_received) = (0, 0);
     let sent = Instant::now();
-    let mut exchanges = Vec::new();
-    for (node, line) in means.lines().iter_mut().enumerate() {
-        if let Some(group) = groups.iter().position(|(of, _)| usize::from(*of) == node) {
-            let request = &requests[group];
-            let commands = groups[group].1.len();
-            exchanges.push(async move { (group, line.speak([request, b""], commands, timeout).await) });
+    let node = groups.first().map_or(0, |(node, _)| *node);
+    for _ in 0..ROUNDS {
+        let requests: Vec<Vec<u8>> = groups
+            .iter()
+            .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].command.iter().copied()).collect())
+            .collect();
+        let mut exchanges = Vec::new();
+        for (node, line) in means.lines().iter_mut().enumerate() {
+            if let Some(group) = groups.iter().position(|(of, _)| usize::from(*of) == node) {
+                let request = &requests[group];
+                let commands = groups[group].1.len();
+                exchanges.push(async move { (group, line.speak([request, b""], commands, limit).await) });
+            }
         }
-    }
-    for (group, (exchanged, outcome)) in join_all(exchanges).await {
-        bytes_sent += exchanged.bytes_sent;
-        bytes_received += exchanged.bytes_received;
-        let (node, numbers) = &groups[group];
-        if let Err(trouble) = outcome {
-            let failure = Failure::from(trouble);
-            numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
-            nodes.doubt();
-            continue;
+        let mut again = Vec::new();
+        for (group, (exchanged, outcome)) in join_all(exchanges).await {
+            bytes_sent += exchanged.bytes_sent;
+            bytes_received += exchanged.bytes_received;
+            let (node, numbers) = &groups[group];
+            if let Err(trouble) = outcome {
+                let failure = Failure::from(trouble);
+                numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
+                nodes.doubt();
+                continue;
+            }
+            let mut answers = means.lines()[usize::from(*node)].answers();
+            let mut unread = Vec::new();
+            for at in numbers {
+                let answer = answers.next();
+                if is_unknown(answer) {
+                    unread.push(*at);
+                }
+                documents[*at].outcome = judge(answer, bulk.action);
+            }
+            if let Some(first) = unread.first() {
+                // Commands are done in their order: the first one brings the script, which the others find there.
+                if let Some(text) = spelled_out(&documents[*first].command) {
+                    documents[*first].command = text;
+                }
+                again.push((*node, unread));
+            }
         }
-        let mut answers = means.lines()[usize::from(*node)].answers();
-        for at in numbers {
-            documents[*at].outcome = judge(answers.next(), bulk.action);
+        groups = again;
+        if groups.is_empty() {
+            break;
         }
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
-        let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), k, timeout).await;
+        let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), k, limit).await;
         bytes_sent += asked.exchanged.bytes_sent;
         bytes_received += asked.exchanged.bytes_received;
         document.outcome = Some(match outcome {
@@ -102,31 +127,26 @@ pub async fn ask(
         });
     }
     let done = Instant::now();
-    let node = groups.first().map_or(0, |(node, _)| *node);
     let mut tally = Tally::default();
-    for document in documents {
-        match document.outcome {
-            Some(Err(failure)) => tally.fail(failure),
-            _ => tally.succeed(1),
-        }
+    for (place, document) in documents.into_iter().enumerate() {
+        tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
-    let (documents, outcome) = (tally.documents, tally.outcome());
-    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new() }
+    let (documents, outcome, rejected) = tally.settle();
+    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new(), rejected }
 }
 
-async fn home(means: &mut Means, nodes: &Nodes, k: u64, timeout: Duration) -> Result<u16, Failure> {
-    let (node, opened) = means.turn(nodes, k, timeout).await;
+async fn home(means: &mut Means, nodes: &Nodes, k: u64, limit: Limit) -> Result<u16, Failure> {
+    let (node, opened) = means.turn(nodes, k, limit).await;
     opened.map(|()| node)
 }
 
 /// The command of each document of request `k`. A document without an id of its own has the number of its line in the
 /// corpus for one.
-fn commands(bulk: &Bulk, collection: &Collection, room: &mut Room, k: u64) -> Vec<Document> {
+fn commands((bulk, only): (&Bulk, Option<&[u32]>), collection: &Collection, room: &mut Room, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
     let first = k % bulk.requests().max(1) * bulk.size;
-    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.enumerate().map(|(n, line)| command(bulk, collection, room, line, first + n as u64)).collect()
+    Bulk::chosen(&lines, only).map(|(n, line)| command(bulk, collection, room, line, first + n)).collect()
 }
 
 fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], number: u64) -> Document {
@@ -168,11 +188,12 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
     Document { slot, command: room.request.clone(), outcome: None }
 }
 
-/// What an answer says of a document; `None` if it is to be sent elsewhere.
+/// What an answer says of a document; `None` if it is to be sent again, elsewhere or with its script.
 fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> {
     let wrong = |message: &str| Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 };
     Some(match item {
         Some(Item::Error(words)) if words.starts_with(b"MOVED ") || words.starts_with(b"ASK ") => return None,
+        item if is_unknown(item) => return None,
         Some(Item::Error(words)) => Err(refusal(words)),
         Some(Item::Int(0)) if action == Action::Create => Err(wrong("already there")),
         Some(Item::Int(0)) if matches!(action, Action::Update | Action::Delete) => Err(wrong("not found")),

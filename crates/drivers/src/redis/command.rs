@@ -1,14 +1,9 @@
-//! Commands as bytes, and the scripts that do what no command does.
-//!
-//! A document is a hash at the key `COLLECTION:ID`. In a collection that keeps an index, the sorted set at the key
-//! `COLLECTION` holds the ids of all its documents. A script is one command: it is done as a whole or not at all, and as
-//! it touches one key (or two on a single server), a cluster can move its slot meanwhile. It is sent with its text,
-//! which a server keeps once it has read it: nodes that join under load need no preparation.
+//! Commands as bytes.
 
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Values;
 
-use crate::neutral::{Action, Scalar};
+use crate::neutral::Scalar;
 
 /// Appends commands to a buffer.
 pub struct Writer<'a> {
@@ -81,41 +76,6 @@ fn text(value: &Scalar, out: &mut Vec<u8>) {
         Scalar::Json(json) => out.extend_from_slice(json),
     }
 }
-
-/// The script of an action on one document; it returns 1, or 0 where what is there forbids it. Keys: the document's, and
-/// that of the index if the collection keeps one. Arguments: the document's id if there is an index, then names and
-/// values. `None`: a command alone does it.
-pub fn script(action: Action, indexed: bool) -> Option<&'static str> {
-    Some(match (action, indexed) {
-        (Action::Create, false) => {
-            "if redis.call('EXISTS',KEYS[1])==1 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV)) return 1"
-        }
-        (Action::Create, true) => {
-            "if redis.call('EXISTS',KEYS[1])==1 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV,2)) \
-             redis.call('ZADD',KEYS[2],0,ARGV[1]) return 1"
-        }
-        (Action::Update, false) => {
-            "if redis.call('EXISTS',KEYS[1])==0 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV)) return 1"
-        }
-        (Action::Update, true) => {
-            "if redis.call('EXISTS',KEYS[1])==0 then return 0 end redis.call('HSET',KEYS[1],unpack(ARGV,2)) return 1"
-        }
-        (Action::Index, false) => "redis.call('DEL',KEYS[1]) redis.call('HSET',KEYS[1],unpack(ARGV)) return 1",
-        (Action::Index, true) => {
-            "redis.call('DEL',KEYS[1]) redis.call('HSET',KEYS[1],unpack(ARGV,2)) \
-             redis.call('ZADD',KEYS[2],0,ARGV[1]) return 1"
-        }
-        (Action::Upsert, true) => {
-            "redis.call('HSET',KEYS[1],unpack(ARGV,2)) redis.call('ZADD',KEYS[2],0,ARGV[1]) return 1"
-        }
-        (Action::Delete, true) => "redis.call('ZREM',KEYS[2],ARGV[1]) return redis.call('DEL',KEYS[1])",
-        (Action::Upsert | Action::Delete, false) => return None,
-    })
-}
-
-/// Up to ARGV[2] documents from the id ARGV[1] on, by the index KEYS[1]; ARGV[3] is what ids have before them.
-pub const SCAN: &str = "local ids=redis.call('ZRANGE',KEYS[1],'['..ARGV[1],'+','BYLEX','LIMIT',0,ARGV[2]) \
-    for i,id in ipairs(ids) do ids[i]=redis.call('HGETALL',ARGV[3]..id) end return ids";
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use loadframe_engine::plan::{PlanError, Target};
 use super::command::Writer;
 use super::judge::refusal;
 use super::resp::{Answers, Item, Reader};
+use crate::deadline::Limit;
 use crate::http1::client::{Client, Exchanged, Trouble};
 use crate::http1::node::Host;
 use crate::http1::route::Wired;
@@ -68,14 +69,14 @@ impl Wired for Line {
 
 impl Line {
     /// Connects, if there is no connection that can be used, and says who asks.
-    pub async fn open(&mut self, host: &Host, terms: &Terms, timeout: Duration) -> Result<(), Failure> {
+    pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
         if self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), timeout).await.map_err(Failure::from)?);
+        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await.map_err(Failure::from)?);
         if let Some((user, password)) = &terms.user {
             let words = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
-            let mut answer = self.ask(&words, timeout).await?;
+            let mut answer = self.ask(&words, limit).await?;
             if let Some(Item::Error(words)) = answer.next() {
                 let refused = refusal(words);
                 self.wire = None;
@@ -86,12 +87,12 @@ impl Line {
     }
 
     /// Asks one command, for its answer.
-    pub async fn ask(&mut self, words: &[&[u8]], timeout: Duration) -> Result<Reader<'_>, Failure> {
+    pub async fn ask(&mut self, words: &[&[u8]], limit: Limit) -> Result<Reader<'_>, Failure> {
         let (mut request, mut room) = (Vec::new(), Vec::new());
         let mut writer = Writer::new(&mut request, &mut room);
         writer.begin(words.len());
         words.iter().for_each(|word| writer.word(word));
-        let (_, outcome) = self.speak([&request, b""], 1, timeout).await;
+        let (_, outcome) = self.speak([&request, b""], 1, limit).await;
         outcome.map_err(Failure::from)?;
         Ok(self.answers())
     }
@@ -101,10 +102,10 @@ impl Line {
         &mut self,
         parts: [&[u8]; 2],
         commands: usize,
-        timeout: Duration,
+        limit: Limit,
     ) -> (Exchanged, Result<(), Trouble>) {
         self.client.answer_mut().begin(commands);
-        self.client.speak(&mut self.wire, parts, timeout).await
+        self.client.speak(&mut self.wire, parts, limit).await
     }
 
     /// The answers of the last exchange, if it ended well.

@@ -12,6 +12,7 @@ use super::line::{Line, Terms};
 use super::operation::Collection;
 use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
+use crate::deadline::Limit;
 use crate::http1::node::Host;
 use crate::http1::topology::Topology;
 use crate::known::Known;
@@ -111,11 +112,12 @@ impl Nodes {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
 
-    /// Asks the first host that answers what it is, and for the slots or the collections. The error is the last one's.
-    pub async fn discover(&self) -> Result<(), Failure> {
+    /// Asks the first host that answers what it is, and for the slots or the collections, within `limit`. The error is
+    /// the last one's.
+    pub async fn discover(&self, limit: Limit) -> Result<(), Failure> {
         let mut outcome = Ok(());
         for node in self.topology.members().iter() {
-            outcome = self.ask(&node.host).await;
+            outcome = self.ask(&node.host, limit.at_most(PATIENCE)).await;
             if outcome.is_ok() {
                 break;
             }
@@ -123,17 +125,17 @@ impl Nodes {
         outcome
     }
 
-    async fn ask(&self, host: &Host) -> Result<(), Failure> {
+    async fn ask(&self, host: &Host, limit: Limit) -> Result<(), Failure> {
         let mut line = Line::default();
-        line.open(host, &self.terms, PATIENCE.min(self.terms.timeout)).await?;
-        let mut answer = line.ask(&[b"CLUSTER", b"SLOTS"], PATIENCE).await?;
+        line.open(host, &self.terms, limit).await?;
+        let mut answer = line.ask(&[b"CLUSTER", b"SLOTS"], limit).await?;
         if let Some(Item::List(ranges)) = answer.clone().next() {
             answer.next();
             self.learn(answer, ranges, host);
             self.mode.store(Mode::Cluster as u8, Ordering::Release);
             return Ok(());
         }
-        let mut answer = line.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], PATIENCE).await?;
+        let mut answer = line.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], limit).await?;
         answer.next();
         while let (Some(name), Some(definition)) = (answer.text(), answer.text()) {
             let keeps = serde_json::from_slice::<serde_json::Value>(definition).is_ok_and(|json| json["index"] == true);

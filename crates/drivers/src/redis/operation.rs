@@ -11,8 +11,9 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
-use super::command::{SCAN, Writer, script};
+use super::command::Writer;
 use super::nodes::Nodes;
+use super::script::Script;
 use super::slots::slot_of;
 use crate::assertion::Assertion;
 use crate::form;
@@ -179,11 +180,10 @@ impl Room {
         let Self { request, word, key, id, .. } = self;
         let mut writer = Writer::new(request, word);
         let indexed = collection.indexed();
-        match script(action, indexed) {
+        match Script::of(action, indexed) {
             Some(script) => {
                 writer.begin(if indexed { 6 } else { 4 } + 2 * fields);
-                writer.word("EVAL");
-                writer.word(script);
+                script.call(&mut writer);
                 writer.word(if indexed { "2" } else { "1" });
                 writer.word(&key);
                 if indexed {
@@ -246,8 +246,7 @@ impl Room {
         let Self { request, word, key, id, value } = self;
         let mut writer = Writer::new(request, word);
         writer.begin(7);
-        writer.word("EVAL");
-        writer.word(SCAN);
+        Script::scan().call(&mut writer);
         writer.word("1");
         writer.word(&collection.name);
         writer.word(&key[*id..]);

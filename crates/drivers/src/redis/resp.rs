@@ -7,7 +7,7 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::http1::answer::LIMIT;
+use crate::http1::answer::{LIMIT, give_back};
 use crate::http1::client::Frame;
 
 /// A line of a kind, a length or an error longer than this is none.
@@ -63,7 +63,9 @@ pub struct Reader<'a>(&'a [u8]);
 impl Answers {
     /// Makes room for the answers to so many commands.
     pub fn begin(&mut self, commands: usize) {
-        *self = Self { bytes: std::mem::take(&mut self.bytes), left: commands, ..Self::default() };
+        let mut bytes = std::mem::take(&mut self.bytes);
+        give_back(&mut bytes, self.filled);
+        *self = Self { bytes, left: commands, ..Self::default() };
     }
 
     /// Reads the answers, if all of them have come.
@@ -116,7 +118,7 @@ impl Frame for Answers {
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         if self.filled == self.bytes.len() {
             if self.filled >= LIMIT {
-                return Err(Malformed("it is longer than 256 MiB"));
+                return Err(Malformed("it is longer than 64 MiB"));
             }
             self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
         }
@@ -185,6 +187,11 @@ impl<'a> Reader<'a> {
     /// At the beginning of `bytes`, which are whole items.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
+    }
+
+    /// The bytes from here on.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
     }
 
     /// The item that is here; `None` at the end.

@@ -53,11 +53,13 @@ pub struct Verdict {
     pub hits: u64,
     /// There are more hits than the store counted.
     pub cut_off: bool,
+    /// See [`Reply::rejected`](loadframe_engine::driver::Reply::rejected).
+    pub rejected: Vec<u32>,
 }
 
 impl Verdict {
     fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
-        Self { documents, outcome, hits: 0, cut_off: false }
+        Self { documents, outcome, hits: 0, cut_off: false, rejected: Vec::new() }
     }
 
     /// Adds what the workload asserts to the judgement of an answer to `judge`.
@@ -74,6 +76,11 @@ impl Judge {
     /// Whether its answers have hits, or something like them, that can be counted.
     pub fn counts(self) -> bool {
         matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows)
+    }
+
+    /// Whether more than the status of a success is looked at.
+    pub fn reads_body(self) -> bool {
+        !matches!(self, Self::Status { .. } | Self::Document)
     }
 
     /// Judges what the workload asserts of fields.
@@ -290,16 +297,26 @@ fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     }
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let results = answer["items"].as_array().ok_or(Unexpected)?;
+    if results.len() as u64 != sent {
+        return Err(Unexpected);
+    }
     // An item is {"index": {"status": 201, ...}}, whatever the action was.
-    let items = results.iter().filter_map(|item| item.as_object()?.values().next());
-    let failed: Vec<&Value> = items.filter(|item| !item["error"].is_null()).collect();
-    let rejected = failed.iter().all(|item| item["status"] == 429);
-    let class = if rejected { ErrorClass::Rejected } else { ErrorClass::Item };
-    let first = failed.first().ok_or(Unexpected)?;
+    let items =
+        results.iter().map(|item| item.as_object().and_then(|item| item.values().next()).unwrap_or(&Value::Null));
+    let failed: Vec<(u32, &Value)> = (0..).zip(items).filter(|(_, item)| !item["error"].is_null()).collect();
+    let pushed_back = failed.iter().all(|(_, item)| item["status"] == 429);
+    let class = if pushed_back { ErrorClass::Rejected } else { ErrorClass::Item };
+    let (_, first) = failed.first().ok_or(Unexpected)?;
+    let may_pass = |item: &Value| {
+        let status = item["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        status.and_then(class_of).is_some_and(ErrorClass::may_pass)
+    };
+    let rejected = failed.iter().filter(|(_, item)| may_pass(item)).map(|(place, _)| *place).collect();
     let items = failed.len() as u64;
     let message =
         format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
-    Ok(Verdict::new(sent.saturating_sub(items), Err(Failure { class, message, items })))
+    let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure { class, message, items }));
+    Ok(Verdict { rejected, ..verdict })
 }
 
 /// What an answer's body says is wrong, in the store's own words.

@@ -135,7 +135,7 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
         let (kind, argument) = form::kind(form, &KINDS, &OPTIONS)?;
         let mapping = Mapping { context, dialect };
-        let Made { step, then, parts, pages } = match kind {
+        let Made { mut step, mut then, parts, pages } = match kind {
             "read_modify_write" => mapping.read_modify_write(argument),
             "scroll" => mapping.scroll(argument),
             "search_after" => mapping.search_after(argument),
@@ -148,6 +148,12 @@ impl Operation {
             Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, step.judge, kind)?),
             None => None,
         };
+        if pages.is_none() {
+            let asserted = assertion.as_ref().is_some_and(|assertion| assertion.counts() || assertion.has_fields());
+            let unread = |step: &&mut Step| !step.judge.reads_body() && step.keep.is_none();
+            let first = Some(&mut step).filter(|_| !asserted);
+            first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
+        }
         let timeout = timeout::of_operation(form, timeout)?;
         Ok(Self { step, then, parts, pages, assertion, timeout })
     }

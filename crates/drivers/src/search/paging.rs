@@ -12,6 +12,7 @@ use super::Search;
 use super::operations::Step;
 use super::steps::Tally;
 use crate::assertion::Assertion;
+use crate::deadline::Limit;
 use crate::http1::Connection;
 use crate::http1::request::Request;
 use crate::json::pointer::Pointer;
@@ -98,7 +99,7 @@ impl Paging {
         connection.carry().1.clear();
         let mut good = true;
         if let Some((open, id)) = &self.open {
-            let mut reply = search.step(connection, open, None, timeout, values).await;
+            let mut reply = search.step(connection, open, None, Limit::starting_now(timeout), values).await;
             if reply.outcome.is_ok() {
                 match id.find(connection.answer().body()) {
                     Ok(Some(id)) => place.id.extend_from_slice(id),
@@ -116,7 +117,7 @@ impl Paging {
                 _ => first,
             };
             self.carry(&place, connection.carry().1);
-            let mut reply = search.step(connection, page, None, timeout, values).await;
+            let mut reply = search.step(connection, page, None, Limit::starting_now(timeout), values).await;
             more = false;
             if reply.outcome.is_ok() {
                 let body = connection.answer().body();
@@ -139,7 +140,7 @@ impl Paging {
             carried.clear();
             carried.extend_from_slice(&place.id);
             let timeout = if good { timeout } else { timeout.min(CLOSING) };
-            let reply = search.step(connection, close, None, timeout, values).await;
+            let reply = search.step(connection, close, None, Limit::starting_now(timeout), values).await;
             seen(connection, &close.request, &reply);
             good &= tally.add(CLOSE, reply);
         }

@@ -29,6 +29,59 @@ fn an_answer_may_come_byte_by_byte() {
 }
 
 #[test]
+fn a_body_without_an_end_costs_time_and_no_memory_where_nobody_reads_it() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        peer.answer("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        peer.send_for_ever(&format!("10000\r\n{}\r\n", "x".repeat(1 << 16)));
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let begun = std::time::Instant::now();
+    let patient = json!({"request": {"method": "GET", "path": "/"}, "timeout": 0.3});
+    let reply = client.execute(&patient, 0);
+    let (class, message) = failure(reply.outcome);
+    assert_eq!((class, message.as_str()), (ErrorClass::Timeout, "no whole answer within 0.3 s"));
+    assert!(begun.elapsed() < Duration::from_secs(5), "a server that never pauses is given up all the same");
+    assert!(reply.bytes_received > 1 << 20, "{}", reply.bytes_received);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn only_the_documents_that_were_rejected_are_sent_again() {
+    let item = |status: u16| match status {
+        201 => json!({"index": {"status": 201}}),
+        _ => json!({"index": {"status": status, "error": {"type": "t", "reason": "r"}}}),
+    };
+    let items = |statuses: &[u16]| {
+        let items: Vec<_> = statuses.iter().map(|status| item(*status)).collect();
+        answer("200 OK", &json!({"errors": true, "items": items}).to_string())
+    };
+    let first = items(&[201, 429, 400, 429]);
+    let second = items(&[201, 429]);
+    let server = Server::play(move |listener| {
+        let mut peer = listener.accept();
+        [first, second].map(|answer| {
+            let (_, body) = peer.request().expect("a request");
+            peer.send(&answer);
+            String::from_utf8(body).unwrap()
+        })
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let form = bulk(4);
+    let reply = client.execute(&form, 0);
+    assert_eq!((reply.documents, &reply.rejected[..]), (1, &[1, 3][..]));
+    let reply = client.resume(&form, 0, &[1, 3]);
+    assert_eq!((reply.documents, &reply.rejected[..]), (1, &[1][..]), "places are those of the attempt");
+    let (class, _) = failure(reply.outcome);
+    assert_eq!(class, ErrorClass::Rejected);
+    let [whole, rest] = server.finish();
+    let lines: Vec<_> = whole.split_inclusive('\n').collect();
+    assert_eq!(lines.len(), 8);
+    assert_eq!(rest, [&lines[2..4], &lines[6..8]].concat().concat());
+}
+
+#[test]
 fn a_large_answer_in_chunks_is_read_whole() {
     let hit = json!({"_id": "1", "_source": {"text": "{\"x\": [\"".repeat(50)}});
     let body = json!({"hits": {"hits": vec![hit; 10_000]}}).to_string();

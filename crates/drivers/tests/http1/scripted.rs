@@ -171,6 +171,13 @@ impl<D: Driver> Client<D> {
         self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw))
     }
 
+    /// Sends again what is left of request number `k`: the documents at those places.
+    pub fn resume(&mut self, form: &Value, k: u64, places: &[u32]) -> Reply {
+        let operation = self.driver.map(form, &self.context).unwrap();
+        let draw = Draw::new(1, 2, k);
+        self.runtime.block_on(self.driver.resume(&mut self.connection, &operation, &self.context, &draw, places))
+    }
+
     /// Lets time pass, as between two requests: the runtime hears what the kernel has to say.
     pub fn pause(&self, milliseconds: u64) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(milliseconds)).await });

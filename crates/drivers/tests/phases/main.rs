@@ -123,6 +123,7 @@ impl Driver for Slow {
             documents: 0,
             node: 0,
             parts: Vec::new(),
+            rejected: Vec::new(),
         }
     }
     async fn show(
@@ -316,6 +317,7 @@ impl Driver for Moody {
             documents: 1,
             node: 0,
             parts: Vec::new(),
+            rejected: Vec::new(),
         }
     }
     async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {

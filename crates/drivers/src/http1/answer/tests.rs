@@ -21,7 +21,7 @@ fn feed(answer: &mut Answer, text: &[u8], step: usize) -> Result<bool, Malformed
 
 fn read(text: &[u8], step: usize) -> Result<(bool, Answer), Malformed> {
     let mut answer = Answer::new();
-    answer.begin(false);
+    answer.begin(Body::Read);
     feed(&mut answer, text, step).map(|complete| (complete, answer))
 }
 
@@ -63,7 +63,7 @@ fn answers_that_have_no_body_end_with_their_head() {
         assert!(read(text.as_bytes(), 4).unwrap().1.reusable());
     }
     let mut answer = Answer::new();
-    answer.begin(true);
+    answer.begin(Body::None);
     assert!(feed(&mut answer, b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", 4).unwrap());
 }
 
@@ -103,7 +103,7 @@ fn a_connection_is_used_again_only_if_both_ends_know_where_they_are() {
 fn the_next_answer_takes_the_place_of_the_last() {
     let mut answer = Answer::new();
     for body in ["first, longer", "second"] {
-        answer.begin(false);
+        answer.begin(Body::Read);
         let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         assert!(feed(&mut answer, text.as_bytes(), 9).unwrap());
         assert_eq!(answer.body(), body.as_bytes());
@@ -150,12 +150,59 @@ fn what_has_no_end_is_bounded() {
         (&format!("{chunked}0\r\n"), "a: b\r\n"),
     ] {
         let mut answer = Answer::new();
-        answer.begin(false);
+        answer.begin(Body::Read);
         feed(&mut answer, start.as_bytes(), 1000).unwrap();
         let more = more.repeat(1000);
         let refused = (0..1000).find_map(|_| feed(&mut answer, more.as_bytes(), 1000).err());
         assert!(refused.is_some(), "{start:?} and endless {:?}", &more[..1]);
         assert!(answer.bytes.len() <= 1 << 20);
+    }
+}
+
+#[test]
+fn of_a_body_that_nobody_reads_the_rest_is_counted_and_dropped() {
+    let piece = "y".repeat(100_000);
+    let chunk = format!("{:X}\r\n{piece}\r\n", piece.len());
+    let head = "HTTP/1.1 200 OK\r\n";
+    for (fields, piece, end) in [
+        ("content-length: 30000000\r\n\r\n", &piece, ""),
+        ("transfer-encoding: chunked\r\n\r\n", &chunk, "0\r\n\r\n"),
+        ("\r\n", &piece, ""),
+    ] {
+        let mut answer = Answer::new();
+        answer.begin(Body::Counted);
+        let mut complete = feed(&mut answer, format!("{head}{fields}").as_bytes(), 100).unwrap();
+        for _ in 0..300 {
+            assert!(!complete, "{fields:?}");
+            complete = feed(&mut answer, piece.as_bytes(), 33_333).unwrap();
+        }
+        complete |= feed(&mut answer, end.as_bytes(), 2).unwrap();
+        assert!(complete || answer.end(), "{fields:?}");
+        assert_eq!(answer.received() as usize, head.len() + fields.len() + 300 * piece.len() + end.len());
+        assert_eq!((answer.body().len(), answer.dropped()), (KEPT, 30_000_000 - KEPT as u64));
+        assert!(answer.body().iter().all(|byte| *byte == b'y'));
+        assert!(answer.bytes.len() <= 4 * KEPT, "{} bytes of room", answer.bytes.len());
+    }
+}
+
+#[test]
+fn a_body_that_is_read_has_a_limit_however_it_comes() {
+    let chunk = format!("100000\r\n{}\r\n", "z".repeat(1 << 20));
+    for (fields, piece) in [("transfer-encoding: chunked\r\n\r\n", &chunk), ("\r\n", &"z".repeat(1 << 20))] {
+        let mut answer = Answer::new();
+        answer.begin(Body::Read);
+        feed(&mut answer, format!("HTTP/1.1 200 OK\r\n{fields}").as_bytes(), 100).unwrap();
+        let refused =
+            (0..=LIMIT >> 20).find_map(|n| feed(&mut answer, piece.as_bytes(), 1 << 20).err().map(|why| (n, why)));
+        let (n, why) = refused.expect("it has no end");
+        assert_eq!(
+            (n, why.to_string()),
+            (64, "malformed HTTP answer: its body is longer than 67108864 bytes".to_owned())
+        );
+        assert!(answer.bytes.len() <= 2 * LIMIT);
+        answer.begin(Body::Read);
+        answer.begin(Body::Read);
+        assert_eq!(answer.bytes.len(), SPARE, "the room is given back");
     }
 }
 

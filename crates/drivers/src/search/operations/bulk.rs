@@ -120,7 +120,32 @@ enum Ids {
     Conflicts(Conflicts, Action),
 }
 
+/// Where the first document of a body ends, with the line that says what is done with it.
+fn end_of_first(body: &[u8]) -> usize {
+    let line = |from: usize| memchr(b'\n', &body[from..]).map_or(body.len(), |length| from + length + 1);
+    // A document that is deleted has a line of its own, and no other.
+    let action = line(0);
+    if body.starts_with(b"{\"delete\"") { action } else { line(action) }
+}
+
 impl Batches for Documents {
+    fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64 {
+        let (mut kept, mut from, mut place, mut documents) = (0, 0, 0, 0);
+        let mut wanted = places.iter().copied().peekable();
+        while from < body.len() && wanted.peek().is_some() {
+            let end = from + end_of_first(&body[from..]);
+            if wanted.next_if_eq(&place).is_some() {
+                body.copy_within(from..end, kept);
+                kept += end - from;
+                documents += 1;
+            }
+            from = end;
+            place += 1;
+        }
+        body.truncate(kept);
+        documents
+    }
+
     fn requests(&self) -> u64 {
         self.corpus.documents().div_ceil(self.size)
     }

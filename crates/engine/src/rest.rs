@@ -1,0 +1,145 @@
+//! What is left to do of a request whose attempt failed: all of it, or those documents of a bulk request that the store
+//! did not take. Documents that it took are not sent again: where it makes their ids they would be there twice.
+
+use crate::driver::{ErrorClass, Failure, Reply};
+
+/// What the attempts so far have left.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
+    documents: Option<Vec<u32>>,
+    /// Documents that failed in an earlier attempt for what they are, which trying again does not change.
+    lost: Option<Failure>,
+    /// Whether an earlier attempt got documents through.
+    some_passed: bool,
+}
+
+impl Rest {
+    /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
+    pub fn documents(&self) -> Option<&[u32]> {
+        self.documents.as_deref()
+    }
+
+    /// Whether what is left after an attempt may get through when it is tried again.
+    pub fn may_pass(reply: &Reply) -> bool {
+        let whole = reply.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
+        whole || !reply.rejected.is_empty()
+    }
+
+    /// Takes note of an attempt, after which there will be another.
+    pub fn after(&mut self, reply: &Reply) {
+        self.some_passed |= reply.documents > 0;
+        if reply.rejected.is_empty() {
+            return;
+        }
+        if let Err(failure) = &reply.outcome {
+            self.lose(failure, failure.items.saturating_sub(reply.rejected.len() as u64));
+        }
+        let place = |of: &u32| match &self.documents {
+            None => Some(*of),
+            Some(before) => before.get(*of as usize).copied(),
+        };
+        self.documents = Some(reply.rejected.iter().filter_map(place).collect());
+    }
+
+    /// The judgement of the whole request by its last attempt: what failed in it, and what had failed before for good.
+    pub fn settle(self, reply: Reply) -> Reply {
+        let Self { lost, some_passed, .. } = self;
+        let outcome = match (lost, reply.outcome) {
+            (None, Err(failure)) if some_passed && failure.class != ErrorClass::Rejected => {
+                Err(Failure { class: ErrorClass::Item, ..failure })
+            }
+            (Some(lost), Err(failure)) => {
+                Err(Failure { class: ErrorClass::Item, items: lost.items + failure.items, ..failure })
+            }
+            (Some(lost), Ok(())) => Err(Failure { class: ErrorClass::Item, ..lost }),
+            (None, outcome) => outcome,
+        };
+        Reply { outcome, ..reply }
+    }
+
+    fn lose(&mut self, failure: &Failure, items: u64) {
+        match &mut self.lost {
+            _ if items == 0 => {}
+            Some(lost) => lost.items += items,
+            none => *none = Some(Failure { items, ..failure.clone() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn reply(documents: u64, failed: Option<(ErrorClass, u64)>, rejected: &[u32]) -> Reply {
+        let now = Instant::now();
+        let failure = |(class, items)| Err(Failure { class, message: "no".to_owned(), items });
+        Reply {
+            sent: now,
+            done: now,
+            outcome: failed.map_or(Ok(()), failure),
+            bytes_sent: 1,
+            bytes_received: 1,
+            documents,
+            node: 0,
+            parts: Vec::new(),
+            rejected: rejected.to_vec(),
+        }
+    }
+
+    fn outcome(reply: Reply) -> Option<(ErrorClass, u64)> {
+        reply.outcome.err().map(|failure| (failure.class, failure.items))
+    }
+
+    #[test]
+    fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
+        let mut rest = Rest::default();
+        let first = reply(7, Some((ErrorClass::Rejected, 3)), &[1, 4, 9]);
+        assert!(Rest::may_pass(&first) && rest.documents().is_none());
+        rest.after(&first);
+        assert_eq!(rest.documents(), Some(&[1, 4, 9][..]));
+        rest.after(&reply(1, Some((ErrorClass::Rejected, 2)), &[0, 2]));
+        assert_eq!(rest.documents(), Some(&[1, 9][..]));
+        // An attempt that fails as a whole leaves what it carried.
+        rest.after(&reply(0, Some((ErrorClass::Connect, 2)), &[]));
+        assert_eq!(rest.documents(), Some(&[1, 9][..]));
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None);
+    }
+
+    #[test]
+    fn a_request_that_was_rejected_until_the_end_counts_what_is_still_rejected() {
+        let mut rest = Rest::default();
+        rest.after(&reply(7, Some((ErrorClass::Rejected, 3)), &[1, 4, 9]));
+        assert_eq!(
+            outcome(rest.settle(reply(2, Some((ErrorClass::Rejected, 1)), &[2]))),
+            Some((ErrorClass::Rejected, 1))
+        );
+        let mut rest = Rest::default();
+        rest.after(&reply(7, Some((ErrorClass::Rejected, 3)), &[1, 4, 9]));
+        let gone = reply(0, Some((ErrorClass::Timeout, 3)), &[]);
+        assert_eq!(outcome(rest.settle(gone)), Some((ErrorClass::Item, 3)), "seven got through");
+    }
+
+    #[test]
+    fn documents_that_failed_for_what_they_are_stay_failed() {
+        let mut rest = Rest::default();
+        let mixed = reply(5, Some((ErrorClass::Item, 5)), &[0, 1]);
+        assert!(Rest::may_pass(&mixed), "two of five were rejected");
+        rest.after(&mixed);
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), Some((ErrorClass::Item, 3)));
+        assert!(!Rest::may_pass(&reply(5, Some((ErrorClass::Item, 5)), &[])));
+        assert!(!Rest::may_pass(&reply(5, None, &[])));
+    }
+
+    #[test]
+    fn a_request_that_fails_as_a_whole_is_tried_again_as_a_whole() {
+        let mut rest = Rest::default();
+        let gone = reply(0, Some((ErrorClass::Connect, 10)), &[]);
+        assert!(Rest::may_pass(&gone));
+        rest.after(&gone);
+        assert_eq!(rest.documents(), None);
+        assert_eq!(outcome(rest.settle(gone)), Some((ErrorClass::Connect, 10)));
+    }
+}
