@@ -32,6 +32,30 @@ def test_root_keeps_things_where_its_servers_can_reach_them(monkeypatch, user, c
     assert folders.state() == Path(state)
 
 
+@pytest.mark.parametrize(("user", "mode"), [(0, 0o711), (1000, 0o700)])
+def test_what_is_in_the_state_is_for_its_owner_alone(monkeypatch, tmp_path, user, mode):
+    monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "s"))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    before = os.umask(0o022)
+    try:
+        folder = folders.make(tmp_path / "s" / "clusters" / "c")
+        other = folders.make(tmp_path / "cache" / "x")
+        with folders.locked(folder / "lock", lambda: None):
+            pass
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent, folder.parent.parent)] == [mode] * 3
+    assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    assert [path.stat().st_mode & 0o777 for path in (other, other.parent)] == [0o755] * 2
+
+
+def test_a_folder_of_the_state_from_before_is_closed(monkeypatch, tmp_path):
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid)
+    folders.shut(tmp_path)
+    assert tmp_path.stat().st_mode & 0o044 == 0
+
+
 def test_a_folder_behind_a_private_one_is_out_of_reach(tmp_path):
     inner = tmp_path / "private" / "inner"
     inner.mkdir(parents=True)

@@ -15,10 +15,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
 #: What everybody may use: it knows no part.
-COMMON = {"errors", "units", "folders", "loadframe"}
+COMMON = {"errors", "units", "ranges", "reading", "folders", "loadframe"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
+    "ranges": set(),
+    "reading": {"errors", "units"},
     "folders": {"errors", "units", "loadframe"},
     "progress": {"units"},
     "download": COMMON | {"progress"},

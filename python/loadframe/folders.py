@@ -35,12 +35,16 @@ def _folder(ours: str, standard: str, in_home: str, as_root: str) -> Path:
 
 
 def make(folder: Path) -> Path:
-    """Make a folder with its parents, each open to everybody; BadInput when that is not possible."""
+    """Make a folder with its parents; BadInput when that is not possible.
+
+    Those of the state are for their owner alone. All others are open to everybody.
+    """
     try:
         for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
-            missing.mkdir(exist_ok=True)
+            mode = _mode_of_state() if _of_state(missing) else 0o755
+            missing.mkdir(mode=mode, exist_ok=True)
             # Whatever root's umask is, root's servers run as another user.
-            missing.chmod(0o755)
+            missing.chmod(mode)
     except OSError as error:
         raise BadInput(
             f"the folder cannot be made: {error.strerror}",
@@ -48,6 +52,30 @@ def make(folder: Path) -> Path:
             remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to folders that can be written",
         ) from error
     return folder
+
+
+def shut(folder: Path) -> None:
+    """Close a folder of the state to others; it may have been made when all were open to everybody."""
+    status = folder.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o077 & ~_mode_of_state():
+        folder.chmod(_mode_of_state())
+
+
+def _of_state(path: Path) -> bool:
+    return path.is_relative_to(state())
+
+
+def _mode_of_state() -> int:
+    """Return who may do what in a folder of the state.
+
+    Root's servers run as another user, who has to pass through to the node's own folder, and may list nothing.
+    """
+    return 0o711 if os.geteuid() == 0 else 0o700
+
+
+def ours_alone(path: str, flags: int) -> int:
+    """Open a file, for `open`'s argument `opener`, so that one which is made was never open to others."""
+    return os.open(path, flags, 0o600)
 
 
 def open_to_all(folder: Path) -> None:
@@ -111,7 +139,7 @@ def writing(what: str, target: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold an exclusive lock on a file; `waiting` is called once if another process holds it now."""
-    with path.open("a") as handle:
+    with open(path, "a", opener=ours_alone if _of_state(path) else None) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

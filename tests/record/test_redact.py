@@ -6,7 +6,7 @@ import pytest
 from recordings import manifest, summary
 
 from loadframe.record import Run, RunWriter
-from loadframe.record.redact import is_secret, plain
+from loadframe.record.redact import command, is_secret, plain
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,16 @@ def test_a_collection_may_have_a_field_called_password():
         ("Authorization: Basic dTpw", "Authorization: ***"),
         ("a plain sentence: with a colon", "a plain sentence: with a colon"),
         ("num_tokens=16", "num_tokens=16"),
+        ('{"user": "ann", "password" : "hun\\"ter2", "n": 5}', '{"user": "ann", "password" : "***", "n": 5}'),
+        ('{"secrets": ["a", "b"], "token": 55}', '{"secrets": "***", "token": "***"}'),
+        ('cut off: {"password": "hunt', 'cut off: {"password": "***"'),
+        ('{"body": "{\\"password\\":\\"x y\\",\\"b\\":1}"}', '{"body": "{\\"password\\":\\"***\\",\\"b\\":1}"}'),
+        ('{"match": {"password": {"query": "x"}}}', '{"match": {"password": {"query": "x"}}}'),
+        ("POST /\nX-Api-Key: abc\nAccept: x", "POST /\nX-Api-Key: ***\nAccept: x"),
+        (
+            "CREATE ROLE ann WITH PASSWORD = 'it''s' AND LOGIN = true",
+            "CREATE ROLE ann WITH PASSWORD = '***' AND LOGIN = true",
+        ),
     ],
 )
 def test_secrets_inside_texts_are_taken_out(text, written):
@@ -84,8 +94,21 @@ def test_secrets_inside_texts_are_taken_out(text, written):
 
 
 def test_the_word_after_an_option_is_taken_out():
-    command = ("loadframe", "bench", "--password", "hunter2", "--nodes", "2")
-    assert plain(command) == ["loadframe", "bench", "--password", "***", "--nodes", "2"]
+    words = ("loadframe", "bench", "--password", "hunter2", "--nodes", "2")
+    assert plain(words) == ["loadframe", "bench", "--password", "***", "--nodes", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("AUTH ann hunter2", "AUTH *** ***"),
+        ("HELLO 3 AUTH ann hunter2", "HELLO 3 AUTH *** ***"),
+        ('HSET c:1 password "hunter 2" name ann', "HSET c:1 password *** name ann"),
+        ("GET a", "GET a"),
+    ],
+)
+def test_words_of_a_command_that_are_secrets_are_taken_out(text, written):
+    assert command(text) == written
 
 
 def test_paths_and_tuples_are_written_as_json_has_them():

@@ -18,6 +18,12 @@ def main(arguments: list[str] | None = None) -> None:
     except LoadframeError as error:
         print(f"loadframe: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except MemoryError as error:
+        # Whatever held so much has been let go of by now.
+        asked = f": {error}" if str(error) else ""
+        print(f"loadframe: memory has run out{asked}", file=sys.stderr)
+        print("  free some, give the process more, or ask for less: fewer runs, clients or documents", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("loadframe: interrupted", file=sys.stderr)
         sys.exit(130)

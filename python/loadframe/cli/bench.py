@@ -13,6 +13,7 @@ from loadframe.cli import access
 from loadframe.cli.app import Json, app, err, print_json
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, exclude, require_writable
 from loadframe.errors import BadInput
+from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.units import parse_cores, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def bench(
     version: Annotated[
         str | None, typer.Option(help="The store's version; the newest embedded one if not given.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes to start; 1 if not given.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes to start; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
     cores: Cores = None,
@@ -62,7 +63,7 @@ def bench(
     rate: Annotated[str | None, typer.Option(help="Rate of the measured phases, such as 1000/s (open loop).")] = None,
     warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
     duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Worker threads of the generator.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
     spread: Annotated[
         Literal["fixed", "round_robin", "all"],
         typer.Option(help="Each client keeps to one node, requests go to the nodes in turn, or to the idlest of all."),
@@ -71,7 +72,8 @@ def bench(
         int | None, typer.Option(min=1, help="Connections that all clients share; one for each if not given.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Repeats the requests of an earlier run; random if not given.")
+        int | None,
+        typer.Option(min=0, max=MOST_SEED, help="Repeats the requests of an earlier run; random if not given."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
     user: access.User = None,

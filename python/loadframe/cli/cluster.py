@@ -11,6 +11,7 @@ from loadframe.cli.app import Json, app, err, out, print_json
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
+from loadframe.ranges import FIRST_PORT, LAST_PORT, MOST_NODES
 from loadframe.report.labels import cores_text
 from loadframe.units import format_nodes, format_size, parse_cores, parse_size
 
@@ -49,7 +50,7 @@ def up(
     name: Name,
     store: Annotated[str | None, typer.Option(help="The store; opensearch if not given.")] = None,
     version: Annotated[str | None, typer.Option(help="The store's version; the newest embedded if not given.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Number of nodes; 1 if not given.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes; 1 if not given.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
     cores: Cores = None,
@@ -61,7 +62,12 @@ def up(
         list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port of the first node, the others count on; free ones if not given.")
+        int | None,
+        typer.Option(
+            min=FIRST_PORT,
+            max=LAST_PORT,
+            help="Port of the first node, the others count on; free ones if not given.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

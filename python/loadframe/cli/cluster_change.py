@@ -15,6 +15,7 @@ from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.cluster.patience import WITHIN, Tell, describe
 from loadframe.errors import BadInput
+from loadframe.ranges import MOST_NODES
 from loadframe.store import Balancing
 from loadframe.units import parse_bandwidth, parse_duration, parse_share
 
@@ -63,7 +64,7 @@ Examples:
 @cluster.command(epilog=_GROW_EXAMPLES)
 def grow(
     name: Name,
-    nodes: Annotated[int, typer.Option(help="How many nodes to add.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=MOST_NODES, help="How many nodes to add.")] = 1,
     within: Within = _WITHIN,
     as_json: Json = False,
 ) -> None:
@@ -78,7 +79,9 @@ def grow(
 def shrink(
     name: Name,
     node: Annotated[str | None, typer.Argument(help="The node to take out; those that came last if not given.")] = None,
-    nodes: Annotated[int, typer.Option(help="How many nodes to take out, if none is named.")] = 1,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=MOST_NODES, help="How many nodes to take out, if none is named.")
+    ] = 1,
     within: Within = _WITHIN,
     as_json: Json = False,
 ) -> None:

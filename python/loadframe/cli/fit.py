@@ -7,6 +7,7 @@ import typer
 
 from loadframe.cli.app import Json, app, out, print_json
 from loadframe.errors import BadInput
+from loadframe.reading import read_input
 
 _EXAMPLES = """\b
 Examples:
@@ -14,6 +15,10 @@ Examples:
   loadframe fit published.csv --residuals absolute
   loadframe fit nodes.csv --json | jq .peak
 """
+
+
+#: Measurements fill no more than this.
+_MOST = 16 << 20
 
 
 @app.command(epilog=_EXAMPLES)
@@ -32,12 +37,7 @@ def fit(
     from loadframe.analyze.scalability.table import parse_table
     from loadframe.report.fit_terminal import print_fit
 
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"cannot read the file: {error.strerror}", where=str(file), remedy="check its name and permissions"
-        ) from error
+    content = read_input(file, _MOST)
     table = parse_table(content, str(file))
     try:
         result = fit_models(table.pairs, residuals=residuals, over=table.over)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loadframe.cluster.events import ClusterEvent
+from loadframe.folders import ours_alone
 
 _FILE = "events.jsonl"
 
@@ -15,7 +16,7 @@ _FILE = "events.jsonl"
 def write(folder: Path, event: ClusterEvent) -> None:
     """Add an event, if it can be: a full disk does not undo what has happened."""
     line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
-    with contextlib.suppress(OSError), (folder / _FILE).open("a") as file:
+    with contextlib.suppress(OSError), open(folder / _FILE, "a", opener=ours_alone) as file:
         file.write(line)
 
 

@@ -191,6 +191,7 @@ def start(
             log=log_of(node.folder),
             user=software.user,
             scratch=() if spec.name else (node.folder,),
+            shared=() if spec.name else tuple(folder / name for name in plan.shared),
             address=node.address,
             software=_software(spec, software.installation),
         )
@@ -282,8 +283,10 @@ def _write(plan: NodePlan, folder: Path, user: int | None) -> None:
     for name, content in plan.files.items():
         target = folder / name
         made += [folders.make(target.parent), target]
-        target.write_text(content)
-        target.chmod(0o644)
-    if user is not None:
-        for path in made:
+        with open(target, "w", opener=folders.ours_alone) as file:
+            file.write(content)
+    for path in made:
+        if user is not None:
             os.chown(path, user, user)
+        # The node's user owns what is its own, and nobody else has to look into it.
+        path.chmod(0o700 if path.is_dir() else 0o600)

@@ -12,7 +12,7 @@ from typing import Any
 
 from loadframe import folders
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.spec import ClusterSpec
+from loadframe.cluster.spec import ClusterSpec, require_name
 from loadframe.errors import BadInput
 
 _RECORD = "cluster.json"
@@ -34,7 +34,8 @@ class Saved:
 
 
 def folder_of(name: str) -> Path:
-    """Return where a named cluster is kept, or will be."""
+    """Return where a named cluster is kept, or will be; BadInput for what cannot be a name."""
+    require_name(name)
     return folders.state() / "clusters" / name
 
 
@@ -46,7 +47,9 @@ def names() -> list[str]:
 @contextlib.contextmanager
 def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
     """Hold a named cluster for one command and give its folder; `report` is told when another has to be awaited."""
-    folder = folders.make(folder_of(name).parent) / name
+    parent = folders.make(folder_of(name).parent)
+    folders.shut(parent)
+    folder = parent / name
     lock = folder.with_name(f".{name}.lock")
     with folders.locked(lock, lambda: report(f"another command works on cluster {name}; waiting for it")):
         yield folder
@@ -84,7 +87,8 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
     target = record_of(spec.name)
     draft = target.with_name(f"{_RECORD}.part")
     with folders.writing(f"the record of cluster {spec.name}", draft):
-        draft.write_text(json.dumps(record, indent=2) + "\n")
+        with open(draft, "w", opener=folders.ours_alone) as file:
+            file.write(json.dumps(record, indent=2) + "\n")
         draft.replace(target)
 
 
@@ -148,6 +152,7 @@ def passing_folder() -> Path:
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     parent = folders.make(folders.state() / "passing")
+    folders.shut(parent)
     for left in parent.iterdir():
         if not left.name.startswith(boot):
             shutil.rmtree(left, ignore_errors=True)

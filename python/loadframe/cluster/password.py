@@ -3,7 +3,6 @@
 It is made here and known to nobody else. Of a cluster with a name it is kept beside its record, for its owner's eyes.
 """
 
-import os
 from pathlib import Path
 from secrets import token_urlsafe
 
@@ -21,11 +20,6 @@ def access(store: Store, folder: Path | None) -> Access:
     return Access(auth=Auth("basic", _password(folder), user=store.administrator))
 
 
-def _ours_alone(path: str, flags: int) -> int:
-    """Make a file that was never open to others."""
-    return os.open(path, flags, 0o600)
-
-
 def _password(folder: Path | None) -> str:
     new = token_urlsafe(24)
     if folder is None:
@@ -33,6 +27,6 @@ def _password(folder: Path | None) -> str:
     file = folder / _FILE
     if not file.exists():
         folders.make(folder)
-        with folders.writing("the cluster's password", file), open(file, "x", opener=_ours_alone) as handle:
+        with folders.writing("the cluster's password", file), open(file, "x", opener=folders.ours_alone) as handle:
             handle.write(new)
     return file.read_text()

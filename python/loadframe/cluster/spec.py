@@ -12,6 +12,20 @@ from loadframe.host.base import Host
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
+from loadframe.ranges import MOST_NODES
+
+#: So much of a name that is none stands in the message.
+_SHOWN = 60
+
+
+def require_name(name: str) -> None:
+    """BadInput for what cannot be a cluster's name, which is also that of its folder."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
+        given = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+        raise BadInput(
+            f"{given!r} is no name for a cluster",
+            remedy="use up to 41 small letters, digits, - and _, beginning with a letter or digit",
+        )
 
 
 @dataclass(frozen=True)
@@ -37,13 +51,10 @@ class ClusterSpec:
                 "nodes have links that can be shaped only where each has a network of its own",
                 remedy="say --host netns (host: netns in an experiment), or leave the link out",
             )
-        if self.nodes < 1:
-            raise BadInput(f"a cluster of {self.nodes} nodes", remedy="give it 1 node or more")
-        if self.name is not None and not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", self.name):
-            raise BadInput(
-                f"{self.name!r} is no name for a cluster",
-                remedy="use up to 41 small letters, digits, - and _, beginning with a letter or digit",
-            )
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise BadInput(f"a cluster of {self.nodes} nodes", remedy=f"give it 1 to {MOST_NODES} nodes")
+        if self.name is not None:
+            require_name(self.name)
 
     def place(self) -> Host:
         """Return the host of its nodes; BadInput when there is no such one."""

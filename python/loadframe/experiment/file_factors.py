@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from loadframe.errors import BadInput
+from loadframe.ranges import MOST_NODES
 from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_share, parse_size
 from loadframe.workload import Workload
 from loadframe.yamlfile import Document, Place, did_you_mean, shown
@@ -107,6 +108,13 @@ def _count(level: Level) -> int:
     return level
 
 
+def _nodes(level: Level) -> int:
+    nodes = _count(level)
+    if nodes > MOST_NODES:
+        raise BadInput(f"expected at most {MOST_NODES} nodes, not {shown(level)}")
+    return nodes
+
+
 def _text(level: Level) -> str:
     if not isinstance(level, str) or not level:
         raise BadInput(f"expected a word, not {shown(level)}", remedy="put numbers such as versions in quotes")
@@ -143,7 +151,7 @@ def _quantity(level: Level) -> str | float:
 READERS: dict[str, Callable[[Level], Level]] = {
     "store.kind": _text,
     "store.version": _text,
-    "nodes": _count,
+    "nodes": _nodes,
     "clients": _count,
     "rate": _rate,
     "store.limits.cpus": _positive,

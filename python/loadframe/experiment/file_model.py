@@ -6,10 +6,12 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.errors import BadInput
 from loadframe.load.generator import Spread
+from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_THREADS
 from loadframe.units import parse_cores, parse_share
 from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, wrong
 
 Count = Annotated[int, Field(ge=1)]
+Nodes = Annotated[int, Field(ge=1, le=MOST_NODES)]
 #: Names of phases; a single one needs no list.
 Phases = Annotated[
     tuple[str, ...],
@@ -53,7 +55,7 @@ class StoreEntry(Model):
 
     kind: Name
     version: str | None = None
-    nodes: Count = 1
+    nodes: Nodes = 1
     limits: LimitsEntry = LimitsEntry()
     home: str | None = None
     host: Literal["local", "netns", "container"] = "local"
@@ -89,8 +91,8 @@ class ExperimentFile(Model):
     until: Until | None = None
     warmup: Duration | None = None
     duration: Annotated[Duration, Field(gt=0)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    seed: Annotated[int, Field(ge=0, le=MOST_FIRST_SEED)] = 1
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     spread: Spread = "fixed"
     connections: Annotated[int, Field(ge=1)] | None = None
 

@@ -20,6 +20,7 @@ class Command:
     log: Path  #: standard output and standard error are appended here
     user: int | None = None  #: the numeric user and group to run as, when not our own
     scratch: tuple[Path, ...] = ()
+    shared: tuple[Path, ...] = ()  #: beside the scratch folders, and deleted when only such are left there
     software: tuple[Path, ...] = ()  #: folders that it reads besides, for hosts that have to bring them
     undo: tuple[tuple[str, ...], ...] = ()  #: commands to run once it is over
     address: str | None = None  #: the IP address that it binds, where hosts have to make it

@@ -8,7 +8,7 @@ id that has gone to somebody else.
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
     {"argv", "environment", "folder", "log", "user": uid or null, "cores": [number] or null, "groups": [folder],
-     "scratch": [folder], "grace": s, "undo": [argv],
+     "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
      "network": {"ip": program, "bridge", "link", "address": with its prefix's length} or null}
 
 and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
@@ -105,7 +105,7 @@ def _start(order: dict[str, Any]) -> int | None:
                 os.sched_setaffinity(0, order["cores"])
             if order["network"]:
                 _move_out(order["network"], guard)
-            log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             nothing = os.open(os.devnull, os.O_RDONLY)
             _allow_files()
             if order["user"] is not None:
@@ -239,6 +239,12 @@ def _clean(order: dict[str, Any]) -> None:
             break
     for folder in order["scratch"]:
         shutil.rmtree(folder, ignore_errors=True)
+        # What the node and its peers shared is left there by those that were killed.
+        shared = {Path(each) for each in order["shared"]}
+        with contextlib.suppress(OSError):
+            left = set(Path(folder).parent.iterdir())
+            for each in left if left <= shared else ():
+                shutil.rmtree(each, ignore_errors=True)
         # The folder that it shared with its peers goes with the last of them.
         with contextlib.suppress(OSError):
             Path(folder).parent.rmdir()

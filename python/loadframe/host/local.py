@@ -13,11 +13,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import guard, limits
 from loadframe.host.base import Command
 from loadframe.host.limits import Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
+from loadframe.ranges import FIRST_PORT, LAST_PORT
 
 #: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
 #: range that distributions and systemd leave unassigned, so no other service can interfere.
@@ -68,8 +70,10 @@ class LocalHost:
             return free
         wanted = list(range(first, first + count))
         for port in wanted:
-            if not 1024 <= port <= 65535:
-                raise BadInput(f"port {port} is no port for a node", remedy="take one from 1024 to 65535")
+            if not FIRST_PORT <= port <= LAST_PORT:
+                raise BadInput(
+                    f"port {port} is no port for a node", remedy=f"take one from {FIRST_PORT} to {LAST_PORT}"
+                )
             for address in addresses:
                 if not _bindable(address, port):
                     raise BadInput(
@@ -106,6 +110,7 @@ class LocalHost:
             "cores": asked.cores,
             "groups": sorted({str(folder) for folder in group.folders.values()}),
             "scratch": [str(folder) for folder in command.scratch],
+            "shared": [str(folder) for folder in command.shared],
             "undo": command.undo,
             "grace": GRACE,
             "network": network,
@@ -136,7 +141,7 @@ class LocalHost:
 
     def _guarded(self, order: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
         """Start a guard with its order, and return it with its first answer."""
-        with Path(order["log"]).open("ab") as log:
+        with open(order["log"], "ab", opener=folders.ours_alone) as log:
             watcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", guard.__file__],
                 stdin=subprocess.PIPE,

@@ -10,6 +10,7 @@ from typing import Any
 
 from loadframe import _engine
 from loadframe.errors import BadInput, GeneratorFailed, LoadframeError
+from loadframe.record.redact import command, plain
 
 #: How often progress is told, s. Between two tellings the interpreter is free, and an interrupt is heard at once.
 _TELL = 0.2
@@ -107,20 +108,34 @@ def validate_plan(plan: Mapping[str, Any]) -> None:
     try:
         _engine.validate(json.dumps(plan))
     except _engine.PlanRefused as error:
-        raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+        raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
 
 
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Send each operation of a plan once; return request, answer and judgement of each, in the plan's order."""
+    """Send each operation of a plan once; return request, answer and judgement of each, in the plan's order.
+
+    Secrets that the workload has in a request, or the store in an answer, are blanked.
+    """
     try:
-        return _engine.check(json.dumps(plan))
+        answers = _engine.check(json.dumps(plan))
     except _engine.PlanRefused as error:
-        raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+        raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
+    return [{**plain(answer), "request": _request(plan, answer["request"])} for answer in answers]
+
+
+def _request(plan: Mapping[str, Any], request: str) -> str:
+    """Return a request without its secrets. Redis has neither keys nor quotes that tell which word is one."""
+    shown: str = command(request) if plan["target"]["driver"] == "redis" else plain(request)
+    return shown
 
 
 def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return each operation of a plan with the request that it would send; None where only sending makes one."""
+    """Return each operation of a plan with the request that it would send; None where only sending makes one.
+
+    Secrets that the workload has in a request are blanked.
+    """
     try:
-        return _engine.render(json.dumps(plan))
+        rendered = _engine.render(json.dumps(plan))
     except _engine.PlanRefused as error:
-        raise BadInput(str(error), where=f"phase {plan['phase']}") from None
+        raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
+    return [(name, None if request is None else _request(plan, request)) for name, request in rendered]

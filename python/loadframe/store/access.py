@@ -15,6 +15,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from loadframe.errors import BadInput
+from loadframe.ranges import LAST_PORT
 
 #: How long a host is waited for while its certificate is looked at, s.
 _PATIENCE = 5.0
@@ -182,9 +183,12 @@ def endpoints(text: str) -> tuple[list[str], bool | None]:
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of `host:port`, brackets of an IPv6 address taken off; BadInput for anything else."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or (":" in host and not host.startswith("[")):
+    if not host or not (port.isascii() and port.isdigit()) or (":" in host and not host.startswith("[")):
         raise BadInput(f"{address!r} is no address", remedy="write host:port, such as 127.0.0.1:9200")
-    return host.strip("[]"), int(port)
+    number = int(port) if len(port) <= len(str(LAST_PORT)) else 0
+    if not 1 <= number <= LAST_PORT:
+        raise BadInput(f"{port} is not a port", where=address, remedy=f"ports are numbers from 1 to {LAST_PORT}")
+    return host.strip("[]"), number
 
 
 def require_known(addresses: Sequence[str]) -> None:

@@ -72,6 +72,7 @@ class NodePlan:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     facts: Mapping[str, Any]  #: what was decided on the way (heap, JVM options), for the manifest
+    shared: tuple[str, ...] = ()  #: folders beside the nodes' own that they make, and that go with the last of them
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loadframe.errors import BadInput
+from loadframe.reading import read_input
 from loadframe.store.access import Auth
 
 PASSWORD = "LOADFRAME_PASSWORD"
 API_KEY = "LOADFRAME_API_KEY"
 TOKEN = "LOADFRAME_TOKEN"
+
+#: No secret is longer.
+_MOST = 1 << 20
 
 Warn = Callable[[str], None]
 
@@ -58,10 +62,11 @@ def credentials(
 def read(file: Path, warn: Warn) -> str:
     """Return the secret in a file, without the line's end; BadInput if there is none."""
     try:
-        text = file.read_text().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise BadInput(f"the secret cannot be read: {reason}", where=str(file)) from None
+        text = read_input(file, _MOST).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise BadInput("the secret cannot be read: it is no text", where=str(file)) from None
+    except BadInput as error:
+        raise BadInput(f"the secret cannot be read: {error.what}", where=str(file), remedy=error.remedy) from None
     warn_if_open(file, warn)
     if not text:
         raise BadInput("the file is empty", where=str(file), remedy="put the secret into it, and nothing else")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
-from loadframe.experiment.file_model import Count, ExperimentFile, Phases
+from loadframe.experiment.file_model import Count, ExperimentFile, Nodes, Phases
 from loadframe.units import parse_share
 from loadframe.workload.pacing import ClientLevel, ClientStage, RateLevel
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong
@@ -104,8 +104,8 @@ class Step(Model):
     slo_broken: Positive | None = None
     balanced: Duration | None = None
     within: Positive | None = None
-    add: Count | None = None
-    remove: Count | Name | None = None
+    add: Nodes | None = None
+    remove: Nodes | Name | None = None
     kill: Name | None = None
     pause: Name | None = None
     resume: Name | None = None
@@ -149,8 +149,8 @@ class PolicyEntry(Model):
     thresholds: Thresholds | None = None
     target: Annotated[Share, Field(gt=0)] | None = None
     python: str | None = None
-    least: Count = 1
-    most: Count
+    least: Nodes = 1
+    most: Nodes
     every: Positive = 5.0
     cooldown: Duration = 30.0
 
@@ -171,7 +171,7 @@ class Transition(Model):
     It is made under every load, or under those that it names.
     """
 
-    nodes: Count | None = None
+    nodes: Nodes | None = None
     loads: Annotated[Phases, NOT_EMPTY] | None = None
     timeline: Annotated[tuple[Step, ...], Strict(False), NOT_EMPTY] | None = None
     policy: PolicyEntry | None = None
@@ -200,7 +200,7 @@ class Objective(Model):
 class Capacity(Model):
     """The load, 1/s, that so many nodes can serve."""
 
-    nodes: Count
+    nodes: Nodes
     rate: Rate
 
 

@@ -17,6 +17,7 @@ from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
 from loadframe.store.sim.answers import VERSION
 from loadframe.store.sim.model import Model
+from loadframe.store.sim.shared import FOLDER
 
 
 class Sim(SearchStore):
@@ -61,7 +62,7 @@ class Sim(SearchStore):
             f"--seed={zlib.crc32(node.name.encode())}",
             *(("--founding",) if node.founders else ()),
         )
-        return NodePlan(files={}, folders=(), argv=argv, environment={"LANG": "C.UTF-8"}, facts={})
+        return NodePlan(files={}, folders=(), argv=argv, environment={"LANG": "C.UTF-8"}, facts={}, shared=(FOLDER,))
 
 
 STORE = Sim()

@@ -22,6 +22,8 @@ from loadframe.store.sim.model import Model
 from loadframe.store.sim.placement import Placement
 from loadframe.store.sim.stations import MOST_NODES, SIZE, Stations
 
+#: What the processes share, beside their own folders.
+FOLDER = "shared"
 _STATE, _LOCK, _STATIONS, _KEPT = "state.json", "lock", "stations", "state.json"
 
 
@@ -30,7 +32,7 @@ class Shared:
 
     def __init__(self, folder: Path, node: str, model: Model) -> None:
         """Enter the cluster whose nodes' folders lie in `folder`, or be its first node."""
-        self._folder = folder / "shared"
+        self._folder = folder / FOLDER
         self._own = folder / node
         self._node = node
         self._model = model
@@ -57,7 +59,7 @@ class Shared:
     def _enter(self) -> BufferedRandom:
         """Return the open lock, held: that of the folder that is there, and not of one that was just removed."""
         while True:
-            self._folder.mkdir(exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
             try:
                 lock = (self._folder / _LOCK).open("a+b")
             except FileNotFoundError:
@@ -123,8 +125,9 @@ class Shared:
             self._bury({self._node}, now)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self._own / _KEPT).write_text((self._folder / _STATE).read_text())
-        others = [path.name.removesuffix(".alive") for path in self._folder.glob("*.alive")]
-        if not any(name != self._node and self._is_alive(name) for name in others):
+        # From here on the others no longer wait for this process: of two that leave together, the second is the last.
+        self._alive.close()
+        if not any(self._is_alive(path.name.removesuffix(".alive")) for path in self._folder.glob("*.alive")):
             shutil.rmtree(self._folder)
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
