@@ -10,7 +10,6 @@ from loadframe.experiment.file import load_experiment
 from loadframe.ranges import LAST_PORT, MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.store.access import split_address
 
-
 #: Commands are known to the app once their modules are imported.
 assert bench and cluster and cluster_change
 
@@ -49,7 +48,10 @@ def test_a_key_beyond_its_range_is_refused_with_its_line(tmp_path, line, what):
     given = {"store": "store: {kind: opensearch}", "factors": "factors: {clients: [1, 2, 4]}"}
     given[line.partition(":")[0]] = line
     file = tmp_path / "e.yaml"
-    file.write_text("\n".join(["experiment: e", "workload: nyc_taxis", "kind: scale", "measure: range_default", *given.values()]) + "\n")
+    file.write_text(
+        "\n".join(["experiment: e", "workload: nyc_taxis", "kind: scale", "measure: range_default", *given.values()])
+        + "\n"
+    )
     with pytest.raises(BadInput) as refused:
         load_experiment(file)
     assert what in f"{refused.value.where} {refused.value.what}"

@@ -35,6 +35,15 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
     assert "Example CPU 3.0 GHz" in page.text
 
 
+def test_a_closed_load_says_what_that_means_for_its_percentiles(run, tmp_path):
+    words = "each client sends its next request only when its last one is answered"
+    assert words in Page(run_page(run)).text
+    assert words in " ".join(printed(run).split())
+    rated = write_run(tmp_path, "r1", Truth(rate=50.0))
+    assert words not in Page(run_page(rated)).text
+    assert words not in " ".join(printed(rated).split())
+
+
 def test_throughput_over_time_counts_each_second(run):
     plot = Page(run_page(run)).plots["run-over-time"]
     throughput = plot["data"][0]

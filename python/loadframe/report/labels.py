@@ -24,6 +24,17 @@ def load_text(phase: Mapping[str, Any]) -> str:
     return "; ".join(f"{stream['name']}: {pacing_text(stream['pacing'])}" for stream in streams)
 
 
+def closed_text(phases: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a closed load means for the percentiles; empty where no phase has one."""
+    if not any("closed" in stream["pacing"] for phase in phases for stream in phase["streams"]):
+        return ""
+    return (
+        "The load is closed: each client sends its next request only when its last one is answered, so a store that"
+        " slows down is asked less often, and the percentiles say less of its slow moments than users who arrive at a"
+        " rate of their own would see (--rate makes such a load)."
+    )
+
+
 def cluster_text(store: Mapping[str, Any]) -> str:
     """Write `opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB`."""
     nodes = store.get("nodes")

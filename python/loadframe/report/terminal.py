@@ -9,6 +9,7 @@ from rich.text import Text
 
 from loadframe.record import Run
 from loadframe.report.labels import (
+    closed_text,
     cluster_text,
     errors_text,
     load_text,
@@ -41,6 +42,9 @@ def print_run(run: Run, console: Console | None = None) -> None:
         console.print(_operations(phase["operations"]))
         for words in set_aside_texts(phase):
             console.print(Text(words, style="yellow"))
+    if closed := closed_text(summary.get("phases", [])):
+        console.print()
+        console.print(Text(closed, style="dim"))
     if "verdict" in summary:
         console.print()
         print_verdict(console, summary["verdict"])

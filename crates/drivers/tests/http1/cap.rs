@@ -130,3 +130,14 @@ fn a_cap_that_carries_nothing_is_refused_before_the_load() {
     assert!(error.starts_with("target: 5 connections are too few: each of 3 worker threads needs one to"), "{error}");
     assert!(refusal::<Null>(&plan).starts_with("target: this driver cannot cap its connections"));
 }
+
+#[test]
+fn the_wait_for_a_connection_is_part_of_the_time_that_a_request_has() {
+    let node = Node::slow(400);
+    let stream = stream(&json!({"closed": {"clients": 2}}), &json!({"requests": 2}));
+    let mut plan = plan(&[&node], 1, &stream);
+    plan["operations"]["a"]["timeout"] = json!(0.6);
+    let (outcome, _) = run(&plan, "late");
+    let operation = &outcome["operations"][0];
+    assert_eq!((&operation["successes"], &operation["errors"]["timeout"]), (&json!(1), &json!(1)), "{outcome}");
+}
