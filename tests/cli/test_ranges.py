@@ -38,7 +38,7 @@ def test_an_option_beyond_its_range_is_refused_with_it(words, option, most):
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("seed: 9223372036854775808", "64 bits"),
+        ("seed: 9223372036854775808", "of at most 9223372036854775807"),
         ("threads: 1000000", "of at most 1024"),
         ("store: {kind: opensearch, nodes: 1000000000}", "of at most 1000"),
         ("factors: {nodes: [1, 1000000000]}", "a level of nodes: expected at most 1000 nodes"),

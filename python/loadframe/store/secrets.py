@@ -66,7 +66,8 @@ def read(file: Path, warn: Warn) -> str:
     except UnicodeDecodeError:
         raise BadInput("the secret cannot be read: it is no text", where=str(file)) from None
     except BadInput as error:
-        raise BadInput(f"the secret cannot be read: {error.what}", where=str(file), remedy=error.remedy) from None
+        why = error.what.removeprefix("cannot read the file: ")
+        raise BadInput(f"the secret cannot be read: {why}", where=str(file), remedy=error.remedy) from None
     warn_if_open(file, warn)
     if not text:
         raise BadInput("the file is empty", where=str(file), remedy="put the secret into it, and nothing else")
