@@ -1,5 +1,6 @@
 """Documents that a store pushes back are sent again, alone: none twice that was taken, and all of them counted once."""
 
+import csv
 import json
 import socketserver
 import threading
@@ -8,6 +9,8 @@ from collections import Counter
 import pytest
 
 from loadframe.load import run_phase
+
+_COUNTED = ("bytes_sent", "retries", "error_rejected", "error_item")
 
 
 class Store(socketserver.ThreadingTCPServer):
@@ -86,7 +89,11 @@ def load(tmp_path):
         finally:
             store.shutdown()
             store.server_close()
-        return outcome["operations"][0]
+        series = next((tmp_path / "run").glob("series*"))
+        with series.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["operation"] == "a"]
+        counts = {name: sum(int(row[name]) for row in rows) for name in _COUNTED}
+        return outcome["operations"][0] | counts
 
     (tmp_path / "run").mkdir()
     return load
@@ -109,5 +116,5 @@ def test_what_is_rejected_to_the_end_fails_and_the_rest_counts(load):
     assert Counter(store.kept) == Counter(n for n in range(60) if n % 10 and n != 5)
     assert sorted(store.sizes) == [1] * 12 + [10] * 6
     assert (outcome["successes"], outcome["documents"]) == (0, 53)
-    assert outcome["errors"]["rejected"] == 5
-    assert outcome["errors"]["item"] == 1, "the request with a document that will never do"
+    assert outcome["error_rejected"] == 5
+    assert outcome["error_item"] == 1, "the request with a document that will never do"
