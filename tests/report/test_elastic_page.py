@@ -164,6 +164,22 @@ def test_without_a_valid_run_nothing_is_claimed(tmp_path):
     assert "1 of 2 runs are used; left out of every figure: 1 invalid." in page.text
 
 
+def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_apply(tmp_path):
+    found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady"))
+    page = Page(elastic_page(found))
+    text = " ".join(page.text.split())
+    assert "The course shown is that of b1-grow-steady, which is invalid: in phase look a generator thread used" in text
+    assert "No figure is made of it." in text
+    assert "is judged by its load generator, by whether anything was answered, and by whether each step was" in text
+    assert "INVALID: see above why. Run b1-grow-steady" in text
+    names = [trace["name"] for trace in page.plots["g0"]["data"]]
+    assert "throughput" in names
+    assert found.groups[0].steps == ()
+    assert found.as_dict()["transitions"][0]["invalid"] == ["b1-grow-steady"]
+    valid = read_elasticity(write_elastic(tmp_path / "valid", repetitions=1))
+    assert "INVALID" not in Page(elastic_page(valid)).text
+
+
 def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
     found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, rate=100.0))
     (step,) = found.groups[0].steps

@@ -65,3 +65,34 @@ def long_run_deviation(series: Series) -> float:
     rho = lag_one(residuals)
     deviation = math.sqrt(float((residuals**2).sum()) / (len(values) - 2))
     return deviation * math.sqrt((1 + rho) / (1 - rho))
+
+
+def stepwise_noise(series: Series) -> tuple[float, float]:
+    """Return the standard deviation, as a share of the level, and the lag-one correlation of the noise of a series
+    whose level, above 0, changes in steps.
+
+    From differences of values that are one and two apart, in which levels cancel except where they change: their mean
+    squares V1 and V2 are 2 s^2 (1 - rho) and 2 s^2 (1 - rho^2), so that rho = V2/V1 - 1. (Tecuapetla-Gomez and Munk,
+    "Autocovariance estimation in regression with a discontinuous signal and m-dependent errors: a difference-based
+    approach", Scandinavian Journal of Statistics, 2017.) What lies beyond three deviations is pulled back to there.
+    """
+    if len(series) < _LEAST + 2:
+        return 0.0, 0.0
+    first, second = (_mean_square(series[apart:], series[:-apart]) for apart in (1, 2))
+    if first <= 0:
+        return 0.0, 0.0
+    rho = min(max(second / first - 1, 0.0), _GREATEST)
+    return math.sqrt(first / (2 * (1 - rho))), rho
+
+
+def variance_of_mean(n: int, rho: float) -> float:
+    """Return the variance of the mean of n successive values of variance 1 with this lag-one correlation."""
+    return ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**n) / (n * (1 - rho) ** 2)) / n
+
+
+def _mean_square(later: Series, earlier: Series) -> float:
+    """Return the mean square of differences, as shares of the levels between which they are."""
+    levels = (later + earlier) / 2
+    changes = np.divide(later - earlier, levels, out=np.zeros_like(levels), where=levels > 0)
+    scale = NORMAL * float(np.median(np.abs(changes)))
+    return float(((np.clip(changes, -_CUT * scale, _CUT * scale) if scale > 0 else changes) ** 2).mean())

@@ -32,7 +32,10 @@ _HEIGHTS = {"load": 0.11, "throughput": 0.24, "response": 0.22, "failures": 0.11
 
 
 def run_plot(group: Group, name: str) -> Figure | None:
-    """Draw the group's example, and the throughput of its control run behind it; None without a run."""
+    """Draw the group's example, and the throughput of its control run behind it; None without a run.
+
+    Where no run may be used it is an invalid one, which its note says.
+    """
     run = group.example
     if run is None or run.run is None:
         return None
@@ -72,7 +75,8 @@ def run_plot(group: Group, name: str) -> Figure | None:
             margin={"l": 76, "r": 12, "t": 110, "b": 48},
             legend={"orientation": "h", "x": 0, "y": -0.06, "yanchor": "top", "xanchor": "left"},
         ),
-        f"Run {run.id}, second by second. Dotted lines are what was done to the cluster."
+        "INVALID: see above why. " * (not group.runs)
+        + f"Run {run.id}, second by second. Dotted lines are what was done to the cluster."
         + " Grey: the control run, moved so that both were to change at the same instant." * bool(group.control),
         height=900,
     )

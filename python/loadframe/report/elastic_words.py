@@ -1,10 +1,11 @@
 """The answer of an elastic experiment in sentences, and its measures as texts for page and terminal alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.report.numbers import estimate_text, percent_text
 from loadframe.units import format_count, format_duration, format_nodes, format_share, format_size, parse_size
 
@@ -35,8 +36,30 @@ def step_heading(step: Step) -> str:
 def lead(group: Group) -> list[str]:
     """Return what happened, a sentence or two for each step."""
     if not group.runs:
-        return ["No answer: no run with the event can be believed."]
+        return list(_unanswered(group))
     return [words for step in group.steps for words in _sentences(group, step)]
+
+
+def _unanswered(group: Group) -> Iterator[str]:
+    """Say that there is no answer, what is shown instead, and by which rules these runs were judged."""
+    yield "No answer: no run with the event can be believed."
+    if group.example:
+        yield f"{shown_as_invalid(group.example)} No figure is made of it."
+        yield _RULES
+
+
+def shown_as_invalid(run: RecordedRun) -> str:
+    """Say that a course is that of an invalid run, and why it is invalid."""
+    causes = "; ".join(reason["cause"] for reason in (run.verdict or {}).get("reasons", ()))
+    return f"The course shown is that of {run.id}, which is invalid: {causes}."
+
+
+#: See `verdict.judge` for runs whose cluster is changed.
+_RULES = (
+    "A run in which the cluster is changed is judged by its load generator, by whether anything was answered, and by"
+    " whether each step was taken. Failures, drops, a rate that was not achieved and throughput that moves may be the"
+    " change's doing, and make none invalid."
+)
 
 
 def _sentences(group: Group, step: Step) -> list[str]:

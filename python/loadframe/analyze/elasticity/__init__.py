@@ -62,6 +62,7 @@ def _group(group: Group) -> Mapping[str, Any]:
         "load": group.load,
         "open": group.open,
         "runs": [run.id for run in group.runs],
+        "invalid": [run.id for run in group.invalid],
         "steps": [
             {
                 "step": step.number,

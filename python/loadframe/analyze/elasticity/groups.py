@@ -36,7 +36,8 @@ class Step:
 class Group:
     """One transition under one load. Runs are those that may be used; `example` is the one to draw, with its control.
 
-    `provisioning` are the scores of runs in which a policy decided, where a capacity curve was given.
+    `invalid` are runs with the event whose course was recorded and of which no figure is made. `provisioning` are the
+    scores of runs in which a policy decided, where a capacity curve was given.
     """
 
     transition: str
@@ -44,6 +45,7 @@ class Group:
     open: bool
     runs: tuple[RecordedRun, ...]
     controls: tuple[RecordedRun, ...]
+    invalid: tuple[RecordedRun, ...]
     courses: Mapping[str, Course]
     steps: tuple[Step, ...]
     provisioning: Mapping[str, Provisioning]
@@ -51,8 +53,8 @@ class Group:
 
     @property
     def example(self) -> RecordedRun | None:
-        """The first run with the event."""
-        return self.runs[0] if self.runs else None
+        """The first run with the event that may be used; where none may, the first whose course was recorded."""
+        return next(iter([*self.runs, *self.invalid]), None)
 
     @property
     def control(self) -> RecordedRun | None:
@@ -74,11 +76,12 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
 def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     description = folder.description
     wanted = {"transition": transition, "load": load}
-    runs = [run for run in folder.runs if run.usable and wanted.items() <= run.treatment.items()]
+    runs = [run for run in folder.runs if run.status == "done" and wanted.items() <= run.treatment.items()]
     courses = {run.id: course for run in runs if run.run and (course := read_course(run.run))}
-    usable = [run for run in runs if run.id in courses]
+    usable = [run for run in runs if run.id in courses and run.usable]
     with_event = tuple(run for run in usable if run.treatment["event"])
     controls = tuple(run for run in usable if not run.treatment["event"])
+    invalid = tuple(run for run in runs if run.id in courses and run.treatment["event"] and not run.usable)
     is_open = description["loads"][load].get("clients") is None
     policy = description["transitions"][transition].get("policy") is not None
     if policy:
@@ -86,11 +89,8 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
         scores = _provisioning(with_event, courses, description)
     else:
         steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
-    found = Group(transition, load, is_open, with_event, controls, courses, steps, scores, ())
     warnings = doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
-    return (
-        Group(transition, load, is_open, with_event, controls, courses, steps, scores, warnings) if warnings else found
-    )
+    return Group(transition, load, is_open, with_event, controls, invalid, courses, steps, scores, warnings)
 
 
 def _steps(

@@ -2,16 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
 
+import numpy as np
+
+from loadframe.experiment.elastic.falling import fall
 from loadframe.experiment.elastic.file import Objective, Overload, Step
 from loadframe.experiment.elastic.sight import Second, Sight
 from loadframe.units import format_count, format_duration, format_share
-
-#: A fall of throughput counts when it is so many standard errors below the best stretch before: p < 0.025, one-sided.
-SIGNIFICANT = 2.0
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,7 @@ class AtTime(Trigger):
 
 @dataclass(frozen=True)
 class Overloaded(Trigger):
-    """Fires when a node's CPU is above a share *and* throughput has significantly dropped below its best stretch.
-
-    Both over the last seconds. Best is the stretch of as many seconds, before these, with the most throughput.
-    """
+    """Fires when a node's CPU is above a share over the last seconds *and* throughput has fallen; see `falling`."""
 
     overload: Overload
 
@@ -73,23 +68,12 @@ class Overloaded(Trigger):
         busiest = moment.sight.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
-        fallen = fall(moment.sight.seconds(), self.overload.seconds, self.overload.drop)
-        return None if fallen is None else f"a node at {format_share(busiest)} CPU; throughput {fallen}"
-
-
-def fall(seconds: Sequence[Second], length: int, drop: float) -> str | None:
-    """Return in words how the last `length` seconds' throughput fell by more than `drop`; None if not significantly."""
-    rates = [second.throughput for second in seconds]
-    if len(rates) < 2 * length:
-        return None
-    last = rates[-length:]
-    stretches = [rates[at : at + length] for at in range(len(rates) - 2 * length + 1)]
-    best = max(stretches, key=sum)
-    fallen = fmean(best) - fmean(last)
-    error = math.sqrt((variance(best) + variance(last)) / length)
-    if fallen <= drop * fmean(best) or (drop > 0 and fallen < SIGNIFICANT * error):
-        return None
-    return f"fell from {format_count(round(fmean(best)))}/s to {format_count(round(fmean(last)))}/s"
+        rates = np.array([second.throughput for second in moment.sight.seconds()], dtype=float)
+        fallen = fall(rates, self.overload.seconds, self.overload.drop)
+        if fallen is None:
+            return None
+        words = f"fell from {format_count(round(fallen.best))}/s to {format_count(round(fallen.last))}/s"
+        return f"a node at {format_share(busiest)} CPU; throughput {words} over {format_duration(fallen.seconds)}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,53 @@
+"""How often the overload trigger sees a fall of throughput that did not fall, and how soon it sees one that did."""
+
+import numpy as np
+
+from loadframe.experiment.elastic.falling import fall
+from loadframe.simulate.noise import autoregressive
+
+SEED = 23
+SECONDS, SINCE, LENGTH, DROP = 900, 60, 10, 0.05
+RHOS, NOISES, DROPS = (0.0, 0.4, 0.8), (0.03, 0.10), (0.10, 0.20, 0.40)
+#: When throughput falls, s, and how long it is watched for afterwards.
+FALLS, WATCHED = 180, 300
+
+
+def main(trials: int = 80) -> None:
+    """Print the table of docs/elasticity.md. `trials` is the number of runs in a cell; falls take a quarter."""
+    source = np.random.default_rng(SEED)
+    print(
+        f"{trials} runs a cell without a fall, {trials // 4} with each, seed {SEED}; drop: 5%, seconds: 10, window: 60s"
+    )
+    print("noise  rho  false alarms    false alarms, clients    seconds until a fall of")
+    print("            in 15 minutes   arrive for 5 minutes     " + "".join(f"{drop:<22.0%}" for drop in DROPS))
+    for noise in NOISES:
+        for rho in RHOS:
+            flat, rising = np.ones(SECONDS), np.minimum(0.1 + 0.1 * (np.arange(SECONDS) // 30), 1.0)
+            alarms = [
+                np.mean([_seen(source, level, noise, rho, SINCE) is not None for _ in range(trials)])
+                for level in (flat, rising)
+            ]
+            delays = [_delay(source, drop, noise, rho, trials // 4) for drop in DROPS]
+            print(
+                f"{noise:5.0%}  {rho:.1f}  {alarms[0]:12.1%}  {alarms[1]:16.1%}           {''.join(delays)}", flush=True
+            )
+
+
+def _delay(source, drop, noise, rho, trials):
+    level = np.where(np.arange(FALLS + WATCHED) < FALLS, 1.0, 1 - drop)
+    seen = [_seen(source, level, noise, rho, FALLS) for _ in range(trials)]
+    found = sorted(at - FALLS for at in seen if at is not None)
+    if len(found) <= trials / 2:
+        return f"{f'seen in {len(found) / trials:.0%} of runs':22s}"
+    every = f" ({len(found) / trials:.0%})" if len(found) < trials else ""
+    return f"{f'{np.median(found):.0f}, 90 % {np.quantile(found, 0.9):.0f}{every}':22s}"
+
+
+def _seen(source, level, noise, rho, since):
+    """Return the second in which a fall is seen; None if none is. It is looked for every second."""
+    rates = level * np.maximum(1 + noise * autoregressive(source, (len(level),), rho), 0.0)
+    return next((now for now in range(since, len(rates) + 1) if fall(rates[:now], LENGTH, DROP)), None)
+
+
+if __name__ == "__main__":
+    main()
