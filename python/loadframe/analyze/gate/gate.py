@@ -17,7 +17,7 @@ from loadframe.analyze.gate.bounds import against_bound
 from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
 from loadframe.analyze.gate.completeness import failed_runs, without_figure
 from loadframe.analyze.gate.findings import InvalidRuns, MissingTreatments
-from loadframe.analyze.gate.joint import families, joint_estimate
+from loadframe.analyze.gate.joint import families, joint_estimate, runs_at
 from loadframe.analyze.gate.multiplicity import Graph
 from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
 from loadframe.analyze.history import since_last_change
@@ -125,7 +125,7 @@ def _against(comparison: Comparison, thresholds: Thresholds, pace: float, sessio
         if contrast is None:
             checks.append(together(question, count, "measures"))
         else:
-            runs = new.at(contrast.treatment).usable if contrast.treatment else new.usable
+            runs = runs_at(new, contrast).usable
             checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs)))
     return checks
 

@@ -33,7 +33,7 @@ def joint_estimate(
     for contrast in contrasts:
         rows: list[tuple[_Unit, float]] = []
         for side, group in sides.items():
-            here = group.at(contrast.treatment).usable if contrast.treatment else group.usable
+            here = runs_at(group, contrast).usable
             counts: dict[Hashable, int] = defaultdict(int)
             for run in here:
                 session, block = sessions[id(run)], block_of(run)
@@ -62,3 +62,8 @@ def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
     for place, contrast in enumerate(contrasts):
         found[contrast.measure.kind].append(place)
     return dict(found)
+
+
+def runs_at(group: Group, contrast: Contrast) -> Group:
+    """Return the group's runs that a contrast is about: all where there is one treatment, whatever it is."""
+    return group.at(contrast.treatment) if len(group.treatments) > 1 else group
