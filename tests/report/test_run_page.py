@@ -8,6 +8,7 @@ from rich.console import Console
 
 from loadframe.record import RunWriter
 from loadframe.report.html import run_page
+from loadframe.report.run_document import run_document
 from loadframe.report.terminal import print_run
 from loadframe.units import format_duration
 from simulated import Truth, write_run
@@ -100,3 +101,17 @@ def test_a_failed_run_says_what_failed(tmp_path, run):
     failed = type(run)(path)
     assert "The run failed: node 1 did not come up" in printed(failed)
     assert "The run failed: node 1 did not come up." in Page(run_page(failed)).text
+
+
+def test_percentiles_carry_their_intervals_and_those_of_few_requests_a_mark(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
+    text = printed(run)
+    most = next(line for line in text.splitlines() if line.startswith("  at most"))
+    assert most.split()[-1] == "?", "nothing bounds p99.9 of 1,000 requests"
+    assert "ms*" in next(line for line in text.splitlines() if line.startswith("range_100  "))
+    assert "Fewer than 10 requests are slower" in text
+    assert "* Fewer than 10 requests are slower" in Page(run_page(run)).text
+    found = run_document(run)["percentiles"]["range_100"]["range_100"]
+    assert found["p999"]["few"]
+    assert found["p999"]["high"] is None
+    assert not found["p50"]["few"]

@@ -180,11 +180,12 @@ def bench(
 
 def _show(path: Path, as_json: bool) -> None:
     from loadframe.record import Run
+    from loadframe.report.run_document import run_document
     from loadframe.report.terminal import print_run
 
     run = Run(path)
     if as_json:
-        print_json({"run": str(path), **run.summary})
+        print_json(run_document(run))
     else:
         print_run(run)
         err.print(f"recorded in {path}; `loadframe report {path}` draws it", markup=False, highlight=False)

@@ -107,6 +107,7 @@ def _experiment(path: Path) -> tuple[str, dict[str, Any], Callable[[], None], Ba
 
 def _run(run: "Run") -> tuple[str, dict[str, Any], Callable[[], None]]:
     from loadframe.report.html import run_page
+    from loadframe.report.run_document import run_document
     from loadframe.report.terminal import print_run
 
-    return run_page(run), {"run": str(run.path), **run.summary}, lambda: print_run(run, out)
+    return run_page(run), run_document(run), lambda: print_run(run, out)

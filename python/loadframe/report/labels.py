@@ -1,8 +1,10 @@
 """Short words for what manifests and summaries hold: pacing, clusters, verdicts, durations that may be missing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loadframe.analyze.percentiles import ENOUGH, Percentile
 from loadframe.units import format_count, format_duration, format_nodes, format_size
 
 
@@ -65,6 +67,28 @@ def cores_text(cores: Sequence[int] | None) -> str:
 def seconds_text(seconds: float | None) -> str:
     """Write a duration, or a dash where nothing was measured."""
     return "–" if seconds is None else format_duration(seconds)
+
+
+def ends_text(percentile: Percentile | None) -> tuple[str, str]:
+    """Write the ends of a percentile's 95 % interval; `?` where no request bounds it, empty where it is unknown."""
+    if percentile is None:
+        return "", ""
+    return seconds_text(percentile.low), seconds_text(percentile.high) if math.isfinite(percentile.high) else "?"
+
+
+def interval_text(percentile: Percentile | None) -> str:
+    """Write a percentile's 95 % interval, marked with `*` where it rests on few requests; empty where it is unknown."""
+    return f"[{', '.join(ends_text(percentile))}]{'*' * percentile.few}" if percentile else ""
+
+
+def few_text(percentiles: Iterable[Percentile]) -> str:
+    """Write what the mark of percentiles says that rest on few requests; empty where none does."""
+    if not any(each.few for each in percentiles):
+        return ""
+    return (
+        f"* Fewer than {ENOUGH} requests are slower: this percentile hangs on single requests. Measure longer, or at a"
+        " higher rate, before you rely on it."
+    )
 
 
 def with_parts(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:

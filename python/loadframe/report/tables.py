@@ -6,11 +6,20 @@ from typing import Any
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.percentiles import percentiles_of
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
 from loadframe.report.fit_words import NAMES
-from loadframe.report.labels import errors_text, load_text, seconds_text, with_failures, with_parts
+from loadframe.report.labels import (
+    errors_text,
+    few_text,
+    interval_text,
+    load_text,
+    seconds_text,
+    with_failures,
+    with_parts,
+)
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.standing import standing, why
 from loadframe.units import format_change, format_count, format_share
@@ -111,9 +120,11 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
 def operations_table(run: Run) -> Table:
     """Return the figures of each operation of each phase."""
     rows = []
+    found = percentiles_of(run)
     for phase in run.summary.get("phases", []):
         for index, (name, operation) in enumerate(with_parts(phase["operations"])):
             failures = errors_text(operation)
+            known = found[phase["name"]].get(name, {})
             rows.append(
                 [
                     Cell(phase["name"] if index == 0 else "", "prepares" if phase["prepares"] and index == 0 else ""),
@@ -121,7 +132,10 @@ def operations_table(run: Run) -> Table:
                     Cell(name),
                     Cell(format_count(operation["throughput"])),
                     Cell(format_count(operation["documents_per_second"])),
-                    *(Cell(seconds_text(operation["response"][key])) for key in _PERCENTILES),
+                    *(
+                        Cell(seconds_text(operation["response"][key]), interval_text(known.get(key)))
+                        for key in _PERCENTILES
+                    ),
                     Cell(failures or "0", tone="invalid" if failures else "muted"),
                 ]
             )
@@ -132,9 +146,11 @@ def operations_table(run: Run) -> Table:
     note = (
         "Requests answered well, and response times (done less scheduled) of these, in the measured window; where"
         " requests failed, those of all requests stand below. So do the exchanges that an operation consists of: their"
-        " times are their own, done less sent."
+        " times are their own, done less sent. In brackets are the percentiles' 95 % intervals as of this one run; ?"
+        " where no request bounds them. "
     )
-    return Table(columns, rows, names=3, note=note)
+    few = few_text(each for phase in found.values() for own in phase.values() for each in own.values())
+    return Table(columns, rows, names=3, note=(note + few).strip())
 
 
 def generator_table(summary: Mapping[str, Any]) -> Table:

@@ -7,11 +7,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.record import Run
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
+    ends_text,
     errors_text,
+    few_text,
     load_text,
     seconds_text,
     set_aside_texts,
@@ -33,13 +36,17 @@ def print_run(run: Run, console: Console | None = None) -> None:
         words = f"The run was {summary['status']}" if summary["status"] == "interrupted" else "The run failed"
         failure = summary.get("failure")
         console.print(Text(f"{words}{f': {failure}' if failure else ''}", style="red"))
+    percentiles = percentiles_of(run)
     for phase in summary.get("phases", []):
         console.print()
         window = f"measured {format_duration(phase['duration'])}"
         if phase["warmup"]:
             window += f" after {format_duration(phase['warmup'])} of warm-up"
         console.print(Text.assemble((phase["name"], "bold"), f" · {load_text(phase)} · {window}"))
-        console.print(_operations(phase["operations"]))
+        known = percentiles[phase["name"]]
+        console.print(_operations(phase["operations"], known))
+        if words := few_text(each for own in known.values() for each in own.values()):
+            console.print(Text(words, style="yellow"))
         for words in set_aside_texts(phase):
             console.print(Text(words, style="yellow"))
     if closed := closed_text(summary.get("phases", [])):
@@ -66,7 +73,7 @@ def print_verdict(console: Console, verdict: Mapping[str, Any]) -> None:
         console.print(grid)
 
 
-def _operations(operations: Mapping[str, Mapping[str, Any]]) -> Table:
+def _operations(operations: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Percentile]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("operation")
     failing = any(errors_text(operation) for _, operation in with_parts(operations))
@@ -74,10 +81,16 @@ def _operations(operations: Mapping[str, Mapping[str, Any]]) -> Table:
     for header in headers:
         table.add_column(header, justify="right")
     for name, operation in with_parts(operations):
-        percentiles = [seconds_text(operation["response"][key]) for key in _PERCENTILES]
+        intervals = known.get(name, {})
+        marks = ["*" if key in intervals and intervals[key].few else "" for key in _PERCENTILES]
+        times = zip((operation["response"][key] for key in _PERCENTILES), marks, strict=True)
+        percentiles = [f"{seconds_text(time)}{mark}" for time, mark in times]
         figures = [format_count(operation["throughput"]), format_count(operation["documents_per_second"])]
         row = [name, *figures, *percentiles, *([errors_text(operation)] if failing else [])]
         table.add_row(*(Text(cell) for cell in row))
+        ends = [ends_text(intervals.get(key)) for key in _PERCENTILES]
+        for words, end in (("  at least", 0), ("  at most", 1)) if intervals else ():
+            table.add_row(*(Text(cell) for cell in (words, "", "", *(each[end] for each in ends))), style="dim")
         if every := with_failures(operation):
             percentiles = [seconds_text(every[key]) for key in _PERCENTILES]
             table.add_row(*(Text(cell) for cell in ("  with failures", "", "", *percentiles)), style="dim")

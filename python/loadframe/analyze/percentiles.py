@@ -1,0 +1,149 @@
+"""How sure a run's percentiles are: their 95 % intervals, and whether enough requests lie beyond them.
+
+The interval of a percentile is that between two order statistics (Woodruff, "Confidence intervals for medians and other
+position measures", Journal of the American Statistical Association 47, 1952), whose ranks are those of as many
+independent requests as the run's are worth. Requests of one second share its stalls and queues, and so do seconds in a
+row: what the run is worth follows from how the share of slow requests varies from second to second, by a ratio estimate
+with the correlation of neighbours. The effective number goes into the exact binomial ranks, with the degrees of freedom
+of the seconds (Korn and Graubard, "Confidence intervals for proportions with small expected number of positive counts
+estimated from survey data", Survey Methodology 24, 1998). Dependence over many seconds is not seen by this, and the
+interval is then too narrow: repeated runs see it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from loadframe.analyze.autocorrelation import effective_size, lag_one
+from loadframe.record import Run
+
+if TYPE_CHECKING:
+    from loadframe.record import HistogramLog
+
+Array = npt.NDArray[np.float64]
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+#: A percentile with fewer requests beyond it hangs on single ones.
+ENOUGH = 10
+#: Fewer seconds say nothing of how they differ.
+_LEAST_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """A percentile of response times, s, with its 95 % interval.
+
+    `high` is infinite where no recorded request bounds it. `beyond` is how many requests are slower, on average.
+    """
+
+    value: float
+    low: float
+    high: float
+    beyond: float
+
+    @property
+    def few(self) -> bool:
+        """Whether it rests on too few requests."""
+        return self.beyond < ENOUGH
+
+    def as_dict(self) -> dict[str, float | bool | None]:
+        """Return the figures for JSON, which has no infinity."""
+        high = self.high if math.isfinite(self.high) else None
+        return {"value": self.value, "low": self.low, "high": high, "beyond": self.beyond, "few": self.few}
+
+
+def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
+    """Return the percentiles of response times by phase, operation and name; empty where nothing succeeded."""
+    found: dict[str, dict[str, dict[str, Percentile]]] = {}
+    known = set(run.histograms.tags())
+    for phase in run.summary.get("phases", []):
+        tags = {name: f"{phase['name']}/{name}/response" for name in phase["operations"]}
+        found[phase["name"]] = {
+            name: _percentiles(run.histograms, tag, phase) if tag in known else {} for name, tag in tags.items()
+        }
+    return found
+
+
+def percentiles_document(run: Run) -> dict[str, Any]:
+    """Return the percentiles of a run with their intervals for JSON, in s."""
+    return {
+        phase: {
+            operation: {name: each.as_dict() for name, each in percentiles.items()}
+            for operation, percentiles in operations.items()
+        }
+        for phase, operations in percentiles_of(run).items()
+    }
+
+
+def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
+    """Return between which shares of all requests the 95 % interval of a quantile lies; 0 and infinity are no bound.
+
+    `counts` are each second's requests, `slow` those of them that lie above the quantile of all.
+    """
+    total = float(counts.sum())
+    worth = _worth(slow, counts, quantile)
+    below, above = worth * quantile, worth * (1 - quantile)
+    low = float(special.betaincinv(below, above + 1, 0.025))
+    high = float(special.betaincinv(below + 1, above, 0.975))
+    unbounded = quantile**worth > 0.025 or high * total > total - 0.5
+    return (0.0 if (1 - quantile) ** worth > 0.025 else low), (math.inf if unbounded else high)
+
+
+def _worth(slow: Array, counts: Array, quantile: float) -> float:
+    """Return how many independent requests tell as much of the quantile as these do."""
+    total, seconds = float(counts.sum()), len(counts)
+    if seconds < _LEAST_SECONDS:
+        return total
+    share = float(slow.sum()) / total
+    rest = slow - share * counts
+    power = float((rest**2).sum()) * seconds / (seconds - 1)
+    if not power:
+        return total
+    independent = max(effective_size(seconds, lag_one(rest)), 2.0)
+    variance = power * seconds / independent / total**2
+    worth = quantile * (1 - quantile) / variance
+    # Seconds tell their own variance with as many degrees of freedom as they are.
+    widened = float(special.ndtri(0.975) / special.stdtrit(independent - 1, 0.975)) ** 2
+    return min(worth * widened, total)
+
+
+def _percentiles(histograms: "HistogramLog", tag: str, phase: Mapping[str, Any]) -> dict[str, Percentile]:
+    total = histograms.total(tag)
+    if not total.count:
+        return {}
+    seconds = [(time, each) for time, each in histograms.seconds(tag) if each.count]
+    first = min(time for time, _ in seconds)
+    places = [round(time - first) for time, _ in seconds]
+    length = max(*places, math.floor(phase["duration"]) - 1, 0) + 1
+    counts = np.zeros(length)
+    found = {}
+    np.add.at(counts, places, [each.count for _, each in seconds])
+    for name, quantile in QUANTILES.items():
+        value = total.quantile(quantile) or 0.0
+        slow = np.zeros(length)
+        np.add.at(slow, places, [each.count - _at_most(each, value) for _, each in seconds])
+        low, high = ranks(slow, counts, quantile)
+        found[name] = Percentile(
+            value,
+            min((total.quantile(low) or 0.0) if low else 0.0, value),
+            max((total.quantile(high) or 0.0) if math.isfinite(high) else math.inf, value),
+            total.count * (1 - quantile),
+        )
+    return found
+
+
+def _at_most(histogram: Any, value: float) -> int:
+    """Return how many of a histogram's requests took at most so long (s), by its order statistics."""
+    low, high = 0, int(histogram.count)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if histogram.quantile((middle - 0.5) / histogram.count) <= value:
+            low = middle
+        else:
+            high = middle - 1
+    return low

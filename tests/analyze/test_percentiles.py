@@ -1,0 +1,67 @@
+"""How sure percentiles are: coverage of their intervals, correlated seconds, and percentiles of few requests."""
+
+import math
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.percentiles import percentiles_of, ranks
+from simulated import Truth, write_run
+
+
+def coverage(quantile, *, rate, seconds, spread, rho=0.0, trials=100):
+    """Return how often the interval holds the truth: latencies that a second's own slowness and chance make."""
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(trials):
+        own = spread * random.standard_normal(seconds)
+        for second in range(1, seconds):
+            own[second] = rho * own[second - 1] + math.sqrt(1 - rho**2) * own[second]
+        times = own[:, None] + random.exponential(size=(seconds, rate))
+        ordered = np.sort(times.ravel())
+        value = ordered[math.ceil(quantile * ordered.size) - 1]
+        low, high = ranks((times > value).sum(axis=1).astype(float), np.full(seconds, float(rate)), quantile)
+        ends = (
+            ordered[max(math.ceil(low * ordered.size) - 1, 0)] if low else -math.inf,
+            ordered[math.ceil(high * ordered.size) - 1] if math.isfinite(high) else math.inf,
+        )
+        held += ends[0] <= TRUTH[quantile, spread] <= ends[1]
+    return held / trials
+
+
+_LARGE = np.random.default_rng(7)
+_NOISE, _OWN = _LARGE.exponential(size=2_000_000), _LARGE.standard_normal(2_000_000)
+TRUTH = {(q, spread): float(np.quantile(_NOISE + spread * _OWN, q)) for q in (0.5, 0.99) for spread in (0.0, 0.3)}
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.99])
+@pytest.mark.parametrize(("spread", "rho"), [(0.0, 0.0), (0.3, 0.0), (0.3, 0.5)])
+def test_the_interval_holds_the_truth(quantile, spread, rho):
+    assert coverage(quantile, rate=100, seconds=60, spread=spread, rho=rho) >= 0.89, "95 %, less three standard errors"
+
+
+def test_seconds_that_differ_make_a_run_worth_less():
+    counts = np.full(60, 100.0)
+    even, bursts = np.full(60, 1.0), np.zeros(60)
+    bursts[::20] = 20.0
+    widths = [np.diff(ranks(slow, counts, 0.99))[0] for slow in (even, bursts)]
+    assert widths[1] > 2 * widths[0]
+
+
+def test_what_few_requests_cannot_bound_is_open():
+    counts, slow = np.full(50, 10.0), np.zeros(50)
+    assert ranks(slow, counts, 0.999)[1] == math.inf
+    assert math.isfinite(ranks(slow, counts, 0.9)[1])
+
+
+def test_a_percentile_of_few_requests_is_marked(tmp_path):
+    run = write_run(tmp_path, "r", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
+    found = percentiles_of(run)["range_100"]["range_100"]
+    count = run.summary["phases"][0]["operations"]["range_100"]["response"]["count"]
+    assert count < 10 / 0.001
+    assert found["p999"].few
+    assert found["p999"].high == math.inf
+    assert not found["p90"].few
+    response = run.summary["phases"][0]["operations"]["range_100"]["response"]
+    for name, each in found.items():
+        assert each.low <= each.value == response[name] <= each.high
