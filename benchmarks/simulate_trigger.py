@@ -12,11 +12,11 @@ RHOS, NOISES, DROPS = (0.0, 0.4, 0.8), (0.03, 0.10), (0.10, 0.20, 0.40)
 FALLS, WATCHED = 180, 300
 
 
-def main(trials: int = 80) -> None:
-    """Print the table of docs/elasticity.md. `trials` is the number of runs in a cell; falls take a quarter."""
+def main(trials: int = 60) -> None:
+    """Print the table of docs/elasticity.md. `trials` is the number of runs in a cell; falls take a third."""
     source = np.random.default_rng(SEED)
     print(
-        f"{trials} runs a cell without a fall, {trials // 4} with each, seed {SEED}; drop: 5%, seconds: 10, window: 60s"
+        f"{trials} runs a cell without a fall, {trials // 3} with each, seed {SEED}; drop: 5%, seconds: 10, window: 60s"
     )
     print("noise  rho  false alarms    false alarms, clients    seconds until a fall of")
     print("            in 15 minutes   arrive for 5 minutes     " + "".join(f"{drop:<22.0%}" for drop in DROPS))
@@ -27,7 +27,7 @@ def main(trials: int = 80) -> None:
                 np.mean([_seen(source, level, noise, rho, SINCE) is not None for _ in range(trials)])
                 for level in (flat, rising)
             ]
-            delays = [_delay(source, drop, noise, rho, trials // 4) for drop in DROPS]
+            delays = [_delay(source, drop, noise, rho, trials // 3) for drop in DROPS]
             print(
                 f"{noise:5.0%}  {rho:.1f}  {alarms[0]:12.1%}  {alarms[1]:16.1%}           {''.join(delays)}", flush=True
             )

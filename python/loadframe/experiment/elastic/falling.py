@@ -20,11 +20,11 @@ from scipy import special
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 
 #: The bound in standard errors, and the seconds of the run for which it holds.
-_ERRORS = 4.4
+_ERRORS = 4.3
 _RUN = 900
 #: Standard errors of a correlation's estimate that are added to it, and what it is at most.
 _UPPER = 3.0
-_GREATEST = 0.95
+_GREATEST = 0.9
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,9 @@ def errors(rates: Series, best: float, last: float, span: int) -> float:
     Student's t, and the result has the same probability under the normal distribution.
     """
     deviation, rho = stepwise_noise(rates)
-    if rho < _GREATEST:
-        # The correlation is an estimate, too, and an unlucky one must not make noise small: its upper bound counts.
-        upper = min(rho + _UPPER * math.sqrt((1 - rho**2) / len(rates)), _GREATEST)
-        deviation, rho = deviation * math.sqrt((1 - rho) / (1 - upper)), upper
-    error = deviation * best * math.sqrt(2 * variance_of_mean(span, rho))
+    # The correlation is an estimate, too, and an unlucky one must not make noise small: its upper bound counts.
+    upper = max(min(rho + _UPPER * math.sqrt((1 - rho**2) / len(rates)), _GREATEST), rho)
+    error = deviation * best * math.sqrt((1 - rho) / (1 - upper) * 2 * variance_of_mean(span, upper))
     if error == 0:
         return math.inf
     freedom = max(effective_size(len(rates), rho) - 2, 1.0)

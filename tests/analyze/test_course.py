@@ -1,0 +1,83 @@
+"""The course of a run: what was recorded second by second, with those who waited, in new runs and in old ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from loadframe.analyze.elasticity.course import read_course
+from loadframe.record import Run
+from simulated import Truth, write_run
+
+#: Nobody is answered from 20 s to 30 s; eight wait from 19.9 s on.
+SILENT = range(20, 30)
+WARMUP, SECONDS = 1, 40
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a run whose recording lacks the answers of ten seconds."""
+    truth = Truth(seconds=SECONDS, warmup=WARMUP, operation="look", noise=0.0)
+    run = write_run(tmp_path_factory.mktemp("course"), "silent", replace(truth, events=((60.0, "x", {}),)))
+    log = run.path / "histograms.hlog"
+    silent = {f"{0.5 + WARMUP + second:.3f}" for second in SILENT}
+    lines = [line for line in log.read_text().splitlines() if line.split(",")[1:2] not in [[each] for each in silent]]
+    log.write_text("\n".join(lines) + "\n")
+    return run.path
+
+
+def change(folder, **columns):
+    """Write other columns of the series: functions of the second since the measured window began and the value."""
+    table = Run(folder).series
+    seconds = [second - WARMUP for second in table["second"].to_pylist()]
+    for name, function in columns.items():
+        field = table.schema.field(name)
+        values = [function(second, value) for second, value in zip(seconds, table[name].to_pylist(), strict=True)]
+        table = table.set_column(table.schema.names.index(name), field, pa.array(values, field.type))
+    pq.write_table(table, folder / "series.parquet")
+
+
+def gone(second, value):
+    return 0 if second in SILENT else value
+
+
+def test_the_unanswered_that_were_recorded_have_the_latency_of_a_silence(folder):
+    change(
+        folder,
+        requests=gone,
+        successes=gone,
+        unanswered=lambda second, _: 8,
+        oldest_unanswered=lambda second, _: second - 20 + 1.1 if second in SILENT else 0.005,
+    )
+    course = read_course(Run(folder))
+    assert course.response_p99[20:30] == pytest.approx(np.arange(1.1, 11))
+    assert not course.unknown.any()
+    assert not course.idle.any()
+
+
+def test_seconds_without_a_request_are_idle_where_nothing_was_in_flight(folder):
+    change(
+        folder,
+        requests=gone,
+        successes=gone,
+        unanswered=lambda second, _: 0,
+        oldest_unanswered=lambda second, _: None,
+    )
+    course = read_course(Run(folder))
+    assert np.flatnonzero(course.idle).tolist() == list(SILENT)
+    assert not course.unknown.any()
+
+
+def test_of_older_runs_a_silence_is_unknown_and_no_line_is_drawn_across_it(folder):
+    change(
+        folder,
+        requests=gone,
+        successes=gone,
+        unanswered=lambda second, _: None,
+        oldest_unanswered=lambda second, _: None,
+    )
+    course = read_course(Run(folder))
+    assert np.flatnonzero(course.unknown).tolist() == list(SILENT)
+    assert np.isnan(course.response_p99[20:30]).all()
