@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands import loadframe, result
+from commands import loadframe, result, within
 from loadframe.workload.catalogue import LIBRARY
 
 WORKLOAD = """\
@@ -69,3 +69,19 @@ def test_offline_and_hosts_exclude_each_other(tmp_path):
 def test_every_workload_of_the_library_can_be_rendered(name):
     shown = result("check", name, "--offline")
     assert all(each["request"] for each in shown)
+
+
+def test_credentials_that_a_workload_carries_are_not_shown(tmp_path):
+    file = tmp_path / "w.yaml"
+    file.write_text(
+        "workload: w\n"
+        "operations:\n"
+        "  login: {request: {method: POST, path: '/login?api_key=hunter2', body: {user: ann, password: hunter2}}}\n"
+        "phases: [{name: p, operation: login, clients: 1, requests: 1}]\n"
+    )
+    for words in ([], ["--json"]):
+        status, output, errors = within("check", file, "--offline", *words)
+        assert status == 0, errors
+        assert "hunter2" not in output + errors
+        assert "***" in output
+        assert "ann" in output

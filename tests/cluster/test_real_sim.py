@@ -88,3 +88,16 @@ def test_a_cluster_with_a_name_keeps_its_data(state):
     with Cluster.start(spec) as again:
         assert again.health().ready
         assert again.count("kept") == 4
+
+
+def test_nothing_of_a_cluster_without_a_name_is_left_and_nobody_else_can_look_into_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "state"))
+    with Cluster.start(ClusterSpec(store="sim", nodes=2, settings=SETTINGS)) as started:
+        node = started.nodes[0].folder
+        assert node.is_relative_to(tmp_path / "state")
+        modes = [path.stat().st_mode & 0o077 & (0o066 if path.is_dir() else 0o077) for path in (node, *node.rglob("*"))]
+        assert set(modes) == {0}
+        assert [path.stat().st_mode & 0o066 for path in node.parents[:3]] == [0, 0, 0]
+        # One that is killed cannot clear up.
+        started.kill("node-0")
+    assert list((tmp_path / "state" / "passing").iterdir()) == []
