@@ -4,10 +4,10 @@ The interval of a percentile is that between two order statistics (Woodruff, "Co
 position measures", Journal of the American Statistical Association 47, 1952), whose ranks are those of as many
 independent requests as the run's are worth. Requests of one second share its stalls and queues, and so do seconds in a
 row: what the run is worth follows from how the share of slow requests varies from second to second, by a ratio estimate
-with the correlation of neighbours. The effective number goes into the exact binomial ranks, with the degrees of freedom
-of the seconds (Korn and Graubard, "Confidence intervals for proportions with small expected number of positive counts
-estimated from survey data", Survey Methodology 24, 1998). Dependence over many seconds is not seen by this, and the
-interval is then too narrow: repeated runs see it.
+with the correlation of neighbours, and from stretch to stretch, whichever is less. The effective number goes into the
+exact binomial ranks, with the degrees of freedom of that estimate (Korn and Graubard, "Confidence intervals for
+proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
+Dependence over a tenth of the run or more is not fully seen by this, and the interval is then too narrow.
 """
 
 import math
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy import special
 
 from loadframe.analyze.autocorrelation import effective_size, lag_one
+from loadframe.analyze.summary import QUANTILES
 from loadframe.record import Run
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 #: A percentile with fewer requests beyond it hangs on single ones.
 ENOUGH = 10
 #: Fewer seconds say nothing of how they differ.
 _LEAST_SECONDS = 5
+#: Stretches of a run that are held against each other, where each has two seconds or more.
+_BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -101,15 +103,24 @@ def _worth(slow: Array, counts: Array, quantile: float) -> float:
         return total
     share = float(slow.sum()) / total
     rest = slow - share * counts
-    power = float((rest**2).sum()) * seconds / (seconds - 1)
-    if not power:
+    if not rest.any():
         return total
+    spread = float((rest**2).sum()) * seconds / (seconds - 1)
     independent = max(effective_size(seconds, lag_one(rest)), 2.0)
-    variance = power * seconds / independent / total**2
-    worth = quantile * (1 - quantile) / variance
-    # Seconds tell their own variance with as many degrees of freedom as they are.
-    widened = float(special.ndtri(0.975) / special.stdtrit(independent - 1, 0.975)) ** 2
-    return min(worth * widened, total)
+    worths = [_worth_by(spread * seconds / independent, independent - 1, total, quantile)]
+    if seconds >= 2 * _BATCHES:
+        # Slow seconds come in stretches, of which the correlation of neighbours shows a part: longer stretches add up.
+        sums = np.array([part.sum() for part in np.array_split(rest, _BATCHES)])
+        spread = float((sums**2).sum()) * _BATCHES / (_BATCHES - 1)
+        worths.append(_worth_by(spread, _BATCHES - 1, total, quantile))
+    return min(*worths, total)
+
+
+def _worth_by(spread: float, freedom: float, total: float, quantile: float) -> float:
+    """Return the effective number of requests by an estimate of the variance of the number of slow ones."""
+    # The variance is known with so many degrees of freedom.
+    widened = float(special.ndtri(0.975) / special.stdtrit(freedom, 0.975)) ** 2
+    return quantile * (1 - quantile) * total**2 / spread * widened if spread else total
 
 
 def _percentiles(histograms: "HistogramLog", tag: str, phase: Mapping[str, Any]) -> dict[str, Percentile]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loadframe.record import Histogram, HistogramLog
 
 _ERROR = "error_"
-_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 def summarize(
@@ -143,5 +143,5 @@ def _counts(rows: pa.Table) -> list[str]:
 
 
 def _latency(histogram: "Histogram") -> dict[str, float | int | None]:
-    quantiles = {name: histogram.quantile(q) for name, q in _QUANTILES.items()}
+    quantiles = {name: histogram.quantile(q) for name, q in QUANTILES.items()}
     return {"count": histogram.count, "mean": histogram.mean, **quantiles, "max": histogram.max}

@@ -1,0 +1,64 @@
+"""How often a percentile's interval holds the truth: seconds whose slowness differs and is correlated.
+
+The logarithm of a response time is that of its second, a first-order autoregressive series, plus a normal error of 0.5.
+
+    python -m benchmarks.simulate_percentiles
+"""
+
+import itertools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from loadframe.analyze.percentiles import ranks
+
+Array = npt.NDArray[np.float64]
+
+_NOISE = 0.5
+_LOADS = ((10, 50), (100, 60), (1000, 60), (100, 300))
+_SECONDS = {"independent": (0.0, 0.0), "differ": (0.0, 0.3), "differ, correlated 0.5": (0.5, 0.3),
+            "differ, correlated 0.8": (0.8, 0.3)}  # fmt: skip
+
+
+def main(trials: int = 400) -> None:
+    """Print a table of coverage; `trials` runs of each kind."""
+    print("| requests/s | length, s | seconds | percentile | interval holds the truth | open above |")
+    print("|---|---|---|---|---|---|")
+    for (rate, length), (name, (rho, spread)) in itertools.product(_LOADS, _SECONDS.items()):
+        random = np.random.default_rng([rate, length, round(10 * rho), round(10 * spread)])
+        runs = [_run(rate, length, rho, spread, random) for _ in range(trials)]
+        for quantile in (0.5, 0.99, 0.999):
+            truth = float(special.ndtri(quantile)) * math.hypot(spread, _NOISE)
+            ends = [_interval(times, quantile) for times in runs]
+            held = float(np.mean([low <= truth <= high for low, high in ends]))
+            unbounded = float(np.mean([math.isinf(high) for _, high in ends]))
+            shown = f"p{100 * quantile:g}"
+            print(
+                f"| {rate} | {length} | {name} | {shown} | {100 * held:.1f} % | {100 * unbounded:.0f} % |", flush=True
+            )
+
+
+def _run(rate: int, length: int, rho: float, spread: float, random: np.random.Generator) -> Array:
+    """Return logarithms of response times (seconds, requests)."""
+    own = random.standard_normal(length)
+    for second in range(1, length):
+        own[second] = rho * own[second - 1] + math.sqrt(1 - rho**2) * own[second]
+    times: Array = (spread * own)[:, None] + _NOISE * random.standard_normal((length, rate))
+    return times.astype(np.float32)
+
+
+def _interval(times: Array, quantile: float) -> tuple[float, float]:
+    ordered = np.sort(times.ravel())
+    value = ordered[math.ceil(quantile * ordered.size) - 1]
+    slow = (times > value).sum(axis=1).astype(float)
+    low, high = ranks(slow, np.full(len(times), float(times.shape[1])), quantile)
+    return (
+        float(ordered[max(math.ceil(low * ordered.size) - 1, 0)]) if low else -math.inf,
+        float(ordered[math.ceil(high * ordered.size) - 1]) if math.isfinite(high) else math.inf,
+    )
+
+
+if __name__ == "__main__":
+    main()
