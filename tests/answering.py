@@ -1,7 +1,8 @@
 """A search server on loopback whose answers come when a test says so, in a process of its own.
 
-Every answer takes `delay`. With a stall, whatever would be answered within it is answered at its end: what a collection
-of garbage or a stopped process does to those who wait. It writes down when it answered each path.
+Every answer takes `delay`, or only those of paths that begin with `slow`. With a stall, whatever would be answered
+within it is answered at its end: what a collection of garbage or a stopped process does to those who wait. It writes
+down when it answered each path.
 """
 
 import asyncio
@@ -19,8 +20,8 @@ _ITEM = b'{"index":{"_id":"0123456789abcdefghij","result":"created","_shards":{"
 class Answering:
     """The server, while it is entered. Durations in s; the stall begins so long after the first request."""
 
-    def __init__(self, *, delay: float = 0.0, stall_after: float = 0.0, stall_for: float = 0.0):
-        self._arguments = [str(each) for each in (delay, stall_after, stall_for)]
+    def __init__(self, *, delay: float = 0.0, stall_after: float = 0.0, stall_for: float = 0.0, slow: str = "/"):
+        self._arguments = [*(str(each) for each in (delay, stall_after, stall_for)), slow]
 
     def __enter__(self) -> Self:
         command = [sys.executable, __file__, *self._arguments]
@@ -66,7 +67,7 @@ class _Connection(asyncio.Protocol):
         if path.split("?")[0].endswith("/_bulk"):
             items = b",".join([_ITEM] * (body.count(b"\n") // 2))
             answer = b'{"took":1,"errors":false,"items":[' + items + b"]}"
-        asyncio.get_running_loop().call_later(self._server.wait(), self._answer, path, answer)
+        asyncio.get_running_loop().call_later(self._server.wait(path), self._answer, path, answer)
 
     def _answer(self, path: str, body: bytes) -> None:
         self._server.answered[path] = time.time()
@@ -74,16 +75,17 @@ class _Connection(asyncio.Protocol):
 
 
 class _Server:
-    def __init__(self, delay: float, stall_after: float, stall_for: float):
+    def __init__(self, delay: float, stall_after: float, stall_for: float, slow: str):
         self.answered: dict[str, float] = {}
+        self._slow = slow
         self._delay, self._after, self._for = delay, stall_after, stall_for
         self._first: float | None = None
 
-    def wait(self) -> float:
+    def wait(self, path: str) -> float:
         """Return how long the answer to a request that has just come takes."""
         now = time.monotonic()
         self._first = self._first or now
-        answer = now + self._delay
+        answer = now + (self._delay if path.startswith(self._slow) else 0.0)
         begin = self._first + self._after
         return (begin + self._for if begin <= answer < begin + self._for else answer) - now
 
@@ -97,4 +99,4 @@ class _Server:
 
 
 if __name__ == "__main__":
-    asyncio.run(_Server(*map(float, sys.argv[1:])).serve())
+    asyncio.run(_Server(*map(float, sys.argv[1:-1]), sys.argv[-1]).serve())

@@ -15,9 +15,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
 #: What everybody may use: it knows no part.
-COMMON = {"errors", "units", "ranges", "reading", "folders", "loadframe"}
+COMMON = {"errors", "interrupts", "units", "ranges", "reading", "folders", "loadframe"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "interrupts": set(),
     "units": {"errors"},
     "ranges": set(),
     "reading": {"errors", "units"},

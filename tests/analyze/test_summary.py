@@ -14,9 +14,9 @@ def record(tmp_path, *plans, deviations=(), ceiling=None):
     with RunWriter(tmp_path, "r1") as writer:
         outcomes = []
         for plan in plans:
-            folder = writer.phase(plan["phase"], start := writer.elapsed())
+            folder = writer.phase(plan["phase"], writer.elapsed())
             prepares = plan.pop("prepares", False)
-            outcomes.append(run_phase(plan | {"offset": start}, folder, lambda _: None) | {"prepares": prepares})
+            outcomes.append(run_phase(plan | {"began": writer.began}, folder, lambda _: None) | {"prepares": prepares})
         joined = writer.join()
         judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations, ceiling)
         manifest = {"format": schema.FORMAT}

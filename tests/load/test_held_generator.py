@@ -33,7 +33,7 @@ if group:
 with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as writer:
     with Observer([OwnGroupSampler(), HostSampler()], writer):
         start = writer.elapsed()
-        outcome = run_phase(plan | {"offset": start}, writer.phase(plan["phase"], start), lambda progress: None)
+        outcome = run_phase(plan | {"began": writer.began}, writer.phase(plan["phase"], start), lambda progress: None)
     joined = writer.join()
     print(json.dumps(summarize(joined.series, joined.histograms, [outcome], joined.telemetry, [])))
 """

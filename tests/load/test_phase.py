@@ -3,6 +3,7 @@
 import _thread
 import json
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from loadframe import interrupts
 from loadframe._engine import HistogramLog
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, GeneratorFailed
 from loadframe.load import check_operations, run_phase
 
 
@@ -35,13 +37,55 @@ def test_progress_is_told_while_the_phase_runs(tmp_path):
     assert told[-1].throughput == 1000
 
 
-def test_an_interrupt_ends_the_phase_within_a_second_and_keeps_what_was_measured(tmp_path):
+def test_an_interrupt_ends_the_phase_within_a_second_and_keeps_what_was_measured_for_whoever_defers_it(tmp_path):
     threading.Timer(1.2, _thread.interrupt_main).start()
     started = time.monotonic()
-    outcome = run_phase(plan(pacing={"open": {"rate": 1000}}, stop={"duration": 60}), tmp_path, lambda progress: None)
+    endless = plan(pacing={"open": {"rate": 1000}}, stop={"duration": 60})
+    outcome = {}
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+        outcome = run_phase(endless, tmp_path, lambda progress: None)
     assert time.monotonic() - started < 2.4
     assert outcome["interrupted"]
     assert outcome["operations"][0]["successes"] >= 1000
+    assert not interrupts.asked(), "it was raised"
+
+
+def test_an_interrupt_of_a_phase_that_is_shorter_than_a_look_is_raised_behind_it(tmp_path):
+    outcome = {}
+
+    def started(offset):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+        outcome = run_phase(plan(stop={"requests": 5}), tmp_path, lambda progress: None, started=started)
+    assert outcome["operations"][0]["successes"] == 5
+    assert not outcome["interrupted"], "it was over before it could be cut short"
+    with pytest.raises(KeyboardInterrupt):
+        run_phase(plan(stop={"requests": 5}), tmp_path, lambda progress: None, started=started)
+
+
+def test_a_rate_at_which_the_next_request_comes_in_ages_is_a_phase_of_one_request(tmp_path):
+    slow = plan(pacing={"open": {"rate": 1e-25}}, stop={"duration": 0.3})
+    outcome = run_phase(slow, tmp_path, lambda progress: None)
+    assert (outcome["operations"][0]["successes"], outcome["measured"]) == (1, 0.3)
+    poisson = plan(pacing={"open": {"rate": 1e-25, "arrivals": "poisson"}}, stop={"duration": 0.3})
+    assert run_phase(poisson, tmp_path, lambda progress: None)["operations"][0]["requests"] == 0
+
+
+def test_threads_without_a_client_hold_no_progress_up(tmp_path):
+    told = []
+    few = plan(pacing={"closed": {"clients": 2, "think_time": 0.01}}, stop={"duration": 2.5}) | {"threads": 4}
+    run_phase(few, tmp_path, told.append)
+    assert told[-1].seconds >= 1
+    assert told[-1].requests > 0
+
+
+def test_records_that_cannot_be_written_end_the_load_before_that_is_said(tmp_path):
+    (tmp_path / "histograms.hlog").symlink_to("/dev/full")
+    with pytest.raises(GeneratorFailed, match="No space left"):
+        run_phase(plan(stop={"duration": 60}), tmp_path, lambda progress: None)
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    assert not [name for name in names if name.startswith(("worker-", "collector"))]
 
 
 def test_workers_run_on_the_cores_that_are_theirs(tmp_path):

@@ -33,7 +33,7 @@ def run(tmp_path_factory):
         for name in ("first", "second"):
             start = writer.elapsed()
             folder = writer.phase(name, start, PLAN["target"]["hosts"])
-            handle = _engine.start(json.dumps(PLAN | {"phase": name, "offset": start}), folder)
+            handle = _engine.start(json.dumps(PLAN | {"phase": name, "began": writer.began}), folder)
             assert handle.wait(30)
         return Run(writer.finish(manifest(started=writer.started).as_dict(), summary()))
 

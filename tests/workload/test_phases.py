@@ -22,15 +22,15 @@ phases:
 """
 
 
-def plan(load, phase, *, threads=1, offset=0.0, **levels):
+def plan(load, phase, *, threads=1, began=None, **levels):
     resolved = load(WORKLOAD.format(phase=phase)).for_family("elasticsearch", 1).phases[0].override(**levels)
-    return resolved.plan(seed=3, hosts=["a:1", "b:2"], driver="search", threads=threads, offset=offset)
+    return resolved.plan(seed=3, hosts=["a:1", "b:2"], driver="search", threads=threads, began=began)
 
 
 def test_a_plan_has_all_that_the_engine_needs_and_only_what_the_phase_uses(load):
-    made = plan(load, "{name: p, operation: a, clients: 4, warmup: 2s, duration: 10s}", threads=2, offset=7.5)
+    made = plan(load, "{name: p, operation: a, clients: 4, warmup: 2s, duration: 10s}", threads=2, began=7.5)
     assert json.loads(json.dumps(made)) == {
-        "seed": 3, "rank": 0, "ranks": 1, "threads": 2, "phase": "p", "offset": 7.5, "warmup": 2.0,
+        "seed": 3, "rank": 0, "ranks": 1, "threads": 2, "phase": "p", "began": 7.5, "warmup": 2.0,
         "target": {"driver": "search", "hosts": ["a:1", "b:2"]},
         "corpora": {}, "variables": {}, "operations": {"a": {"search": {"collection": "c"}}},
         "streams": [{"name": "a", "mix": [["a", 1.0]], "pacing": {"closed": {"clients": 4, "think_time": 0.0}},

@@ -1,7 +1,10 @@
 //! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs, and the
 //! interpreter's lock is released whenever this module waits.
 
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -15,6 +18,7 @@ use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
+use loadframe_engine::panics;
 use loadframe_engine::plan::{Plan, PlanError};
 use loadframe_engine::run::{Running, check_operations, render_operations, start, validate};
 use pyo3::create_exception;
@@ -103,23 +107,21 @@ impl PyHandle {
 fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
     let plan = parse(plan)?;
     let folder: &Path = &folder;
-    let running = py.detach(|| with_driver!(plan, start(plan, folder)));
-    Ok(PyHandle(running.map_err(refused)?))
+    ask(py, || with_driver!(plan, start(plan, folder))).map(PyHandle)
 }
 
 /// Raises PlanRefused where `start` would; makes no load and writes nothing.
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;
-    py.detach(|| with_driver!(plan, validate(plan))).map_err(refused)
+    ask(py, || with_driver!(plan, validate(plan)))
 }
 
 /// Sends each operation of the plan once; a dictionary of request, answer and judgement for each.
 #[pyfunction]
 fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let plan = parse(plan)?;
-    let shown: Vec<(String, Reply, Exchange)> =
-        py.detach(|| with_driver!(plan, check_operations(plan))).map_err(refused)?;
+    let shown: Vec<(String, Reply, Exchange)> = ask(py, || with_driver!(plan, check_operations(plan)))?;
     let describe = |(operation, reply, exchange): (String, Reply, Exchange)| {
         let dict = PyDict::new(py);
         dict.set_item("operation", operation)?;
@@ -140,11 +142,25 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
 #[pyfunction]
 fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
     let plan = parse(plan)?;
-    py.detach(|| with_driver!(plan, render_operations(plan))).map_err(refused)
+    ask(py, || with_driver!(plan, render_operations(plan)))
 }
 
 fn parse(plan: &str) -> PyResult<Plan> {
     serde_json::from_str(plan).map_err(|e| PlanRefused::new_err(format!("the plan cannot be read: {e}")))
+}
+
+/// Asks the engine something without the interpreter's lock; RuntimeError if it panics.
+fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> + Send) -> PyResult<T> {
+    let answer = py.detach(|| {
+        let heard: Rc<RefCell<String>> = Rc::default();
+        let tell = heard.clone();
+        let _listening = panics::listen(move |words| *tell.borrow_mut() = words);
+        catch_unwind(AssertUnwindSafe(question)).map_err(|_| heard.take())
+    });
+    match answer {
+        Ok(answer) => answer.map_err(refused),
+        Err(words) => Err(PyRuntimeError::new_err(format!("it panicked: {words}"))),
+    }
 }
 
 fn refused(error: PlanError) -> PyErr {

@@ -152,9 +152,10 @@ def _achieved(outcome: dict[str, Any], series: pa.Table) -> float | None:
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     unanswered = sum(each["in_flight_at_end"] for each in outcome["operations"] if each["stream"] in streams)
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
-    if not due:
-        return None
     warmup, measured_for = outcome["warmup"], outcome["measured"]
+    if not due or not measured_for:
+        # It was interrupted before its window began.
+        return None
     second = rows["second"].to_numpy()
     share = np.where(second < warmup + measured_for, np.clip(second + 1 - warmup, 0, 1), 0)
     done = float((share * rows["requests"].to_numpy()).sum())

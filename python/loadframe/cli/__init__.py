@@ -1,33 +1,84 @@
-"""The command line: one module per command, found by being here; errors leave as one message and a status."""
+"""The command line: one module per command, found by being here; errors leave as one message and a status.
 
-import importlib
+Nothing is imported here that takes time: an interrupt is to be heard before.
+"""
+
+import contextlib
 import os
-import pkgutil
+import signal
 import sys
 
-from loadframe.cli.app import app
+from loadframe import interrupts
 from loadframe.errors import LoadframeError
+
+#: Exit status of a command that was interrupted.
+INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 130 interrupted; `gate` has its own."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 130 interrupted; `gate` has its own.
+
+    With `arguments` it is a command inside a program that goes on, which gets its handling of interrupts back.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    status = INTERRUPTED
     try:
+        try:
+            interrupts.listen()
+            status = _run(arguments)
+        finally:
+            # What there is to be kept is kept by now, and how it ended is known.
+            interrupts.close()
+    except KeyboardInterrupt:
+        interrupts.close()
+        status = INTERRUPTED
+    if interrupts.asked():
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        _say("interrupted")
+    if arguments is not None:
+        interrupts.answer()
+        signal.signal(signal.SIGINT, before)
+    sys.exit(status)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run a command; return its exit status."""
+    try:
+        with interrupts.deferred():
+            import importlib
+            import pkgutil
+
+            from loadframe.cli.app import app
+
+            for module in pkgutil.iter_modules(__path__):
+                importlib.import_module(f"{__name__}.{module.name}")
         app(args=arguments, standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except LoadframeError as error:
-        print(f"loadframe: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+        if not interrupts.asked():
+            _say(str(error))
+        return error.exit_status
     except MemoryError as error:
         # Whatever held so much has been let go of by now.
         asked = f": {error}" if str(error) else ""
-        print(f"loadframe: memory has run out{asked}", file=sys.stderr)
+        _say(f"memory has run out{asked}")
         print("  free some, give the process more, or ask for less: fewer runs, clients or documents", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("loadframe: interrupted", file=sys.stderr)
-        sys.exit(130)
+        return 1
     except BrokenPipeError:
         # The reader of our output left (`| head`): nothing is wrong, and nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except Exception:
+        # An interrupt that a library has turned into something else is an interrupt.
+        if not interrupts.asked():
+            raise
+    return 0
+
+
+def _say(words: str) -> None:
+    # Where nobody listens, as when the terminal is gone, the status says it.
+    with contextlib.suppress(OSError):
+        print(f"loadframe: {words}", file=sys.stderr)

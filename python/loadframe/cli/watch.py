@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.live import Live as Screen
 from rich.table import Table
 
+from loadframe import interrupts
 from loadframe.cli.app import app, out
 from loadframe.cluster import Cluster
 from loadframe.units import format_count, format_share, format_size
@@ -63,7 +64,7 @@ def watch(
                 out.print(_screen(cluster, look))
     except KeyboardInterrupt:
         # That is how one stops watching.
-        return
+        interrupts.answer()
 
 
 def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]":

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from loadframe import interrupts
 from loadframe.cluster import Cluster, ClusterSpec, Limits, Shape
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.clusters import Clusters
@@ -125,6 +126,7 @@ class _Group:
         while run := self._following(runs, made):
             self._listener.run(self._number(run, made), len(self._design.runs), run.id)
             made.append(run)
+            interrupts.check()
             try:
                 self._experiment.kind.record(stage, run)
             except LoadframeError as error:
@@ -163,6 +165,11 @@ def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec
 
 
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:
+    # What an interrupt broke did not fail.
+    interrupts.check()
+    if folder.has(run.id):
+        # What it had measured until then is kept, and says why.
+        return
     asked = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         "store": experiment.cluster_spec(run.treatment),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadframe import folders
+from loadframe import folders, interrupts
 from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
@@ -15,7 +15,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
-from loadframe.load import Calibration, Generator, Outcome, Progress, run_phase, validate_plan
+from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, run_phase, validate_plan
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, yardstick
 from loadframe.record import Manifest, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -109,7 +109,7 @@ class Session:
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
         """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
         for phase in phases:
-            outcome = self._phase(phase, folder, offset=0.0)
+            outcome = self._phase(phase, folder)
             if outcome["interrupted"]:
                 raise KeyboardInterrupt
             for aside in outcome["set_aside"]:
@@ -135,43 +135,30 @@ class Session:
     ) -> Path:
         """Record a run of the phases into `parent/run_id` and return its folder.
 
-        An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on.
+        An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on. One that
+        comes when the last phase is over costs nothing. Where a part of the generator dies, what it had measured is
+        kept in a run of status `failed`, and PhaseFailed goes on.
         """
         beside = beside or Beside()
-        with RunWriter(parent, run_id) as writer:
+        with interrupts.deferred(), RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
             pace = [yardstick()]
             deviations = self.cluster.deviations()
+            interrupts.check()
             outcomes: list[Outcome] = []
             samplers = self._samplers(health=beside.disturbs)
             with self.cluster.telling(_into(writer)), Observer(samplers, writer), _going_on(beside, writer, deviations):
-                for phase in phases:
-                    start = writer.elapsed()
-                    folder = writer.phase(phase.name, start, self.cluster.addresses)
-                    writer.event("phase started", start, phase=phase.name)
-                    beside.phase(start, phase.warmup)
-                    outcome = self._phase(phase, folder, offset=start, beside=beside)
-                    writer.event("phase ended", phase=phase.name)
-                    outcomes.append(outcome | {"prepares": phase.prepares})
-                    if outcome["interrupted"]:
-                        break
-                    # Where nodes are to go and to fail, it is no wonder that some cannot be reached.
-                    for host in () if beside.disturbs else outcome["unreachable"]:
-                        deviations.append(f"the load does not get into {host['host']}: {host['why']}")
-                    for difference in self._differences(phase, outcome):
-                        writer.event("documents differ", phase=phase.name, difference=difference)
-                        self.listener.remark(difference)
-                        deviations.append(difference)
+                failure = self._measure(phases, writer, beside, outcomes, deviations)
+            over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
+            if not (over or failure or (keep_interrupted and outcomes)):
+                raise KeyboardInterrupt
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
-            if not beside.disturbs:
+            if over and not beside.disturbs:
                 since = [text for text in self.cluster.deviations() if text not in deviations]
                 # Whatever else is wrong with the cluster then follows from what it lost.
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 deviations += [] if lost else since
-            interrupted = bool(outcomes) and outcomes[-1]["interrupted"]
-            if interrupted and not keep_interrupted:
-                raise KeyboardInterrupt
             joined = writer.join()
             judged = summarize(
                 joined.series,
@@ -183,10 +170,54 @@ class Session:
                 lost=lost,
                 disturbed=beside.disturbs,
             )
-            path = writer.finish(manifest, {"status": "interrupted" if interrupted else "done", **judged})
-        if interrupted:
+            status = "done" if over else "failed" if failure else "interrupted"
+            why = {"failure": failure.what, "fault": failure.fault} if failure else {}
+            path = writer.finish(manifest, {"status": status, **why, **judged})
+        if failure:
+            failure.where = str(path)
+            raise failure
+        if not over:
             raise KeyboardInterrupt
         return path
+
+    def _measure(
+        self,
+        phases: Sequence[ResolvedPhase],
+        writer: RunWriter,
+        beside: Beside,
+        outcomes: list[Outcome],
+        deviations: list[str],
+    ) -> PhaseFailed | None:
+        """Run the phases until one is interrupted or fails; take down what comes out and how the store differs."""
+        for phase in phases:
+            failure = None
+            folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
+
+            def started(start: float, phase: ResolvedPhase = phase) -> None:
+                writer.event("phase started", start, phase=phase.name)
+                beside.phase(start, phase.warmup)
+
+            try:
+                outcome = self._phase(phase, folder, began=writer.began, beside=beside, started=started)
+            except KeyboardInterrupt:
+                # Before its load began.
+                return None
+            except PhaseFailed as error:
+                outcome, failure = error.outcome, error
+            writer.event("phase ended", phase=phase.name)
+            outcomes.append(outcome | {"prepares": phase.prepares})
+            if failure or outcome["interrupted"]:
+                return failure
+            # Where nodes are to go and to fail, it is no wonder that some cannot be reached.
+            for host in () if beside.disturbs else outcome["unreachable"]:
+                deviations.append(f"the load does not get into {host['host']}: {host['why']}")
+            for difference in self._differences(phase, outcome):
+                writer.event("documents differ", phase=phase.name, difference=difference)
+                self.listener.remark(difference)
+                deviations.append(difference)
+            if interrupts.asked():
+                return None
+        return None
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
         changing = [HealthSampler(self.cluster.health)] if health else []
@@ -208,13 +239,21 @@ class Session:
             generator={**self.generator.describe(), "ceiling": self._ceiling},
         ).as_dict()
 
-    def _phase(self, phase: ResolvedPhase, folder: Path, offset: float, beside: Beside | None = None) -> Outcome:
+    def _phase(
+        self,
+        phase: ResolvedPhase,
+        folder: Path,
+        *,
+        began: float | None = None,
+        beside: Beside | None = None,
+        started: Callable[[float], None] | None = None,
+    ) -> Outcome:
         plan = phase.plan(
             seed=self.seed,
             hosts=self.cluster.addresses,
             driver=self.cluster.store.driver,
             threads=self.generator.threads,
-            offset=offset,
+            began=began,
             target={**self.generator.target(), **self.cluster.target()},
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
@@ -226,7 +265,7 @@ class Session:
 
         held = beside.held if beside else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
-        return run_phase(plan, folder, tell, hosts=addresses, held=held, cores=cores)
+        return run_phase(plan, folder, tell, hosts=addresses, held=held, cores=cores, started=started)
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a

@@ -5,12 +5,21 @@ It also measures what the engine itself is good for on this machine.
 
 from loadframe.load.calibration import Calibration
 from loadframe.load.generator import Generator
-from loadframe.load.phase import Outcome, Progress, check_operations, render_operations, run_phase, validate_plan
+from loadframe.load.phase import (
+    Outcome,
+    PhaseFailed,
+    Progress,
+    check_operations,
+    render_operations,
+    run_phase,
+    validate_plan,
+)
 
 __all__ = [
     "Calibration",
     "Generator",
     "Outcome",
+    "PhaseFailed",
     "Progress",
     "check_operations",
     "render_operations",

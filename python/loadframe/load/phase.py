@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from loadframe import _engine
+from loadframe import _engine, interrupts
 from loadframe.errors import BadInput, GeneratorFailed, LoadframeError
+from loadframe.load.waiting import interruptible
 from loadframe.record.redact import command, plain
 
-#: How often progress is told, s. Between two tellings the interpreter is free, and an interrupt is heard at once.
+T = TypeVar("T")
+
+#: How often progress is told, and an interrupt heard, s.
 _TELL = 0.2
 
 
@@ -34,6 +37,14 @@ class Progress:
 Outcome = dict[str, Any]
 
 
+class PhaseFailed(GeneratorFailed):
+    """A part of the generator died while the phase ran. `outcome` is of what it had measured until then."""
+
+    def __init__(self, what: str, outcome: Outcome) -> None:
+        super().__init__(f"the generator failed: {what}", remedy="the load was not what was asked for: run it again")
+        self.outcome = outcome
+
+
 def run_phase(
     plan: Mapping[str, Any],
     folder: Path,
@@ -41,38 +52,44 @@ def run_phase(
     hosts: Callable[[], Sequence[str]] | None = None,
     held: Callable[[], bool] | None = None,
     cores: Collection[int] | None = None,
+    started: Callable[[float], None] | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
+    `started` is told when the load begins, in s since the run began, which the plan says (`began`).
     `hosts` is asked, as often as progress is told, which hosts the target has now; by default they stay as they are.
     The worker threads run on these `cores` alone, if some are named.
     Once `held` says so, the clients of closed streams who are there stay, and no others come, whatever their stages.
-    An interrupt (Ctrl-C) ends the phase within a second: the outcome then has `interrupted` set, and the caller
-    decides what becomes of the run. BadInput if the engine refuses the plan, before anything was sent;
-    LoadframeError when the generator itself fails.
+    An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
+    outcome has `interrupted` set then, and the caller decides what becomes of the run. An interrupt that comes when the
+    phase is over leaves the outcome as it is. Nothing of the load goes on when this returns or raises.
+    BadInput if the engine refuses the plan, before anything was sent; PhaseFailed, with the outcome so far, when a part
+    of the generator dies; LoadframeError when the records cannot be written.
     """
-    try:
+    with interrupts.deferred():
         with _on(cores):
-            handle = _engine.start(json.dumps(plan), folder)
-    except _engine.PlanRefused as error:
-        raise BadInput(str(error), where=f"phase {plan['phase']}") from None
-    present = plan["target"].get("hosts", [])
-    try:
-        while not handle.wait(_TELL):
-            tell(Progress(**handle.progress()))
-            if hosts and (now := list(hosts())) != present:
-                _follow(handle, now)
-                present = now
-            if held and held():
-                handle.hold()
-                held = None
-    except BaseException as error:
-        handle.stop()
-        outcome = _outcome(handle)
-        if isinstance(error, KeyboardInterrupt):
-            return outcome
-        raise
-    return _outcome(handle)
+            handle = _ask(plan, lambda text: _engine.start(text, folder))
+        try:
+            if started:
+                started(handle.offset)
+            present = plan["target"].get("hosts", [])
+            while not handle.wait(_TELL):
+                if interrupts.asked():
+                    break
+                tell(Progress(**handle.progress()))
+                if hosts and (now := list(hosts())) != present:
+                    _follow(handle, now)
+                    present = now
+                if held and held():
+                    handle.hold()
+                    held = None
+        finally:
+            handle.stop()
+            # It waits until nothing of the load goes on, whatever was raised.
+            outcome = _outcome(handle)
+        if outcome["failed"]:
+            raise PhaseFailed(outcome["failed"], outcome)
+        return outcome
 
 
 @contextlib.contextmanager
@@ -105,10 +122,7 @@ def _outcome(handle: _engine.Handle) -> Outcome:
 
 def validate_plan(plan: Mapping[str, Any]) -> None:
     """Raise BadInput if the engine would refuse the plan: a malformed corpus, an operation that makes no sense."""
-    try:
-        _engine.validate(json.dumps(plan))
-    except _engine.PlanRefused as error:
-        raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
+    _ask(plan, _engine.validate)
 
 
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -116,11 +130,17 @@ def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Secrets that the workload has in a request, or the store in an answer, are blanked.
     """
-    try:
-        answers = _engine.check(json.dumps(plan))
-    except _engine.PlanRefused as error:
-        raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
+    answers = _ask(plan, _engine.check)
     return [{**plain(answer), "request": _request(plan, answer["request"])} for answer in answers]
+
+
+def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Return each operation of a plan with the request that it would send; None where only sending makes one.
+
+    Secrets that the workload has in a request are blanked.
+    """
+    rendered = _ask(plan, _engine.render)
+    return [(name, None if request is None else _request(plan, request)) for name, request in rendered]
 
 
 def _request(plan: Mapping[str, Any], request: str) -> str:
@@ -129,13 +149,12 @@ def _request(plan: Mapping[str, Any], request: str) -> str:
     return shown
 
 
-def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return each operation of a plan with the request that it would send; None where only sending makes one.
-
-    Secrets that the workload has in a request are blanked.
-    """
+def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
+    """Ask the engine something about a plan; BadInput if it refuses that."""
+    text = json.dumps(plan)
     try:
-        rendered = _engine.render(json.dumps(plan))
+        return interruptible(lambda: ask(text))
     except _engine.PlanRefused as error:
         raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
-    return [(name, None if request is None else _request(plan, request)) for name, request in rendered]
+    except RuntimeError as error:
+        raise GeneratorFailed(f"the generator failed: {error}", where=f"phase {plan['phase']}") from None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,7 @@ _LOG_LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compr
 
 @dataclass(frozen=True)
 class PhaseRecording:
-    """Where the engine recorded a phase, when that began (s since the run began), and the hosts it talked to."""
+    """Where the engine recorded a phase, when that was to begin (s since the run began), and the hosts it talked to."""
 
     name: str
     start: float
@@ -44,7 +44,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
             for batch in _batches(phase.folder / "series.csv", SERIES_TYPES):
                 columns = {name: batch.column(name) for name in batch.schema.names}
                 columns["phase"] = pa.array([phase.name] * batch.num_rows, pa.string())
-                columns["time"] = pc.add(pc.cast(columns["second"], pa.float64()), phase.start)
+                columns["time"] = _times(phase, columns["second"])
                 writer.write_batch(pa.record_batch([columns[name] for name in SERIES_SCHEMA.names], SERIES_SCHEMA))
 
 
@@ -113,12 +113,23 @@ def _batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBat
 def _telemetry(
     phase: PhaseRecording, second: pa.Array, source: pa.Array, metric: str, value: pa.Array
 ) -> pa.RecordBatch:
-    time = pc.add(pc.cast(second, pa.float64()), phase.start)
-    return pa.record_batch([time, source, pa.array([metric] * len(second), pa.string()), value], TELEMETRY_SCHEMA)
+    return pa.record_batch(
+        [_times(phase, second), source, pa.array([metric] * len(second), pa.string()), value], TELEMETRY_SCHEMA
+    )
+
+
+def _times(phase: PhaseRecording, second: pa.Array) -> pa.Array:
+    """Return when the seconds of a phase begin, s since the run began: its load began when the engine says."""
+    return pc.add(pc.cast(second, pa.float64()), _outcome(phase).get("offset", phase.start))
 
 
 def _hosts(phase: PhaseRecording) -> Sequence[str]:
     """Return the hosts by their numbers: those that the engine knew in the end, since more may have joined."""
-    outcome = phase.folder / "outcome.json"
-    known: list[str] = json.loads(outcome.read_text())["hosts"] if outcome.exists() else []
-    return known or phase.hosts
+    return _outcome(phase).get("hosts") or phase.hosts
+
+
+def _outcome(phase: PhaseRecording) -> dict[str, Any]:
+    """Return what the engine said when the phase ended; nothing if it did not get there."""
+    path = phase.folder / "outcome.json"
+    outcome: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return outcome

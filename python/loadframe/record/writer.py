@@ -72,7 +72,8 @@ class RunWriter:
                 where=str(self.path.parent),
                 remedy="choose a folder that you may write to",
             ) from error
-        self._began = monotonic()
+        #: The run's zero, in s of the monotonic clock: all its times are since then.
+        self.began = monotonic()
         self.started = datetime.now(UTC)
         return self
 
@@ -92,12 +93,13 @@ class RunWriter:
 
     def elapsed(self) -> float:
         """Return s since the run began, by the monotonic clock: the run's time axis."""
-        return monotonic() - self._began
+        return monotonic() - self.began
 
     def phase(self, name: str, start: float, hosts: Sequence[str] = ()) -> Path:
         """Return a new folder for the engine's recordings of a phase, which `finish` joins into the run.
 
-        `start` is s since the run began, and `hosts` are the target's, in the order in which the engine numbers them.
+        `start` is when its load is to begin, s since the run began; what the engine's outcome says of that goes before.
+        `hosts` are the target's, in the order in which the engine numbers them.
         """
         folder = self.scratch / f"phase-{len(self._phases)}"
         with self._writing():

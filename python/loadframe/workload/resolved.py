@@ -69,13 +69,14 @@ class ResolvedPhase:
         rank: int = 0,
         ranks: int = 1,
         threads: int = 1,
-        offset: float = 0.0,
+        began: float | None = None,
         target: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the engine's plan of this phase for one generator, ready for JSON.
 
-        `hosts` are `host:port`; `offset` is the time of the phase's begin, in seconds since the run began; `target` is
-        what the driver is to know besides, and may hold secrets, which are then in the plan and nowhere else.
+        `hosts` are `host:port`; `began` is when the run began, in s of the monotonic clock, if the phase does not
+        begin it; `target` is what the driver is to know besides, and may hold secrets, which are then in the plan and
+        nowhere else.
         """
         return {
             "seed": seed,
@@ -83,7 +84,7 @@ class ResolvedPhase:
             "ranks": ranks,
             "threads": threads,
             "phase": self.name,
-            "offset": offset,
+            **({} if began is None else {"began": began}),
             "warmup": self.warmup,
             "target": {"driver": driver, "hosts": list(hosts), **(target or {})},
             "corpora": dict(self.corpora),

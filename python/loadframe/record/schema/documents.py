@@ -105,7 +105,7 @@ SUMMARY = (
     Field("fault", "string", "", "whose failure that was: `store`, `generator` or `unknown`"),
     Field("phases[].name", "string", "", "the phase's name"),
     Field("phases[].prepares", "bool", "", "whether the phase only prepares the measured ones, as loading data does"),
-    Field("phases[].start", "number", "s", "since the run began"),
+    Field("phases[].start", "number", "s", "when its load began, since the run began: the zero of its seconds"),
     Field("phases[].clock.started", "number", "s since 1970, UTC", "the same instant, by the wall clock"),
     Field(
         "phases[].clock.uncertainty", "number", "s", "by how much that may be off: the clocks cannot be read at once"

@@ -1,0 +1,82 @@
+"""Ctrl-C at instants that a seed draws, and where one was lost once: status 130, and what was measured is kept."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from answering import Answering
+from commands import Running
+from loadframe.record import Run
+
+WORKLOAD = """\
+workload: brief
+operations:
+  look: {http: {method: GET, path: /look}}
+phases:
+  - {name: prepare, prepares: true, operation: look, clients: 1, duration: 60ms}
+  - {name: open, operation: look, rate: 20/s, warmup: 400ms, duration: 400ms}
+  - {name: closed, operation: look, clients: 1, duration: 300ms}
+"""
+#: s that the command takes when nobody interrupts it, at the least.
+WHOLE = 2.5
+
+
+def interrupt(folder, at, wait_for=None, delay=0.0, workload=WORKLOAD):
+    """Interrupt the command `at` s after it was started, or after it has said something; return status and run."""
+    (folder / "w.yaml").write_text(workload)
+    with Answering(delay=delay, slow="/look") as server:
+        words = ("bench", folder / "w.yaml", "--store", "http", "--hosts", server.address, "--output", folder / "run")
+        with Running(*words, folder=folder) as command:
+            if wait_for:
+                command.wait_for(wait_for)
+            time.sleep(at)
+            status, _ = command.send(signal.SIGINT)
+            said = command.stderr
+    assert "Traceback" not in said
+    assert status == 130, said
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".")], "half a run is left"
+    if not (folder / "run").exists():
+        return said, None
+    run = Run(folder / "run")
+    for phase in run.summary["phases"]:
+        rows = run.series.to_pylist()
+        for name, operation in phase["operations"].items():
+            at_hand = [row for row in rows if (row["phase"], row["operation"]) == (phase["name"], name)]
+            assert operation["requests"] == sum(row["requests"] for row in at_hand if row["segment"] == "measure")
+    return said, run
+
+
+# From here on the command has its handler; before, Python itself starts.
+@pytest.mark.parametrize("at", [random.Random(f"15/{number}").uniform(0.1, WHOLE) for number in range(4)])
+def test_at_any_instant_the_status_says_so_and_what_is_there_can_be_read(tmp_path, at):
+    said, run = interrupt(tmp_path, at)
+    # Once a phase is over, something has been measured.
+    assert ("phase open" in said) <= (run is not None)
+
+
+def test_in_a_phase_that_is_over_at_once_it_ends_the_command(tmp_path):
+    said, run = interrupt(tmp_path, 0.0, wait_for="phase prepare")
+    assert "phase closed" not in said
+    assert run is None or run.summary["status"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("at", "measured"),
+    [
+        # In the warm-up, in the window, and in the drain: none of the requests has been answered by then.
+        (0.3, 0.0),
+        (0.9, 0.35),
+        (1.5, 0.5),
+    ],
+)
+def test_before_any_answer_what_was_sent_is_kept(tmp_path, at, measured):
+    slow = WORKLOAD.splitlines()[:4]
+    slow.append("  - {name: open, operation: look, rate: 20/s, warmup: 500ms, duration: 500ms}\n")
+    _, run = interrupt(tmp_path, at, wait_for="phase open", delay=2.5, workload="\n".join(slow))
+    (phase,) = run.summary["phases"]
+    assert run.summary["status"] == "interrupted"
+    assert phase["duration"] == pytest.approx(measured, abs=0.35 if 0 < measured < 0.5 else 1e-9)
+    assert phase["operations"]["look"]["requests"] == 0
+    assert phase["operations"]["look"]["in_flight_at_end"] > 0
