@@ -80,3 +80,12 @@ def test_before_any_answer_what_was_sent_is_kept(tmp_path, at, measured):
     assert phase["duration"] == pytest.approx(measured, abs=0.35 if 0 < measured < 0.5 else 1e-9)
     assert phase["operations"]["look"]["requests"] == 0
     assert phase["operations"]["look"]["in_flight_at_end"] > 0
+
+
+def test_a_calibration_ends_in_the_middle_of_a_measurement(tmp_path):
+    with Running("calibrate", "--quick", folder=tmp_path) as command:
+        command.wait_for("1 of")
+        status, seconds = command.send(signal.SIGINT)
+        assert (status, "2 of" in command.stderr) == (130, False), command.stderr
+        assert seconds < 5
+        assert "Traceback" not in command.stderr

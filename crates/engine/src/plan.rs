@@ -25,11 +25,8 @@ pub struct Plan {
     pub threads: u64,
     /// The phase's name; it keys the phase's randomness and labels its records.
     pub phase: String,
-    /// Seconds since the run began at which this phase begins, for a run whose beginning is not said.
-    #[serde(default)]
-    pub offset: f64,
-    /// When the run began, seconds of this machine's CLOCK_MONOTONIC: the zero of the records' times. Instead of
-    /// `offset`, which nobody can know exactly before the load begins.
+    /// When the run began, seconds of this machine's CLOCK_MONOTONIC: the zero of the records' times. It begins with this
+    /// phase's load if it is not said.
     #[serde(default)]
     pub began: Option<f64>,
     /// Seconds of warm-up: load that is recorded apart from the measurement.

@@ -202,7 +202,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
         return fail(format!("rank {} of {} with {} threads is no generator", plan.rank, plan.ranks, plan.threads));
     }
-    for (what, seconds) in [("warmup", plan.warmup), ("drain", plan.drain), ("offset", plan.offset)] {
+    for (what, seconds) in [("warmup", plan.warmup), ("drain", plan.drain)] {
         if !(0.0..1e9).contains(&seconds) {
             return fail(format!("{what} of {seconds} s: give 0 or more"));
         }
@@ -331,7 +331,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
 
 /// How long after the run the load begins: what comes before it, such as reading a corpus, belongs to no second of it.
 fn after(plan: &Plan, clock: &Reading) -> Result<Duration, PlanError> {
-    let Some(began) = plan.began else { return Ok(Duration::from_secs_f64(plan.offset)) };
+    let Some(began) = plan.began else { return Ok(Duration::ZERO) };
     let seconds = clock.monotonic + RUN_UP.as_secs_f64() - began;
     match Duration::try_from_secs_f64(seconds) {
         Ok(offset) if seconds < NEVER => Ok(offset),

@@ -1,0 +1,26 @@
+"""Waiting for the engine: an interrupt is heard while it is busy, and what it raises is raised."""
+
+import _thread
+import threading
+import time
+
+import pytest
+
+from loadframe import interrupts
+from loadframe.load.waiting import interruptible
+
+
+def test_an_interrupt_is_raised_though_the_engine_has_not_answered():
+    over = threading.Event()
+    began = time.monotonic()
+    threading.Timer(0.1, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+        interruptible(lambda: over.wait(30))
+    over.set()
+    assert time.monotonic() - began < 10
+
+
+def test_what_the_engine_returns_or_raises_comes_back():
+    assert interruptible(lambda: 7) == 7
+    with pytest.raises(TimeoutError, match="its own"):
+        interruptible(lambda: (_ for _ in ()).throw(TimeoutError("its own")))
