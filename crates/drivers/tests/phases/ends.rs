@@ -145,6 +145,7 @@ impl Driver for Dying {
             documents: 0,
             node: 0,
             parts: Vec::new(),
+            rejected: Vec::new(),
         }
     }
 }
