@@ -19,7 +19,7 @@ CORRELATIONS = (0.0, 0.3, 0.5, 0.7)
 MEASURES = 3
 
 
-def main(trials: int = 400) -> None:
+def main(trials: int = 300) -> None:
     """Print how often any of three measures shows a change, without one and with one."""
     print(f"{trials} histories a row; any of {MEASURES} measures, together at {LEVEL:.0%}.\n")
     print(f"{'sessions':>8} {'correlation':>12} {'false change':>13} {'fall by 10%':>12} {'fall by 20%':>12}")
