@@ -56,6 +56,19 @@ def test_without_blocks_it_is_students_t_test():
     assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
 
 
+def test_many_runs_against_few_are_not_taken_to_have_one_noise():
+    random = np.random.default_rng(4)
+    sides = random.normal(0, 0.03, 20), random.normal(0, 0.06, 3)
+    runs = [Observation(math.exp(value), side) for side, values in enumerate(sides) for value in values]
+    assert estimate_ratio(runs, 0, 1).p == pytest.approx(stats.ttest_ind(*sides, equal_var=False).pvalue)
+    claims = []
+    for _ in range(300):
+        runs = [Observation(math.exp(random.normal(0, 0.03)), 0) for _ in range(20)]
+        runs += [Observation(math.exp(random.normal(0, 0.06)), 1) for _ in range(3)]
+        claims.append(estimate_ratio(runs, 0, 1).p < 0.05)
+    assert np.mean(claims) <= 0.09
+
+
 def test_a_loss_of_a_tenth_in_blocks_that_differ_by_a_tenth_is_detected():
     """An unpaired test detects 15 % of these."""
     random = np.random.default_rng(3)

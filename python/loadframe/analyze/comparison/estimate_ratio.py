@@ -14,8 +14,8 @@ Everything is done on logarithms, so that a difference is a ratio and its interv
 - **One session against one** cannot know how much sessions differ. What is assumed instead is added; without it, the
   interval holds for these two sessions, and says nothing of two others.
 
-Both groups have the same noise (relative to their level). This is checked by nobody; with equal numbers of runs the t
-test hardly depends on it.
+Both groups are taken to have the same noise (relative to their level), except where runs without blocks are so unequal
+in number that it would matter. That is not checked; with equal numbers the t test hardly depends on it.
 """
 
 import math
@@ -35,6 +35,8 @@ __all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
 #: that have runs of one group only; and one such session for each group.
 Design = Literal["paired", "blocks", "unpaired", "sessions", "one session each"]
 
+#: From this ratio of their numbers of runs on, each group may have a noise of its own.
+_UNEQUAL = 2
 #: Differences below this are rounding's, where nothing scatters.
 _RESOLUTION = 1e-9
 #: exp() of more than this is beyond a float.
@@ -95,19 +97,38 @@ def estimate_ratio(
     common = [session for session in sessions[baseline] if session in sessions[group]]
     if common:
         used = [each for each in observations if each.session in common]
-        return _result(
-            fit_contrast(used, baseline, group),
-            _design(used, baseline, group),
-            (len(common), len(common)),
-            least_variance,
-        )
+        design = _design(used, baseline, group)
+        alone = design == "unpaired" and len(common) == 1
+        fitted = _unblocked(used, baseline, group) if alone else fit_contrast(used, baseline, group)
+        return _result(fitted, design, (len(common), len(common)), least_variance)
     counts = len(sessions[baseline]), len(sessions[group])
     if sum(counts) > 2:
         return _result(_between_sessions(observations, baseline, group), "sessions", counts, least_variance)
     # The session is not told from the group, so it must not be in the model.
-    merged = [Observation(each.value, each.group) for each in observations if each.group in (baseline, group)]
-    found = _with_variance(fit_contrast(merged, baseline, group), 2 * session_spread**2)
+    found = _with_variance(_unblocked(observations, baseline, group), 2 * session_spread**2)
     return _result(found, "one session each", counts, least_variance)
+
+
+def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
+    """Compare runs of one session that share no blocks.
+
+    With about equal numbers of runs it is Student's test, which takes the noise of both for the same and hardly suffers
+    where it is not. Where one side has twice as many or more it would suffer, and Welch's ("The generalization of
+    'Student's' problem when several different population variances are involved", Biometrika 34, 1947) would suffer
+    from skewed noise: the more cautious of both decides.
+    """
+    own = [Observation(each.value, each.group) for each in observations if each.group in (baseline, group)]
+    pooled = fit_contrast(own, baseline, group)
+    sides = [np.log([each.value for each in observations if each.group == label]) for label in (baseline, group)]
+    counts = [len(side) for side in sides]
+    if min(counts) < 2 or max(counts) < _UNEQUAL * min(counts):
+        return pooled
+    parts = [float(side.var(ddof=1)) / len(side) for side in sides]
+    if sum(parts) <= _RESOLUTION**2:
+        return pooled
+    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+    welch = replace(pooled, error=math.sqrt(sum(parts)), freedom=freedom)
+    return max(pooled, welch, key=lambda each: each.error * float(special.stdtrit(each.freedom, 0.975)))
 
 
 def _design(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> Design:
