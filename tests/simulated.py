@@ -261,7 +261,14 @@ def _outcome(truth: Truth, clients: int, hosts: Sequence[str], series: Any) -> d
         "ranks": 1,
         "threads": 1,
         "hosts": list(hosts),
-        "streams": [{"name": "main", "pacing": _pacing(truth, clients)}],
+        "streams": [
+            {
+                "name": "main",
+                "pacing": _pacing(truth, clients),
+                "measured": float(truth.seconds),
+                "ran_out": False,
+            }
+        ],
         "operations": [{"stream": "main", "operation": truth.operation, **counted, **rest}],
     }
 

@@ -7,6 +7,7 @@ import pytest
 from loadframe.analyze.summary import summarize, throughput_by_second
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
+from loadframe.report.labels import ended_early_texts
 
 
 def record(tmp_path, *plans, deviations=(), ceiling=None):
@@ -56,6 +57,29 @@ def test_a_phase_is_summed_over_its_measured_window_without_its_warm_up(tmp_path
     assert 800 < total < 1250  # 400/s in the open stream, at most 200/s from two thinking clients
 
 
+def test_a_stream_that_ends_early_is_counted_by_its_own_time(tmp_path):
+    few = {"pacing": {"open": {"rate": 100.0}}, "mix": [["a", 1]], "stop": {"requests": 51}}
+    long = {"pacing": {"open": {"rate": 100.0}}, "mix": [["b", 1]], "stop": {"duration": 1.5}}
+    run, _ = record(tmp_path, plan("p", few, long))
+    phase = run.summary["phases"][0]
+    assert phase["duration"] == phase["streams"][1]["measured"] == 1.5
+    # The last of 51 requests at 100/s is due after 0.5 s.
+    assert phase["streams"][0]["measured"] == pytest.approx(0.5, abs=0.2)
+    assert phase["operations"]["a"]["throughput"] == pytest.approx(51 / phase["streams"][0]["measured"])
+    assert phase["operations"]["b"]["throughput"] == pytest.approx(100, rel=0.02)
+    said = ended_early_texts(phase)
+    assert len(said) == 1
+    assert said[0].startswith("stream s0 had nothing left to send after ")
+
+
+def test_failures_and_all_requests_have_percentiles(tmp_path):
+    run, _ = record(tmp_path, plan("p", FEW))
+    operation = run.summary["phases"][0]["operations"]["a"]
+    assert operation["failure"]["count"] == 0
+    assert operation["failure"]["p99"] is None
+    assert operation["all"] == operation["response"], "nothing failed"
+
+
 def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
     run, _ = record(tmp_path, plan("p", PACED, warmup=1.0, threads=2))
     generator = run.summary["generator"]
@@ -64,6 +88,8 @@ def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
     assert generator["achieved"] == pytest.approx(1, abs=0.02)
     assert 0 <= generator["lateness_p99"] < 0.1
     assert 0 <= generator["lag_p99"] < 0.1
+    assert generator["lag_p99"] <= generator["longest_stall"] < 1
+    assert 0 <= generator["away_share"] < 0.5
 
 
 def test_closed_pacing_offers_no_rate_to_achieve(tmp_path):

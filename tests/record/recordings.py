@@ -85,7 +85,14 @@ def summary(**parts: Any) -> dict[str, Any]:
         "clock": {"started": 1767323045.5, "uncertainty": 5e-8, "drift": 1e-6},
         "warmup": 0.0,
         "duration": 3.0,
-        "streams": [{"name": "main", "pacing": {"closed": {"clients": 8, "think_time": 0.0}}}],
+        "streams": [
+            {
+                "name": "main",
+                "pacing": {"closed": {"clients": 8, "think_time": 0.0}},
+                "measured": 3.0,
+                "ran_out": False,
+            }
+        ],
         "set_aside": [{"corpus": "c", "lines": 1, "kept": ["c.broken"]}],
         "operations": {"range": operation},
     }

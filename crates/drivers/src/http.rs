@@ -31,6 +31,7 @@ pub struct Connection {
 
 impl Driver for Http {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {

@@ -228,7 +228,7 @@ impl Collector {
         let mut shown = Progress { seconds: second + 1, ..self.shown() };
         (shown.throughput, shown.documents_throughput) = (0, 0);
         let mut response = histogram();
-        let mut dropped = 0;
+        let (mut dropped, mut oldest) = (0, Duration::ZERO);
         let before = (shown.requests, shown.errors);
         for (index, cell) in sum.cells.iter().enumerate() {
             let (Some(cell), true) = (cell, sum.used[index]) else { continue };
@@ -250,6 +250,7 @@ impl Collector {
             shown.errors += cell.counts.requests - cell.counts.successes;
             shown.documents += cell.counts.documents;
             dropped += cell.counts.dropped;
+            oldest = oldest.max(cell.oldest_unanswered);
             shown.throughput += cell.counts.successes;
             shown.documents_throughput += cell.counts.documents;
             response.add(&cell.response).expect("layouts are equal");
@@ -270,6 +271,8 @@ impl Collector {
         for (condition, seconds) in &mut self.conditions {
             let figure = match condition.metric {
                 Metric::ErrorShare => errors,
+                // In a second without an answer somebody waits, and has waited for so long at least.
+                Metric::ResponseP99 if response.is_empty() => oldest.as_secs_f64(),
                 Metric::ResponseP99 => response.value_at_quantile(0.99) as f64 / 1e6,
                 Metric::Dropped => dropped as f64,
             };

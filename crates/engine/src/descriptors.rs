@@ -13,19 +13,23 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     // A target without hosts has nothing to connect to.
     let each = if plan.target.spread == Spread::Fixed { hosts.min(1) } else { hosts };
     let most = plan.target.connections.unwrap_or(u64::MAX);
+    let (mut clients, mut asked) = (0u64, Vec::new());
     for (stream, profile) in plan.streams.iter().zip(profiles) {
-        let (clients, what) = match stream.pacing {
+        let (count, what) = match stream.pacing {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight (max_in_flight)"),
         };
-        let needed = (clients * each).min(most).div_ceil(plan.ranks) + OTHERS;
-        if needed > limit {
-            let cause = format!(
-                "{clients} {what} need {needed} file descriptors, and this process may have {limit}: raise the limit \
-                 (ulimit -n), ask for fewer, let them share \"connections\", or spread them over more generators"
-            );
-            return Err(PlanError(cause).within(format!("stream {:?}", stream.name)));
-        }
+        clients = clients.saturating_add(count);
+        asked.push(format!("stream {:?}: {count} {what}", stream.name));
+    }
+    // All streams run at a time, and share the process and the connections.
+    let needed = clients.saturating_mul(each).min(most).div_ceil(plan.ranks) + OTHERS;
+    if needed > limit {
+        return Err(PlanError(format!(
+            "{} need {needed} file descriptors, and this process may have {limit}: raise the limit (ulimit -n), ask for \
+             fewer, let them share \"connections\", or spread them over more generators",
+            asked.join(", ")
+        )));
     }
     Ok(())
 }
@@ -75,6 +79,31 @@ mod tests {
         assert!(error.0.contains("stream \"s\": 900000000 clients"), "{error}");
         asked(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
         asked(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
+    }
+
+    #[test]
+    fn the_clients_of_all_streams_are_counted_together() {
+        let limit = raise();
+        // Each stream alone fits, both do not.
+        let clients = limit * 2 / 3;
+        let stream = |name: &str, pacing: serde_json::Value| json!({"name": name, "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 1}});
+        let both = |connections: Option<u64>| {
+            let plan: Plan = serde_json::from_value(json!({
+                "seed": 1, "phase": "p", "operations": {"a": {}},
+                "target": {"driver": "search", "hosts": ["a:1"], "connections": connections},
+                "streams": [
+                    stream("s", json!({"closed": {"clients": clients}})),
+                    stream("t", json!({"open": {"rate": 1, "max_in_flight": clients}})),
+                ],
+            }))
+            .unwrap();
+            let profiles =
+                [clients as f64, 1.0].map(|level| Profile::new(&crate::plan::Level::Constant(level)).unwrap());
+            provide(&plan, &profiles)
+        };
+        let error = both(None).unwrap_err();
+        assert!(error.0.contains("stream \"s\"") && error.0.contains("stream \"t\""), "{error}");
+        both(Some(10)).unwrap();
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// What one client holds: its socket, its buffers. It connects when it is first used.
     type Connection: 'static;
 
+    /// Whether clients keep values of answers for their later requests; variables that are `captured` are refused if not.
+    const CAPTURES: bool = false;
+
     /// The driver for `target`. Resolves names; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError>;
 

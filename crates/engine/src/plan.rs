@@ -260,7 +260,8 @@ pub struct Condition {
 pub enum Metric {
     /// Failed requests over all, 0 to 1.
     ErrorShare,
-    /// 99th percentile of the response times, seconds.
+    /// 99th percentile of the response times, seconds; in a second without an answer the age of the oldest request that
+    /// waits for one.
     ResponseP99,
     /// Requests that were dropped.
     Dropped,

@@ -19,12 +19,12 @@ use crate::descriptors;
 use crate::draw::Draw;
 use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
 use crate::panics;
-use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
+use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
 use crate::profile::Profile;
 use crate::recorder::{Interval, Recorder};
 use crate::schedule::{NEVER, Share};
 use crate::variables::Variables;
-use crate::worker::{self, Choice, Course, Leftover, Phase};
+use crate::worker::{self, Choice, Course, Leftover, Phase, StreamEnd};
 
 /// Workers get this long to come up before the phase's common start.
 const RUN_UP: Duration = Duration::from_millis(30);
@@ -118,7 +118,10 @@ fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
         driver.cap(connections, plan.ranks * plan.threads).map_err(|e| e.within("target"))?;
     }
     let corpora = Corpora::open(&plan.corpora, plan.seed)?;
-    let variables = Variables::with_corpora(&plan.variables, &corpora)?;
+    let mut variables = Variables::with_corpora(&plan.variables, &corpora)?;
+    if !D::CAPTURES {
+        variables.refuse_captured(&plan.target.driver);
+    }
     let context = Context { variables, corpora };
     let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
@@ -394,12 +397,14 @@ fn finish<D: Driver>(
     if let Ok(Err(error)) = &collected {
         phase.fail(format!("cannot write the records: {error}"));
     }
-    let mut leftover = Leftover::default();
+    let mut leftover = Leftover { streams: vec![StreamEnd::NOTHING; phase.plan.streams.len()], ..Leftover::default() };
     for worker in workers {
         // Of a worker that panicked the phase has heard.
         let theirs = worker.join().unwrap_or_default();
         leftover.in_flight.extend(theirs.in_flight);
-        leftover.last_done = leftover.last_done.max(theirs.last_done);
+        for (stream, part) in leftover.streams.iter_mut().zip(theirs.streams) {
+            *stream = stream.and(part);
+        }
         leftover.ended = leftover.ended.max(theirs.ended);
     }
     match collected {
@@ -457,20 +462,18 @@ fn describe<D: Driver>(
             "completed_documents": warmup.completed_documents + counts.completed_documents,
         }))
     });
-    let durations = plan.streams.iter().map(|stream| match stream.stop {
-        Stop::Duration(seconds) => Some(seconds),
-        _ => None,
-    });
     let stopped = phase.stop.load(Ordering::Relaxed);
-    let last_done = leftover.last_done.as_secs_f64();
-    let ended = (leftover.ended.as_secs_f64() - plan.warmup).max(0.0);
-    // A phase that ends by itself was measured until its last answer; one that the clock or somebody ends, until then.
-    let measured = match (durations.reduce(|a, b| Some(a?.max(b?))).flatten(), stopped) {
-        (Some(seconds), false) => seconds,
-        (Some(seconds), true) => seconds.min(ended),
-        (None, true) => ended,
-        (None, false) => (last_done - plan.warmup).max(0.0),
+    let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
+    let measured_of = |stream: &Stream, end: &StreamEnd| {
+        let since_warmup = |instant: Duration| (instant.as_secs_f64() - plan.warmup).max(0.0);
+        measured(stream.stop, since_warmup(end.last_done), end.ran_out, stopped.then(|| since_warmup(leftover.ended)))
     };
+    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&leftover.streams))
+        .map(|(stream, end)| {
+            let cut = end.ran_out && matches!(stream.stop, Stop::Duration(_));
+            (stream, measured_of(stream, end), cut)
+        })
+        .collect();
     let now = Reading::take();
     let wall = (clock.wall + RUN_UP).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     json!({
@@ -483,8 +486,8 @@ fn describe<D: Driver>(
         },
         "offset": offset.as_secs_f64(),
         "warmup": plan.warmup,
-        "measured": measured,
-        "last_done": last_done,
+        "measured": streams.iter().map(|(_, measured, _)| *measured).fold(0.0, f64::max),
+        "last_done": last_done.as_secs_f64(),
         "interrupted": stopped && totals.stopped_by.is_none() && phase.failure.get().is_none(),
         "failed": phase.failure.get(),
         "stopped_by": totals.stopped_by.as_ref().map(|condition| json!({
@@ -494,15 +497,29 @@ fn describe<D: Driver>(
         "threads": plan.threads,
         "hosts": phase.driver.hosts(),
         "unreachable": phase.driver.unreachable().iter().map(|(host, why)| json!({"host": host, "why": why})).collect::<Vec<_>>(),
-        "streams": plan.streams.iter().map(|stream| json!({
+        "streams": streams.iter().map(|(stream, measured, cut)| json!({
             "name": stream.name,
             "pacing": stream.pacing,
+            "measured": measured,
+            "ran_out": cut,
         })).collect::<Vec<_>>(),
         "operations": operations,
         "parts": parts.collect::<Vec<_>>(),
         "set_aside": set_aside(&phase.context.corpora),
         "error_classes": ErrorClass::ALL.map(ErrorClass::name),
     })
+}
+
+/// For how long a stream ran after the warm-up, s, which is what its requests per second are counted by. One that ends
+/// by itself ran until its last answer at `last`; one that the clock or somebody ends (at `stopped`), until then.
+fn measured(stop: Stop, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
+    let most = if let Stop::Duration(seconds) = stop { seconds } else { f64::INFINITY };
+    match stopped {
+        _ if ran_out => last.min(most),
+        Some(stopped) => stopped.min(most),
+        None if most.is_finite() => most,
+        None => last,
+    }
 }
 
 /// The corpora of which lines were kept aside.

@@ -56,6 +56,8 @@ const KINDS: [&str; 18] = [
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     entries: Vec<Variable>,
+    /// The driver whose clients keep nothing of an answer, if they do not: nobody can find what is captured.
+    keeps_nothing: Option<String>,
 }
 
 /// One of the variables of a [`Variables`]; meaningless to another.
@@ -146,7 +148,8 @@ impl Variables {
             };
             Ok(Variable { name: name.clone(), salt: hash_name(name), per, kind })
         };
-        let mut variables = Self { entries: forms.iter().map(parse).collect::<Result<_, _>>()? };
+        let entries = forms.iter().map(parse).collect::<Result<_, _>>()?;
+        let mut variables = Self { entries, keeps_nothing: None };
         // Those that are made of others can be bound when all names are known.
         for index in 0..variables.entries.len() {
             if let Kind::Derived(derived) = &variables.entries[index].kind {
@@ -164,11 +167,33 @@ impl Variables {
         Ok(variables)
     }
 
-    /// The variable of that name; the error tells the nearest.
+    /// Has `find` refuse what is captured from answers, and what is made of it: the clients of this driver keep nothing
+    /// of an answer, and would send nothing in its place.
+    pub fn refuse_captured(&mut self, driver: &str) {
+        self.keeps_nothing = Some(driver.to_owned());
+    }
+
+    /// The variable of that name; the error tells the nearest, or that its values cannot be had.
     pub fn find(&self, name: &str) -> Result<VariableId, PlanError> {
         let position = self.entries.iter().position(|entry| entry.name == name);
         let names = self.entries.iter().map(|entry| entry.name.as_str());
-        position.map(VariableId).ok_or_else(|| PlanError(unknown("variable", name, names)))
+        let id = position.map(VariableId).ok_or_else(|| PlanError(unknown("variable", name, names)))?;
+        match &self.keeps_nothing {
+            Some(driver) if self.from_answers(id) => Err(PlanError(format!(
+                "variable \"{name}\" is captured from answers, which the driver {driver:?} cannot do: use it in operations \
+                 of the kind http, or draw it"
+            ))),
+            _ => Ok(id),
+        }
+    }
+
+    /// Whether a variable's values come from answers, or are made of one that does.
+    fn from_answers(&self, id: VariableId) -> bool {
+        match &self.entries[id.0].kind {
+            Kind::Captured(_) => true,
+            Kind::Derived(derived) => derived.of().into_iter().any(|other| self.from_answers(other)),
+            _ => false,
+        }
     }
 
     /// The variable's name.

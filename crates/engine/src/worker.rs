@@ -84,13 +84,32 @@ impl<D: Driver> Phase<D> {
     }
 }
 
+/// How a stream ended, or a worker's part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// When its last request was done, after the phase's start.
+    pub last_done: Duration,
+    /// Whether it had nothing left to send: neither the clock ended it, nor an order.
+    pub ran_out: bool,
+}
+
+impl StreamEnd {
+    /// That of a part in which there was nothing to do.
+    pub const NOTHING: Self = Self { last_done: Duration::ZERO, ran_out: true };
+
+    /// That of two parts together.
+    pub fn and(self, other: Self) -> Self {
+        Self { last_done: self.last_done.max(other.last_done), ran_out: self.ran_out && other.ran_out }
+    }
+}
+
 /// What a worker leaves behind beside its recordings.
 #[derive(Clone, Debug, Default)]
 pub struct Leftover {
     /// Requests in flight when the phase ended: their slot, and how long ago they had been scheduled.
     pub in_flight: Vec<(usize, Duration)>,
-    /// When the worker's last request was done, after the phase's start.
-    pub last_done: Duration,
+    /// How its part of each stream ended.
+    pub streams: Vec<StreamEnd>,
     /// When the worker ended, after the phase's start.
     pub ended: Duration,
 }
@@ -100,7 +119,8 @@ struct Worker<D: Driver> {
     start: Instant,
     timer: Timer,
     recorder: RefCell<Recorder>,
-    last_done: Cell<Instant>,
+    /// How its part of each stream has come so far.
+    ends: Vec<Cell<StreamEnd>>,
     /// One place for each client: what it waits for.
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
 }
@@ -137,7 +157,8 @@ pub fn run<D: Driver>(
             start,
             timer: Timer::new()?,
             recorder: RefCell::new(recorder),
-            last_done: Cell::new(start),
+            // Until a stream is known to have nothing left it has.
+            ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],
             waiting: RefCell::default(),
         });
         let mut watch = JoinSet::new();
@@ -170,7 +191,8 @@ pub fn run<D: Driver>(
         if let Some(Ok(Err(error))) = broken {
             return Err(error);
         }
-        Ok(Leftover { in_flight, last_done: worker.last_done.get() - start, ended: now - start })
+        let streams = worker.ends.iter().map(Cell::get).collect();
+        Ok(Leftover { in_flight, streams, ended: now - start })
     })
 }
 
@@ -202,6 +224,7 @@ impl<D: Driver> Worker<D> {
         match plan.pacing {
             Pacing::Closed { think_time, .. } => {
                 let total = profile.greatest() as u64;
+                self.nothing_left(index, share.among(total).is_none());
                 if let Some(own) = share.among(total) {
                     let stream = stream(own);
                     for client in own.own(total) {
@@ -212,9 +235,12 @@ impl<D: Driver> Worker<D> {
                 }
             }
             Pacing::Open { arrivals, max_in_flight, .. } => {
-                let due = Due::new(profile.clone(), arrivals, share, self.phase.plan.seed, key);
-                let most = share.count(max_in_flight).max(1);
-                self.clone().open(stream(share), due, most, &mut clients).await;
+                // No more threads take part than there may be requests in flight, and their shares of these add up.
+                self.nothing_left(index, share.among(max_in_flight).is_none());
+                if let Some(own) = share.among(max_in_flight) {
+                    let due = Due::new(profile.clone(), arrivals, own, self.phase.plan.seed, key);
+                    self.clone().open(stream(own), due, own.count(max_in_flight), &mut clients).await;
+                }
             }
         }
         let clock_ends = ends.filter(|_| self.phase.limits[index].is_none() && !clients.is_empty());
@@ -264,7 +290,10 @@ impl<D: Driver> Worker<D> {
                 if !held && leaves.is_some_and(|leaves| scheduled >= leaves) {
                     break;
                 }
-                let Some(n) = self.next(&stream) else { return };
+                let Some(n) = self.next(&stream) else {
+                    self.nothing_left(stream.index, true);
+                    return;
+                };
                 let (k, done, refused) = self.walk(&stream, &mut connection, seat, n, scheduled).await;
                 let thought = think(&think_time, &self.draw(&stream, k));
                 scheduled = done + if refused { thought.max(PAUSE) } else { thought };
@@ -284,9 +313,11 @@ impl<D: Driver> Worker<D> {
         let mut turns = 0;
         for (k, due) in schedule {
             let scheduled = self.start + due;
-            if stream.ends.is_some_and(|ends| scheduled >= ends)
-                || self.phase.limits[stream.index].is_some_and(|limit| k >= limit)
-            {
+            if stream.ends.is_some_and(|ends| scheduled >= ends) {
+                break;
+            }
+            if self.phase.limits[stream.index].is_some_and(|limit| k >= limit) {
+                self.nothing_left(stream.index, true);
                 break;
             }
             self.timer.sleep_until(scheduled).await;
@@ -402,7 +433,8 @@ impl<D: Driver> Worker<D> {
         let done = reply.done;
         let failed = reply.outcome.as_ref().err();
         let refused = failed.is_some_and(|failure| failure.class == ErrorClass::Connect || reply.bytes_sent == 0);
-        self.last_done.set(self.last_done.get().max(done));
+        let end = &self.ends[stream.index];
+        end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
         // Until it is written down the request is in flight: it may be what shows that a second has ended.
         self.recorder.borrow_mut().request(choice.slot, times, reply, &self.waiting.borrow());
         self.waiting.borrow_mut()[seat.place] = None;
@@ -415,6 +447,11 @@ impl<D: Driver> Worker<D> {
         stream.issued.set(issued + 1);
         let n = stream.share.index + issued * stream.share.of;
         self.phase.limits[stream.index].is_none_or(|limit| n < limit).then_some(n)
+    }
+
+    /// Notes whether this worker has nothing left to send of a stream.
+    fn nothing_left(&self, stream: usize, ran_out: bool) {
+        self.ends[stream].set(StreamEnd { ran_out, ..self.ends[stream].get() });
     }
 
     #[inline]

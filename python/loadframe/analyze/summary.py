@@ -82,7 +82,9 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
         "clock": {"started": outcome["started"], **outcome["clock"]},
         "warmup": outcome["warmup"],
         "duration": outcome["measured"],
-        "streams": [{"name": stream["name"], "pacing": stream["pacing"]} for stream in outcome["streams"]],
+        "streams": [
+            {key: stream[key] for key in ("name", "pacing", "measured", "ran_out")} for stream in outcome["streams"]
+        ],
         "set_aside": outcome.get("set_aside", []),
         "operations": {name: _operation(name, outcome, measured, histograms) for name in names},
     }
@@ -114,12 +116,14 @@ def _figures(
     """Return what an operation and a part of one have in common; `entries` are the outcome's, one for each stream."""
     rows = measured.filter(pc.equal(measured["operation"], name))
     total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
-    window = outcome["measured"]
+    windows: dict[str, float] = {stream["name"]: stream["measured"] for stream in outcome["streams"]}
     tag = f"{outcome['phase']}/{name}"
     response, failure = histograms.total(f"{tag}/response"), histograms.total(f"{tag}/failure")
 
     def per_second(count: str) -> float:
-        return sum(entry[count] for entry in entries) / window if window else 0.0
+        # A stream that ended early is not diluted by the time for which others went on.
+        rates = (float(entry[count] / window) for entry in entries if (window := windows[entry["stream"]]))
+        return sum(rates, 0.0)
 
     return {
         "requests": total["requests"],

@@ -9,7 +9,15 @@ from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.record import Run
 from loadframe.report import answer
 from loadframe.report.figures import Figure
-from loadframe.report.labels import closed_text, cluster_text, load_text, seconds_text, set_aside_texts, with_failures
+from loadframe.report.labels import (
+    closed_text,
+    cluster_text,
+    ended_early_texts,
+    load_text,
+    seconds_text,
+    set_aside_texts,
+    with_failures,
+)
 from loadframe.report.page import render
 from loadframe.report.scale_plots import (
     residuals,
@@ -87,7 +95,7 @@ def run_page(run: Run) -> str:
         headline=_headline(phases),
         verdict=summary.get("verdict"),
         operations=operations_table(run) if phases else None,
-        set_aside=[words for phase in phases for words in set_aside_texts(phase)],
+        remarks=[words for phase in phases for words in (*ended_early_texts(phase), *set_aside_texts(phase))],
         closed=closed_text(phases),
         over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
         generator=generator_table(summary) if "generator" in summary else None,

@@ -7,6 +7,9 @@ from typing import Any
 from loadframe.analyze.percentiles import ENOUGH, Percentile
 from loadframe.units import format_count, format_duration, format_nodes, format_size
 
+#: A stream that ran for less than this share of its phase ended before the others.
+_MOST = 0.99
+
 
 def pacing_text(pacing: Mapping[str, Any]) -> str:
     """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`."""
@@ -120,6 +123,16 @@ def set_aside_texts(phase: Mapping[str, Any]) -> list[str]:
         f"{format_count(aside['lines'])} line{'s' * (aside['lines'] != 1)} of the corpus {aside['corpus']} were no "
         f"documents, and were not sent; see {', '.join(aside['kept'])}"
         for aside in phase.get("set_aside", [])
+    ]
+
+
+def ended_early_texts(phase: Mapping[str, Any]) -> list[str]:
+    """Write of each stream that ended before its phase, or before its time, by which seconds its rates are counted."""
+    return [
+        f"stream {stream['name']} had nothing left to send after {format_duration(stream['measured'])}: its requests/s"
+        " and documents/s are those of that time"
+        for stream in phase["streams"]
+        if stream.get("ran_out") or stream.get("measured", phase["duration"]) < _MOST * phase["duration"]
     ]
 
 

@@ -12,6 +12,7 @@ from loadframe.record import Run
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
+    ended_early_texts,
     ends_text,
     errors_text,
     few_text,
@@ -47,7 +48,7 @@ def print_run(run: Run, console: Console | None = None) -> None:
         console.print(_operations(phase["operations"], known))
         if words := few_text(each for own in known.values() for each in own.values()):
             console.print(Text(words, style="yellow"))
-        for words in set_aside_texts(phase):
+        for words in (*ended_early_texts(phase), *set_aside_texts(phase)):
             console.print(Text(words, style="yellow"))
     if closed := closed_text(summary.get("phases", [])):
         console.print()

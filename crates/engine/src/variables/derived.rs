@@ -97,7 +97,7 @@ impl Derived {
     }
 
     /// The variables that it is made of.
-    fn of(&self) -> Vec<VariableId> {
+    pub fn of(&self) -> Vec<VariableId> {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
             Self::Linear { of, .. } | Self::Hash { of } | Self::Several { of, .. } => vec![*of],

@@ -420,3 +420,19 @@ fn several_values_are_a_list_and_the_next_request_has_the_next() {
     assert!(Variables::parse(itself.as_object().unwrap()).unwrap_err().0.contains("in a circle: v -> v"));
     assert!(error(json!({"several": {"of": "v", "count": 0}})).contains("a whole number above 0"));
 }
+
+#[test]
+fn what_is_captured_is_refused_where_no_client_keeps_anything_of_an_answer() {
+    let forms = json!({
+        "token": {"captured": {}}, "k": {"sequential": {}},
+        "header": {"derived": "Bearer ${token}"}, "other": {"derived": "n${k}"},
+    });
+    let mut variables = Variables::parse(forms.as_object().unwrap()).unwrap();
+    assert!(variables.find("header").is_ok());
+    variables.refuse_captured("null");
+    for name in ["token", "header"] {
+        let error = variables.find(name).unwrap_err().0;
+        assert!(error.contains(name) && error.contains("captured from answers") && error.contains("null"), "{error}");
+    }
+    assert!(variables.find("k").is_ok() && variables.find("other").is_ok());
+}

@@ -95,8 +95,18 @@ _FIGURES = (
     ("successes", "int", "requests", "of these, judged good"),
     ("documents", "int", "documents", "that the store took or returned"),
     ("errors.CLASS", "int", "requests", "failed, by error class"),
-    ("throughput", "number", "1/s", "successes that were answered in the measured window, per second of it"),
-    ("documents_per_second", "number", "1/s", "documents that were answered in the measured window, per second of it"),
+    (
+        "throughput",
+        "number",
+        "1/s",
+        "successes that were answered in the measured window, per second for which their stream ran in it",
+    ),
+    (
+        "documents_per_second",
+        "number",
+        "1/s",
+        "documents that were answered in the measured window, by the same seconds",
+    ),
 )
 
 SUMMARY = (
@@ -115,6 +125,13 @@ SUMMARY = (
     Field("phases[].duration", "number", "s", "the measured window"),
     Field("phases[].streams[].name", "string", "", "the stream's name"),
     Field("phases[].streams[].pacing.**", "any", "", "closed (clients, think time) or open (rate, arrivals)"),
+    Field(
+        "phases[].streams[].measured",
+        "number",
+        "s",
+        "of the window in which the stream ran; rates are per second of it",
+    ),
+    Field("phases[].streams[].ran_out", "bool", "", "whether it ended before its time, having nothing left to send"),
     Field("phases[].set_aside[].corpus", "string", "", "a corpus of which lines were no documents and were not sent"),
     Field("phases[].set_aside[].lines", "int", "lines", "how many; a corpus that only a part is read of may have more"),
     Field("phases[].set_aside[].kept[]", "string", "", "a file with these lines, their numbers and what is wrong"),
