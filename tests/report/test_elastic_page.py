@@ -104,6 +104,13 @@ def test_more_nodes_that_do_less_are_no_gain(tmp_path):
     assert "2 times the nodes gave 0.79 times the throughput: more nodes did less" in text
 
 
+def test_a_single_run_is_not_said_to_have_done_less(tmp_path):
+    found = read_elasticity(write_elastic(tmp_path / "e", gain=0.97, repetitions=1, control=False))
+    text = " ".join(Page(elastic_page(found)).text.split())
+    assert "more nodes did less" not in text
+    assert "times the throughput: less than before, in a single run, which says nothing of how that scatters" in text
+
+
 def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
     path = write_elastic(tmp_path / "e")
     early = path / "runs" / "b2-grow-steady" / "events.jsonl"

@@ -99,15 +99,25 @@ def _sentences(group: Group, step: Step) -> list[str]:
                 f"{gave}, and the control runs without them {_alone(found['growth'])} times. The difference,"
                 f" {estimate_text(more)}, may be chance: neither gain nor loss is claimed."
             )
-        elif gain.value * growth < 1:
-            words.append(f"{gave}: more nodes did less.")
         else:
-            alone = "" if gain.is_finite else ", in a single run, which says nothing of how that scatters"
-            words.append(f"{gave}: a realised gain of {_text(gain, 'share')}{alone}.")
+            words.append(f"{gave}{_brought(gain, growth)}.")
     if group.open and "slowdown" in found:
         slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
         words.append(f"At its worst second p99 was {slow} times what it was before.")
     return words
+
+
+def _brought(gain: Estimate, growth: float) -> str:
+    """Say what more nodes brought: a loss only where the interval lies below what the nodes did before."""
+    if not gain.is_finite:
+        less = gain.value * growth < 1
+        seen = "less than before" if less else f"a realised gain of {_text(gain, 'share')}"
+        return f": {seen}, in a single run, which says nothing of how that scatters"
+    if gain.high * growth < 1:
+        return ": more nodes did less"
+    if gain.low * growth <= 1:
+        return ": neither gain nor loss can be told from the scatter of the runs"
+    return f": a realised gain of {_text(gain, 'share')}"
 
 
 def _alone(measure: Repeated) -> str:
