@@ -13,6 +13,7 @@ _EXAMPLES = """\b
 Examples:
   loadframe fit nodes.csv
   loadframe fit published.csv --residuals absolute
+  loadframe fit grown.csv --scaling weak
   loadframe fit nodes.csv --json | jq .peak
 """
 
@@ -30,6 +31,10 @@ def fit(
         Literal["relative", "absolute"],
         typer.Option(help="Whether noise grows with throughput, or not (as most published fits have it)."),
     ] = "relative",
+    scaling: Annotated[
+        Literal["strong", "weak"],
+        typer.Option(help="Whether the work stayed as it was while n grew, or grew with n: then also Gustafson's law."),
+    ] = "strong",
     as_json: Json = False,
 ) -> None:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs."""
@@ -40,7 +45,7 @@ def fit(
     content = read_input(file, _MOST)
     table = parse_table(content, str(file))
     try:
-        result = fit_models(table.pairs, residuals=residuals, over=table.over)
+        result = fit_models(table.pairs, residuals=residuals, over=table.over, scaling=scaling)
     except BadInput as error:
         raise BadInput(
             error.what, where=f"{file}, {error.where}" if error.where else str(file), remedy=error.remedy

@@ -6,7 +6,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.analyze.sweep.equal import Shape
-from loadframe.report.fit_words import sentence
+from loadframe.report.fit_words import scaled_sentences, sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.units import format_count, format_nodes, format_share, format_shares
@@ -49,7 +49,7 @@ def lead(curves: PhaseCurves) -> str:
 
 def limits(curves: PhaseCurves) -> list[str]:
     """Return what the data cannot say, and how the figures are to be taken."""
-    words = []
+    words = _scaled(curves)
     nodes = curves.over_nodes
     if nodes:
         counts = sorted({treatment.nodes or 0 for treatment in nodes.treatments})
@@ -70,6 +70,14 @@ def limits(curves: PhaseCurves) -> list[str]:
             " clients might give more still."
         )
     return words
+
+
+def _scaled(curves: PhaseCurves) -> list[str]:
+    """Return what weak scaling comes to by its own law, where the answer is not the fit's own sentence."""
+    nodes = curves.over_nodes
+    if nodes is None or nodes.fit is None or len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
+        return []
+    return scaled_sentences(nodes.fit)
 
 
 def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from loadframe.report.fit_words import NAMES, sentence
 from loadframe.report.numbers import estimate_text
 from loadframe.units import format_change
 
-_PARAMETERS = ("lambda", "sigma", "kappa", "ceiling")
+_PARAMETERS = ("lambda", "serial", "sigma", "kappa", "ceiling")
 
 
 def print_fit(console: Console, fit: ScalabilityFit, unit: str = "") -> None:
@@ -34,7 +34,7 @@ def models_table(fit: ScalabilityFit) -> Table:
     for model in models:
         best = model.name == fit.best
         table.add_column(f"{'→ ' if best else ''}{NAMES[model.name]}", style="" if best else "dim", justify="right")
-    for name in _PARAMETERS:
+    for name in (name for name in _PARAMETERS if any(name in model.parameters for model in models)):
         table.add_row(name, *(_two_lines(model.parameters.get(name)) for model in models))
     for name, text in (
         ("AICc", lambda model: "" if model.aicc is None else f"{model.aicc:.1f}"),

@@ -5,10 +5,28 @@ from loadframe.report.numbers import estimate_text, percent_text, round_to
 from loadframe.units import format_change, format_count
 
 #: What the models are called where people read.
-NAMES = {"linear": "linear", "amdahl": "Amdahl", "usl": "USL", "knee": "hard knee"}
+NAMES = {"linear": "linear", "gustafson": "Gustafson", "amdahl": "Amdahl", "usl": "USL", "knee": "hard knee"}
 
 
 def sentence(fit: ScalabilityFit, unit: str = "") -> str:
+    """Say what the data show, and in weak scaling what the scaled speed-up is by Gustafson's law."""
+    return " ".join([_sentence(fit, unit), *scaled_sentences(fit)])
+
+
+def scaled_sentences(fit: ScalabilityFit) -> list[str]:
+    """Say what Gustafson's law makes of weak scaling; empty in strong scaling."""
+    scaled = fit.scaled_speedup(fit.largest)
+    if scaled is None or not tells(fit):
+        return []
+    share = fit.models["gustafson"].parameters["serial"]
+    law = f"a serial share of {percent_text(share)}, a scaled speed-up of {estimate_text(scaled)}"
+    at = f"at {format_count(fit.largest)} {fit.over}"
+    if "gustafson" in fit.possible:
+        return [f"By Gustafson's law: {law} {at}."]
+    return [f"Gustafson's law ({law} {at}) misses these data by more than the noise."]
+
+
+def _sentence(fit: ScalabilityFit, unit: str) -> str:
     """Say what the best model means for the measured sizes; `unit` follows throughputs, such as `requests/s`."""
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
@@ -22,20 +40,27 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
             f"Throughput {peaks} at {estimate_text(fit.peak.n)} {fit.over}{beyond},"
             f" with {estimate_text(fit.peak.throughput)}{tail} (USL: {_causes(best)})."
         )
-    if fit.best == "linear":
-        each = estimate_text(best.parameters["lambda"])
-        return f"Throughput grows linearly {measured}: {each}{tail} each; no limit was reached, and {_of_a_peak(fit)}."
-    if fit.best == "amdahl":
-        law = f"as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)}"
-        return f"Throughput bends {measured} {law}; {_of_a_peak(fit)}."
-    if fit.best == "knee":
+    return f"Throughput {_course(fit, measured, tail)} {_of_a_peak(fit)}."
+
+
+def _course(fit: ScalabilityFit, measured: str, tail: str) -> str:
+    """Say how throughput grows by the best model."""
+    best = fit.best_model
+    each = f"{estimate_text(best.parameters['lambda'])}{tail}"
+    if best.name == "linear":
+        return f"grows linearly {measured}: {each} each; no limit was reached, and"
+    if best.name == "gustafson":
+        return f"grows in a straight line {measured}, from {each} at one;"
+    if best.name == "amdahl":
+        return f"bends {measured} as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)};"
+    if best.name == "knee":
         lam, ceiling = best.parameters["lambda"], best.parameters["ceiling"]
         knee = round_to(ceiling.value / lam.value, ceiling.value / lam.value / 10)
         return (
-            f"Throughput grows linearly, {estimate_text(lam)}{tail} each, up to about {knee} {fit.over}, where it meets"
-            f" a hard ceiling of {estimate_text(ceiling)}{tail}; {_of_a_peak(fit)}."
+            f"grows linearly, {each} each, up to about {knee} {fit.over}, where it meets a hard ceiling of"
+            f" {estimate_text(ceiling)}{tail};"
         )
-    return f"Throughput bends {measured} ({_causes(best)}); {_of_a_peak(fit)}."
+    return f"bends {measured} ({_causes(best)});"
 
 
 def _of_a_peak(fit: ScalabilityFit) -> str:

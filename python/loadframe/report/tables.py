@@ -26,6 +26,7 @@ from loadframe.units import format_change, format_count, format_share
 
 _PARAMETERS = {
     "lambda": "λ, throughput of one",
+    "serial": "s, serial share",
     "sigma": "σ, contention",
     "kappa": "κ, coherency",
     "ceiling": "C, ceiling",
@@ -87,6 +88,7 @@ def models_table(fit: ScalabilityFit) -> Table:
     rows = [
         [Cell(words), *(_parameter(model, name, tones[model.name]) for model in models)]
         for name, words in _PARAMETERS.items()
+        if any(name in model.parameters for model in models)
     ]
     rows += [
         [Cell(words), *(Cell(text, tone=tones[name]) for name, text in zip(tones, texts, strict=True))]

@@ -8,7 +8,7 @@ from loadframe.analyze.scalability.checks import extrapolation_error, lack_of_fi
 from loadframe.analyze.scalability.doubts import doubts
 from loadframe.analyze.scalability.fitting import PointFit, fit_model
 from loadframe.analyze.scalability.intervals import Spread, parameters, spread
-from loadframe.analyze.scalability.models import AMDAHL, KNEE, LADDER, USL, Model, ModelName
+from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LADDERS, USL, Model, ModelName, Scaling
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
 from loadframe.analyze.scalability.outliers import Outlier, outliers
 from loadframe.analyze.scalability.peak import Peak, PeakStanding, peak_of, standing_of
@@ -23,10 +23,13 @@ def fit(
     seed: int = 0,
     over: str = "n",
     resolution: float = RESOLUTION,
+    scaling: Scaling = "strong",
     blocks: Sequence[object] | None = None,
     names: Sequence[str] | None = None,
 ) -> ScalabilityFit:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to (n, throughput) observations.
+
+    In weak `scaling`, where the work grows with n, Gustafson's law is fitted as well.
 
     Repeated n are repeated runs. `residuals` says whether noise grows with throughput ("relative") or not
     ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution` is the
@@ -35,13 +38,13 @@ def fit(
     three distinct n and for numbers that are not positive and finite.
     """
     data = gather(observations, residuals, resolution, blocks)
-    found = _conclude(data, seed)
+    found = _conclude(data, seed, scaling)
     apart = outliers([point for point, _ in found.fitted.values()], data)
     robust = None
     if apart:
         places = [outlier.place for outlier in apart]
         rest = gather(observations, residuals, resolution, blocks, without=places)
-        robust = _without(apart, rest, _conclude(rest, seed))
+        robust = _without(apart, rest, _conclude(rest, seed, scaling))
     # What the runs that lie far off say of a peak is not said where the others contradict it.
     disagree = robust is not None and "none" in (found.standing, robust.standing) and found.standing != robust.standing
     standing: PeakStanding = "open" if disagree else found.standing
@@ -51,6 +54,7 @@ def fit(
     return ScalabilityFit(
         over=over,
         kind=residuals,
+        scaling=scaling,
         observations=tuple((float(n), float(throughput)) for n, throughput in observations),
         models=models,
         best=found.best,
@@ -88,8 +92,8 @@ class _Conclusion:
     standing: PeakStanding
 
 
-def _conclude(data: Observations, seed: int) -> _Conclusion:
-    fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDER}
+def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
+    fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDERS[scaling]}
     points = [point for point, _ in fitted.values()]
     best, left = choose(points, data).model.name, possible(points, data)
     usl = fitted[USL.name]
@@ -110,7 +114,7 @@ def _fit_with_sign(model: Model, data: Observations, seed: int) -> tuple[PointFi
     """Fit with s >= 0; where s ends at that bound and is significantly negative without it, keep the negative s."""
     point = fit_model(model, data)
     around = spread(point, data, seed)
-    if model in (AMDAHL, USL) and point.theta[1] <= 0:
+    if model in (AMDAHL, GUSTAFSON, USL) and point.theta[1] <= 0:
         unbound = fit_model(model, data, superlinear=True)
         around_unbound = spread(unbound, data, seed)
         if around_unbound.high[1] < 0:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import warnings
 from loadframe.analyze.scalability.ceiling import CeilingChange
-from loadframe.analyze.scalability.models import LADDER, USL, ModelName
+from loadframe.analyze.scalability.models import LADDERS, USL, ModelName
 from loadframe.analyze.scalability.observations import Observations
 from loadframe.analyze.scalability.peak import PEAK_REACH, Peak, PeakStanding
 from loadframe.analyze.scalability.result import ModelFit, Robust
@@ -79,14 +79,14 @@ def _about_runs(
 
 def _about_choice(best: ModelName, possible: Collection[ModelName]) -> Iterator[Finding]:
     # A richer model can always be bent to the data of a simpler one; that says nothing against the simpler.
-    parameters = {model.name: model.size for model in LADDER}
+    parameters = {model.name: model.size for model in LADDERS["weak"]}
     alike = [name for name in possible if name != best and parameters[name] <= parameters[best]]
     if alike:
         yield warnings.ModelsAlike(best, tuple(alike))
 
 
 def _about_growth(data: Observations, over: str, best: ModelFit) -> Iterator[Finding]:
-    sigma = best.parameters.get("sigma")
+    sigma = best.parameters.get("sigma") or best.parameters.get("serial")
     if sigma and sigma.value < 0:
         yield warnings.Superlinear(best.name, sigma.value, sigma.low, sigma.high)
         return

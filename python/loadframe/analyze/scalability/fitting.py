@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from loadframe.analyze.scalability.gustafson import LEAST_SHARE, solve_gustafson
 from loadframe.analyze.scalability.knee import solve_knee
-from loadframe.analyze.scalability.models import AMDAHL, KNEE, LINEAR, Array, Model
+from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LINEAR, Array, Model
 from loadframe.analyze.scalability.observations import Observations
 from loadframe.analyze.scalability.solver import Bounds, Problems, solve, starts
 
@@ -15,7 +16,10 @@ _RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))
 
 @dataclass(frozen=True, eq=False)
 class PointFit:
-    """The least-squares solution: full parameters (L, s, k) or (L, C), and the weighted sum of squares of all runs."""
+    """The least-squares solution: full parameters, and the weighted sum of squares of all runs.
+
+    Parameters are (L, s, k), of the hard knee (L, C), of Gustafson's law (L, s). `bounds` are None of the hard knee.
+    """
 
     model: Model
     theta: Array
@@ -32,6 +36,8 @@ def bounds_for(model: Model, observations: Observations, *, superlinear: bool) -
 
     A superlinear fit lets s go negative, as far as the throughput of the largest measured size stays finite.
     """
+    if model is GUSTAFSON:
+        return Bounds((LEAST_SHARE if superlinear else 0.0, 0.0), (1.0, 0.0))
     least = -0.999 / (observations.sizes[-1] - 1) if superlinear else 0.0
     if model is LINEAR:
         return Bounds((0.0, 0.0), (0.0, 0.0))
@@ -48,6 +54,9 @@ def fit_model(model: Model, observations: Observations, *, superlinear: bool = F
         theta, cost = solve_knee(n, means, weights)
         return PointFit(model, theta[0], None, float(cost[0]) + observations.pure_error)
     bounds = bounds_for(model, observations, superlinear=superlinear)
+    if model is GUSTAFSON:
+        theta, cost = solve_gustafson(n, means, weights, bounds.lower[0])
+        return PointFit(model, theta[0], bounds, float(cost[0]) + observations.pure_error)
     start = starts(n, means[0], weights[0])
     shape = (len(start), len(n))
     problems = Problems(n, np.broadcast_to(means, shape), np.broadcast_to(weights, shape))
@@ -63,6 +72,8 @@ def fit_rows(fitted: PointFit, sizes: Array, means: Array, weights: Array) -> tu
     """
     if fitted.bounds is None:
         return solve_knee(sizes, means, weights)
+    if fitted.model is GUSTAFSON:
+        return solve_gustafson(sizes, means, weights, fitted.bounds.lower[0])
     first = np.vstack([fitted.theta, [[fitted.theta[0], s, k / sizes[-1] ** 2] for s, k in _RESTARTS]])
     rows = len(means)
     index = np.repeat(np.arange(rows), len(first))
@@ -77,5 +88,7 @@ def refit(fitted: PointFit, observations: Observations, means: Array) -> Array:
     weights = observations.weights(means)
     if fitted.bounds is None:
         return solve_knee(observations.sizes, means, weights)[0]
+    if fitted.model is GUSTAFSON:
+        return solve_gustafson(observations.sizes, means, weights, fitted.bounds.lower[0])[0]
     start = np.broadcast_to(fitted.theta, (len(means), 3))
     return solve(Problems(observations.sizes, means, weights), start, fitted.bounds)[0]

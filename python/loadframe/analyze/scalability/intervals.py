@@ -25,7 +25,8 @@ from scipy import special
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability.fitting import PointFit, refit
-from loadframe.analyze.scalability.models import Array
+from loadframe.analyze.scalability.gustafson import gustafson_jacobian
+from loadframe.analyze.scalability.models import GUSTAFSON, Array
 from loadframe.analyze.scalability.observations import Observations
 from loadframe.analyze.scalability.solver import jacobian
 
@@ -166,14 +167,18 @@ def _limits(fitted: PointFit) -> tuple[Array, Array]:
     """Return the least and greatest parameters: L and C stay above 0, s and k within their bounds."""
     if fitted.bounds is None:
         return np.nan_to_num(fitted.theta, posinf=0.0) / 1000, np.full(2, np.inf)
-    return np.array([fitted.theta[0] / 1000, *fitted.bounds.lower]), np.array([np.inf, *fitted.bounds.upper])
+    least, greatest = [fitted.theta[0] / 1000, *fitted.bounds.lower], [np.inf, *fitted.bounds.upper]
+    return np.array(least[: len(fitted.theta)]), np.array(greatest[: len(fitted.theta)])
 
 
 def _usl_root(fitted: PointFit, observations: Observations) -> Array:
-    """Return a square root of (J'J)^-1 over the free parameters (L, s, k)."""
-    derivatives = jacobian(fitted.theta[None, :], observations.sizes, observations.weights(observations.means))[0]
-    derivatives = derivatives[:, : fitted.model.size]
-    derivatives[:, 0] /= fitted.theta[0]
+    """Return a square root of (J'J)^-1 over the free parameters (L, s, k), or (L, s) of Gustafson's law."""
+    n, weights = observations.sizes, observations.weights(observations.means)
+    if fitted.model is GUSTAFSON:
+        derivatives = gustafson_jacobian(fitted.theta, n, weights)
+    else:
+        derivatives = jacobian(fitted.theta[None, :], n, weights)[0][:, : fitted.model.size]
+        derivatives[:, 0] /= fitted.theta[0]
     # Columns of unit length, because k's may be a million times the others'.
     lengths = np.sqrt((derivatives**2).sum(axis=0))
     _, singular, directions = np.linalg.svd(derivatives / lengths, full_matrices=False)

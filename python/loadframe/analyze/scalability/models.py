@@ -1,4 +1,4 @@
-"""The four curves of throughput against size, and what can be said of them in closed form.
+"""The curves of throughput against size, and what can be said of them in closed form.
 
 Universal Scalability Law: Gunther, "Guerrilla Capacity Planning" (Springer, 2007), chapters 4 to 6. Nothing is fitted
 here.
@@ -6,7 +6,8 @@ here.
     X(N) = L N / D(N),   D(N) = 1 + s (N - 1) + k N (N - 1)
 
 L is the throughput of one (lambda), s contention (sigma), k coherency (kappa). k = 0 is Amdahl's law, s = k = 0 is
-linear scaling. The hard knee, min(L N, C), is what an unshared resource does that simply runs out.
+linear scaling. The hard knee, min(L N, C), is what an unshared resource does that simply runs out. Where the work grows
+with N (weak scaling) there is also Gustafson's law, L (N - s (N - 1)), which is no case of the USL.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-ModelName = Literal["linear", "amdahl", "usl", "knee"]
+ModelName = Literal["linear", "gustafson", "amdahl", "usl", "knee"]
+#: Whether the work stays as it is while N grows (strong), or grows with N (weak).
+Scaling = Literal["strong", "weak"]
 
 
 def usl_throughput(theta: Array, n: Array) -> Array:
@@ -34,6 +37,13 @@ def usl_throughput(theta: Array, n: Array) -> Array:
 def knee_throughput(theta: Array, n: Array) -> Array:
     """Return min(L N, C) for parameters (L, C) in the last axis of `theta`; C may be infinite."""
     return np.minimum(theta[..., 0, None] * n, theta[..., 1, None])
+
+
+def gustafson_throughput(theta: Array, n: Array) -> Array:
+    """Return L (N - s (N - 1)) for parameters (L, s) in the last axis of `theta`."""
+    lam, share = theta[..., 0, None], theta[..., 1, None]
+    grown: Array = lam * (n - share * (n - 1))
+    return grown
 
 
 def peak_size(theta: Array) -> Array:
@@ -59,9 +69,12 @@ class Model:
 
 
 LINEAR = Model("linear", ("lambda",), usl_throughput)
+GUSTAFSON = Model("gustafson", ("lambda", "serial"), gustafson_throughput)
 AMDAHL = Model("amdahl", ("lambda", "sigma"), usl_throughput)
 KNEE = Model("knee", ("lambda", "ceiling"), knee_throughput)
 USL = Model("usl", ("lambda", "sigma", "kappa"), usl_throughput)
 
 #: Simplest first: where two models are equally good, the earlier one is taken.
 LADDER = (LINEAR, AMDAHL, KNEE, USL)
+#: The models of each kind of scaling.
+LADDERS: dict[Scaling, tuple[Model, ...]] = {"strong": LADDER, "weak": (LINEAR, GUSTAFSON, AMDAHL, KNEE, USL)}

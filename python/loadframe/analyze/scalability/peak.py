@@ -10,7 +10,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.intervals import Spread
-from loadframe.analyze.scalability.models import KNEE, USL, Array, ModelName, peak_size
+from loadframe.analyze.scalability.models import GUSTAFSON, KNEE, USL, Array, ModelName, peak_size
 
 #: A peak is claimed only where the measured sizes reach this share of it.
 PEAK_REACH = 0.7
@@ -48,11 +48,12 @@ def standing_of(
     """Return what may be said of the USL's peak, given the chosen model and those that the noise leaves possible.
 
     A peak is shown only where every model without one is rejected and kappa's interval lies above 0. There is none only
-    where the interval of the USL's peak lies beyond the largest measured size, or where the USL is rejected for a hard
-    knee whose ceiling holds.
+    where the interval of the USL's peak lies beyond the largest measured size, or where the USL is rejected for a
+    straight line that rises (Gustafson's law) or for a hard knee whose ceiling holds.
     """
     if USL.name not in possible:
-        return "none" if best == KNEE.name and ceiling and ceiling.holds else "open"
+        holds = best == GUSTAFSON.name or (best == KNEE.name and ceiling is not None and ceiling.holds)
+        return "none" if holds else "open"
     if best == USL.name and set(possible) == {USL.name} and kappa.low > 0 and peak.n.is_finite:
         return "shown" if largest >= PEAK_REACH * peak.n.value else "beyond"
     return "open" if peak.n.low < largest else "none"

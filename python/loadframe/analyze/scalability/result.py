@@ -11,7 +11,7 @@ from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.checks import LackOfFit
 from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.intervals import Spread
-from loadframe.analyze.scalability.models import Array, ModelName
+from loadframe.analyze.scalability.models import Array, ModelName, Scaling
 from loadframe.analyze.scalability.observations import Residuals
 from loadframe.analyze.scalability.outliers import Outlier
 from loadframe.analyze.scalability.peak import Peak, PeakStanding
@@ -95,6 +95,7 @@ class ScalabilityFit:
 
     over: str
     kind: Residuals
+    scaling: Scaling
     observations: tuple[tuple[float, float], ...]
     models: dict[ModelName, ModelFit]
     best: ModelName
@@ -116,6 +117,14 @@ class ScalabilityFit:
         """The peak, where the data show one."""
         return self.candidate if self.standing == "shown" else None
 
+    def scaled_speedup(self, n: float) -> Estimate | None:
+        """Return Gustafson's scaled speed-up n - s (n - 1) with its interval; None in strong scaling."""
+        law = self.models.get("gustafson")
+        if law is None:
+            return None
+        share = law.parameters["serial"]
+        return Estimate(n - share.value * (n - 1), n - share.high * (n - 1), n - share.low * (n - 1))
+
     @property
     def largest(self) -> float:
         """The largest measured n; no curve is drawn beyond twice of it."""
@@ -125,6 +134,7 @@ class ScalabilityFit:
         """Return what `loadframe fit --json` prints."""
         peak = self.peak and {"n": self.peak.n.as_dict(), "throughput": self.peak.throughput.as_dict()}
         return {
+            "scaling": self.scaling,
             "best": self.best,
             "models": {name: model.as_dict() for name, model in self.models.items()},
             "possible": list(self.possible),

@@ -7,7 +7,13 @@ from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.models import ModelName
 from loadframe.units import format_change, format_count, format_share
 
-_NAMES = {"linear": "linear scaling", "amdahl": "Amdahl's law", "knee": "the hard knee", "usl": "the USL"}
+_NAMES = {
+    "linear": "linear scaling",
+    "gustafson": "Gustafson's law",
+    "amdahl": "Amdahl's law",
+    "knee": "the hard knee",
+    "usl": "the USL",
+}
 
 
 @dataclass(frozen=True)
@@ -218,8 +224,9 @@ class Superlinear(Finding):
     high: float
 
     def _cause(self) -> str:
+        name = "the serial share" if self.model == "gustafson" else "sigma"
         return (
-            f"sigma of {_NAMES[self.model]} is negative: {self.sigma:.3g} [{self.low:.3g}, {self.high:.3g}];"
+            f"{name} of {_NAMES[self.model]} is negative: {self.sigma:.3g} [{self.low:.3g}, {self.high:.3g}];"
             " throughput grows faster than size (superlinear)"
         )
 

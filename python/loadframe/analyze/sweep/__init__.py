@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.scalability import Scaling
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
 from loadframe.analyze.sweep.document import curves_document
 from loadframe.analyze.sweep.equal import Shape, equal_resources
@@ -64,11 +65,12 @@ def read_sweep(path: Path) -> Sweep:
     """Read and analyse an experiment's folder; BadInput where it is none or broken."""
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
+    scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
     curves = []
     for phase in folder.description["measure"]:
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
-            curves.append(phase_curves(runs, phase, others, seed=seed))
+            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling))
     return Sweep(folder, tuple(curves), equal_resources(curves))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.scalability import ScalabilityFit, fit
+from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.calibration import Calibration, calibrate, step_of
 from loadframe.analyze.sweep.choice import choose, speedup_of
@@ -62,8 +62,10 @@ class PhaseCurves:
     warnings: tuple[Finding, ...]
 
 
-def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, Any], *, seed: int) -> PhaseCurves:
-    """Analyse one phase over runs that differ in nodes and clients only."""
+def phase_curves(
+    runs: Sequence[RecordedRun], phase: str, others: Mapping[str, Any], *, seed: int, scaling: Scaling
+) -> PhaseCurves:
+    """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow."""
     operation = main_operation(runs, phase)
     found = points(runs, phase, operation)
     treatments, noise = gather(found)
@@ -90,7 +92,7 @@ def phase_curves(runs: Sequence[RecordedRun], phase: str, others: Mapping[str, A
         treatments=treatments,
         best=tuple(best),
         over_clients=over_clients,
-        over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed) if several else None,
+        over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed, scaling) if several else None,
         speedups=_speedups(best, noise) if several else (),
         at_edge=tuple(at_edge),
         bends=tuple(
@@ -107,7 +109,9 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> 
     return calibrate(nodes, [step_of(run, phase) for run in own]) if several else None
 
 
-def _curve(over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int) -> Curve:
+def _curve(
+    over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
+) -> Curve:
     pairs = [
         (size(point), throughput)
         for treatment in treatments
