@@ -100,3 +100,23 @@ def test_the_command_imports_nothing_that_takes_time_before_it_listens():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "\n"
+
+
+def test_an_interrupt_while_python_takes_itself_down_changes_no_status():
+    # The object goes when modules are cleared, behind all that a program can catch.
+    program = (
+        "import os, signal, sys, types\n"
+        "class Last:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid()):\n"
+        "        kill(pid, 2)\n"
+        "sys.modules['last'] = types.ModuleType('last')\n"
+        "sys.modules['last'].last = Last()\n"
+        "command = types.ModuleType('loadframe.cli.app')\n"
+        "command.app = lambda **_: None\n"
+        "import loadframe.cli\n"
+        "loadframe.cli.__path__ = []\n"
+        "sys.modules['loadframe.cli.app'] = command\n"
+        "loadframe.cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

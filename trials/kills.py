@@ -88,7 +88,7 @@ def _attempt(name: str, number: signal.Signals, instants: list[float]) -> str:
             status, errors = _cut_off(COMMANDS[name], number, instant, folder)
             when = f"at {instant:.2f} s"
             assert "Traceback" not in errors, f"{when}: a traceback: {errors[-300:]}"
-            allowed = {-number, 0} if number == signal.SIGKILL else {130, 0}
+            allowed = {130, 0} if number == signal.SIGINT else {-number, 0}
             assert status in allowed, f"{when}: status {status}: {errors[-300:]}"
             over += status == 0
             kept += _readable(folder)

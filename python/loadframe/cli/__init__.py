@@ -32,13 +32,13 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         interrupts.close()
         status = INTERRUPTED
+    # Python gives a handler up before it has taken itself down, and an interrupt would kill it then.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if arguments is None else before)
     if interrupts.asked():
         status = INTERRUPTED
     if status == INTERRUPTED:
         _say("interrupted")
-    if arguments is not None:
-        interrupts.answer()
-        signal.signal(signal.SIGINT, before)
+    interrupts.answer()
     sys.exit(status)
 
 
