@@ -28,56 +28,36 @@ def folder(tmp_path_factory):
     return run.path
 
 
-def change(folder, **columns):
-    """Write other columns of the series: functions of the second since the measured window began and the value."""
+def silent(folder, unanswered, oldest):
+    """Return the course where ten seconds have no request, and the unanswered are these functions of the second."""
     table = Run(folder).series
     seconds = [second - WARMUP for second in table["second"].to_pylist()]
-    for name, function in columns.items():
+    columns = {"unanswered": [unanswered(second) for second in seconds]}
+    columns["oldest_unanswered"] = [oldest(second) for second in seconds]
+    for name in ("requests", "successes"):
+        pairs = zip(seconds, table[name].to_pylist(), strict=True)
+        columns[name] = [0 if second in SILENT else value for second, value in pairs]
+    for name, values in columns.items():
         field = table.schema.field(name)
-        values = [function(second, value) for second, value in zip(seconds, table[name].to_pylist(), strict=True)]
         table = table.set_column(table.schema.names.index(name), field, pa.array(values, field.type))
     pq.write_table(table, folder / "series.parquet")
-
-
-def gone(second, value):
-    return 0 if second in SILENT else value
+    return read_course(Run(folder))
 
 
 def test_the_unanswered_that_were_recorded_have_the_latency_of_a_silence(folder):
-    change(
-        folder,
-        requests=gone,
-        successes=gone,
-        unanswered=lambda second, _: 8,
-        oldest_unanswered=lambda second, _: second - 20 + 1.1 if second in SILENT else 0.005,
-    )
-    course = read_course(Run(folder))
+    course = silent(folder, lambda second: 8, lambda second: second - 18.9 if second in SILENT else 0.005)
     assert course.response_p99[20:30] == pytest.approx(np.arange(1.1, 11))
     assert not course.unknown.any()
     assert not course.idle.any()
 
 
 def test_seconds_without_a_request_are_idle_where_nothing_was_in_flight(folder):
-    change(
-        folder,
-        requests=gone,
-        successes=gone,
-        unanswered=lambda second, _: 0,
-        oldest_unanswered=lambda second, _: None,
-    )
-    course = read_course(Run(folder))
+    course = silent(folder, lambda second: 0, lambda second: None)
     assert np.flatnonzero(course.idle).tolist() == list(SILENT)
     assert not course.unknown.any()
 
 
 def test_of_older_runs_a_silence_is_unknown_and_no_line_is_drawn_across_it(folder):
-    change(
-        folder,
-        requests=gone,
-        successes=gone,
-        unanswered=lambda second, _: None,
-        oldest_unanswered=lambda second, _: None,
-    )
-    course = read_course(Run(folder))
+    course = silent(folder, lambda second: None, lambda second: None)
     assert np.flatnonzero(course.unknown).tolist() == list(SILENT)
     assert np.isnan(course.response_p99[20:30]).all()
