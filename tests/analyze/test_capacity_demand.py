@@ -110,3 +110,17 @@ def test_one_search_at_each_number_of_nodes_claims_no_interval():
 def test_more_load_never_needs_fewer_nodes(rate):
     fewer, more = (demand(load, "", AMDAHL, FITTED).nodes for load in (rate, 1.2 * rate))
     assert fewer <= more
+
+
+def test_what_a_block_does_to_all_its_searches_widens_the_level_of_the_curve():
+    # Nights differ by 10 %, and nothing else: each search of a night is off by the same factor.
+    nights = (0.9, 1.0, 1.1)
+    told = [capacity(n, *(100.0 * n * night for night in nights), bounds=FINE) for n in (1, 2, 4, 8)]
+    alike = [capacity(n, *(100.0 * n for _ in nights), bounds=FINE) for n in (1, 2, 4, 8)]
+    widths = []
+    for capacities in (told, alike):
+        fitted, _ = curve(capacities)
+        low, high = fitted.best_model.band([4.0])
+        widths.append(float(high[0] / low[0]))
+    assert widths[0] > 1.15, "the mean of three nights is known to t(0.975, 2) times 6 % either way"
+    assert widths[1] < 1.1

@@ -48,6 +48,11 @@ class Search:
         return self.end if isinstance(self.end, Answer) else None
 
     @property
+    def tells(self) -> bool:
+        """Whether it is over and says something of the capacity."""
+        return self.answer is not None and self.answer.kind is not Kind.UNKNOWN
+
+    @property
     def nearest(self) -> Attempt | None:
         """The trial that failed at the lowest rate above the answer, if there is one: what was in the way."""
         held = (self.answer and self.answer.rate) or 0.0
@@ -77,7 +82,7 @@ class Capacity:
     @property
     def telling(self) -> tuple[Answer, ...]:
         """The answers that say something of the capacity."""
-        return tuple(each.answer for each in self.searches if each.answer and each.answer.kind is not Kind.UNKNOWN)
+        return tuple(each.answer for each in self.searches if each.answer and each.tells)
 
     @property
     def bracket(self) -> tuple[float, float] | None:
@@ -143,17 +148,13 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int) -> list[Capacity]:
     """Return the capacity of each treatment from its searches; scatter of trials is taken over all of them."""
-    telling = [[each for each in searches if _tells(each)] for searches in treatments]
+    telling = [[each for each in searches if each.tells] for searches in treatments]
     known = [searches for searches in telling if searches]
     fitted = iter(thresholds([[_trials(each) for each in searches] for searches in known]))
     return [
         _capacity(searches, next(fitted) if own else None, default_nodes)
         for searches, own in zip(treatments, telling, strict=True)
     ]
-
-
-def _tells(search: Search) -> bool:
-    return search.answer is not None and search.answer.kind is not Kind.UNKNOWN
 
 
 def _trials(search: Search) -> list[Trial]:
@@ -163,7 +164,7 @@ def _trials(search: Search) -> list[Trial]:
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
     treatment = searches[0].treatment
     nodes = int(treatment.get("nodes") or default_nodes)
-    answers = [each.answer for each in searches if each.answer and _tells(each)]
+    answers = [each.answer for each in searches if each.answer and each.tells]
     if fitted is None:
         return Capacity(treatment, nodes, tuple(searches), None, Kind.UNKNOWN)
     held = [answer.kind for answer in answers if answer.kind is not Kind.NONE]

@@ -102,7 +102,7 @@ def broken(
 
 
 def growth(backlog: Sequence[float]) -> float:
-    """Return by how much requests in flight grow per second; 0 where the slope is not surely above 0.
+    """Return by how much requests in flight grow per second; 0 where that is not more than chance.
 
     The slope of the line of least squares, against its standard error at 95 %; seconds are not independent, so their
     number is reduced by the correlation of neighbours (n (1 - r)/(1 + r)).

@@ -50,8 +50,9 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit
         what = f"the capacity at {listed} nodes lies beyond the rates that were tried"
         return None, f"{what}, and a curve through it would bend for no reason"
     pairs = [(float(each.nodes), rate) for each in capacities if each.rate for rate in each.found]
+    blocks = [search.block for each in capacities if each.rate for search in each.searches if search.tells]
     try:
-        return fit(pairs, over="nodes", seed=seed, resolution=_resolution(capacities)), None
+        return fit(pairs, over="nodes", seed=seed, resolution=_resolution(capacities), blocks=blocks), None
     except BadInput as error:
         return None, error.what
 
