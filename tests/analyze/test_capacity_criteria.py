@@ -63,3 +63,28 @@ def test_failed_requests_fail_a_trial(tmp_path):
     judged = judge(run, Slo(response=10.0), ["range_100"], 100)
     assert judged.outcome is Outcome.FAILED
     assert "of the requests failed" in judged.reasons[0]
+
+
+def test_failures_that_were_slow_fail_an_slo_on_all_requests_only(tmp_path):
+    """Failures take 130 ms or more where successes take 80 ms; 5 % of the requests fail."""
+    run = write_run(tmp_path, "r", replace(TRUTH, failed_share=0.05))
+    operation = run.summary["phases"][0]["operations"]["range_100"]
+    limit = (operation["response"]["p99"] + operation["all"]["p99"]) / 2
+    assert operation["response"]["p99"] < limit < operation["all"]["p99"]
+    for of, outcome in (("successes", Outcome.PASSED), ("all", Outcome.FAILED), ("failures", Outcome.FAILED)):
+        judged = judge(run, Slo(response=limit, errors=0.1, of=of), ["range_100"], 100)
+        assert judged.outcome is outcome
+    assert "p99 of failed requests was" in judged.reasons[0]
+
+
+def test_where_nothing_failed_no_failure_was_slow(path):
+    assert judge(Judged(path), Slo(response=0.5, of="failures"), ["range_100"], 100).outcome is Outcome.PASSED
+
+
+def test_a_run_that_was_recorded_without_failures_times_says_nothing_of_them(path):
+    run = Judged(path)
+    for operation in run.summary["phases"][0]["operations"].values():
+        del operation["all"]
+    judged = judge(run, Slo(response=0.5, of="all"), ["range_100"], 100)
+    assert judged.outcome is Outcome.INVALID
+    assert judged.reasons == ("the run was recorded without the response times of all requests",)

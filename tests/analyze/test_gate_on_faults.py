@@ -8,6 +8,7 @@ from benchmarks.simulate_gate import made_up
 from loadframe.analyze.comparison import Group, Measure, compare
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
+from loadframe.analyze.gate.more_errors import more_errors
 from loadframe.errors import BadInput
 
 FIGURES = {"read": {"throughput": 1000.0, "p50": 0.01, "p99": 0.05}}
@@ -108,6 +109,29 @@ def test_a_baseline_without_errors_is_a_baseline():
     assert check.why.startswith("0.00 % and now 2.00 % of the requests failed")
     assert check_of(judge(runs("new"), runs("old")), "errors").standing == "passed"
     assert check_of(judge(runs("new"), runs("old", failed=0.02)), "errors").standing == "passed"
+
+
+def test_failures_of_every_run_are_more_than_chance_however_few_requests_there_were():
+    """One of 50 requests fails in each of six runs, or 400 of 20,000."""
+
+    def few(made):
+        for run in made:
+            operation = run.run.summary["phases"][0]["operations"]["read"]
+            failed = operation["requests"] - operation["successes"]
+            operation |= {"requests": 50, "successes": 50 - failed // 400}
+        return made
+
+    measure = Measure("mixed", "errors")
+
+    def p(new, old):
+        return more_errors(measure, Group("old", tuple(old)), Group("new", tuple(new)))
+
+    assert p(runs("new", failed=0.02), runs("old")) < 1e-6
+    assert p(few(runs("new", failed=0.02)), few(runs("old"))) == pytest.approx(0.5**6)
+    assert p(runs("new"), runs("old")) == 1
+    assert p(runs("new"), runs("old", failed=0.02)) == 1
+    # One bad run of six tells little of the next six.
+    assert p([*runs("new", 5), *runs("new", 6, failed=0.05)[5:]], runs("old")) > 0.05
 
 
 def test_a_few_more_failures_than_none_are_not_a_regression():

@@ -59,6 +59,7 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
         ("    slo: {response: 1s}\n    factors: {clients: [1]}\n", "clients cannot be varied", "clients:"),
         ("    slo: {response: 1s}\n    search: {start: 1/s, least: 2/s}\n", "start is to lie between", "start: 1/s"),
         ("    slo: {response: 1s, percentile: p98}\n", "p98", "p98"),
+        ("    slo: {response: 1s, of: everybody}\n", "everybody", "everybody"),
         ("    slo: {response: 0s}\n", "expected a number above 0", "0s"),
         ("    slo: {}\n", "'response' is missing", ""),
         (

@@ -8,7 +8,7 @@ import numpy as np
 from loadframe.analyze.capacity import Capacities, Capacity, Outcome
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.report.capacity_words import PERCENTILE_NAMES
+from loadframe.report.capacity_words import subject_text
 from loadframe.report.figures import COLORS, INK, MUTED, Figure, axis, band, layout, log_axis, numbers
 from loadframe.report.fit_words import tells
 from loadframe.report.labels import treatment_text
@@ -37,7 +37,7 @@ def trials_plot(capacity: Capacity, found: Capacities, name: str) -> Figure:
     limit = 1e3 * found.slo.response
     times = [value for trace in traces for value in trace["y"]]
     rates = [value for trace in traces for value in trace["x"]]
-    words = PERCENTILE_NAMES[found.slo.percentile]
+    words = subject_text(found.slo)
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limit, "y1": limit}
     return Figure(
         name,
@@ -46,7 +46,7 @@ def trials_plot(capacity: Capacity, found: Capacities, name: str) -> Figure:
             "requests/s",
             f"{words}, ms",
             xaxis=log_axis("offered rate, requests/s (logarithmic)", rates),
-            yaxis=log_axis(f"{words} of response times, ms (logarithmic)", [*times, limit]),
+            yaxis=log_axis(f"{words}, response time, ms (logarithmic)", [*times, limit]),
             shapes=[{**line, "line": {"color": INK, "width": 1, "dash": "dot"}}],
         ),
         f"Each mark is a trial of {treatment_text(capacity.treatment) or 'the store'}. The dotted line is the SLO's"

@@ -11,9 +11,14 @@ from loadframe.units import format_count, format_duration, format_nodes
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
 
+def subject_text(slo: Slo) -> str:
+    """Write what the SLO's limit is on: `p99`, `p99.9 of all requests`."""
+    return slo.subject.replace(slo.percentile, PERCENTILE_NAMES[slo.percentile])
+
+
 def slo_text(slo: Slo) -> str:
     """Write `p99 within 100 ms, fewer than 1 % errors`."""
-    within = f"{PERCENTILE_NAMES[slo.percentile]} within {format_duration(slo.response)}"
+    within = f"{subject_text(slo)} within {format_duration(slo.response)}"
     return f"{within}, fewer than {100 * slo.errors:.3g} % errors"
 
 
@@ -99,7 +104,12 @@ def document(found: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[s
     return {
         "experiment": found.folder.description["experiment"],
         "question": found.folder.description.get("question"),
-        "slo": {"response": found.slo.response, "percentile": found.slo.percentile, "errors": found.slo.errors},
+        "slo": {
+            "response": found.slo.response,
+            "percentile": found.slo.percentile,
+            "errors": found.slo.errors,
+            "of": found.slo.of,
+        },
         "capacities": [
             {
                 "treatment": dict(each.treatment),

@@ -25,18 +25,30 @@ _LATE = {"lateness", "loop_lag"}
 #: A backlog that grows by less than this share of the rate is none that a longer run would see.
 _GROWTH = 0.005
 PERCENTILES = ("p50", "p90", "p99", "p999")
+#: Requests that a percentile may be of: the summary's key for them, and how they are named behind the percentile.
+REQUESTS = {"successes": "response", "all": "all", "failures": "failure"}
+_SUBJECTS = {"successes": "", "all": " of all requests", "failures": " of failed requests"}
 
 
 @dataclass(frozen=True)
 class Slo:
-    """What is asked of every operation that is measured: a percentile of response times (s), a share of errors."""
+    """What is asked of every operation that is measured: a percentile of response times (s), a share of errors.
+
+    `of` says of which requests the percentile is: `successes`, `failures`, or `all`.
+    """
 
     response: float
     percentile: str = "p99"
     errors: float = 0.01
+    of: str = "successes"
 
     def __str__(self) -> str:
-        return f"{self.percentile} within {format_duration(self.response)}, errors below {self.errors:.3g}"
+        return f"{self.subject} within {format_duration(self.response)}, errors below {self.errors:.3g}"
+
+    @property
+    def subject(self) -> str:
+        """What the limit is on: `p99`, `p99 of all requests`."""
+        return self.percentile + _SUBJECTS[self.of]
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,11 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
         return Judgement(Outcome.INVALID, (failure,), None, None, None, None)
     measured = [phase for phase in summary["phases"] if phase["name"] in phases]
     operations = [operation for phase in measured for operation in phase["operations"].values()]
-    responses = [each["response"][slo.percentile] for each in operations]
+    key = REQUESTS[slo.of]
+    if any(key not in each for each in operations):
+        what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
+        return Judgement(Outcome.INVALID, (what,), None, None, None, None)
+    responses = [each[key][slo.percentile] for each in operations]
     known = [value for value in responses if value is not None]
     requests = sum(each["requests"] + each["dropped"] for each in operations)
     failed = sum(sum(each["errors"].values()) + each["dropped"] for each in operations)
@@ -90,9 +106,11 @@ def broken(
 ) -> Iterator[str]:
     """Yield a sentence for each criterion that these figures do not meet."""
     if response is None:
-        yield "no request succeeded"
+        # Where nothing failed, nothing that failed was slow.
+        if slo.of != "failures":
+            yield "no request succeeded" if slo.of == "successes" else "no request was answered"
     elif response > slo.response:
-        yield f"{slo.percentile} was {format_duration(response)}, more than {format_duration(slo.response)}"
+        yield f"{slo.subject} was {format_duration(response)}, more than {format_duration(slo.response)}"
     if errors is not None and errors >= slo.errors:
         yield f"{format_share(errors, 2)} of the requests failed, at least {format_share(slo.errors, 2)}"
     if achieved is not None and achieved < ACHIEVED:

@@ -18,6 +18,7 @@ from loadframe.analyze.gate.checks import Check, Question, Standing, against_bas
 from loadframe.analyze.gate.completeness import failed_runs, without_figure
 from loadframe.analyze.gate.findings import InvalidRuns, MissingTreatments
 from loadframe.analyze.gate.joint import families, joint_estimate, runs_at
+from loadframe.analyze.gate.more_errors import more_errors
 from loadframe.analyze.gate.multiplicity import Graph
 from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
 from loadframe.analyze.history import since_last_change
@@ -105,20 +106,27 @@ def _against(comparison: Comparison, thresholds: Thresholds, pace: float, sessio
     """Return the checks against the baseline: of each kind first all together, then one by one."""
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
-    # What the checks are about, in the order of the graph's hypotheses: a contrast, or several together.
-    estimates: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
+    # What the checks are about, in the order of the graph's hypotheses: a contrast, or several together; and their p.
+    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
+    ps: list[float] = []
     members = []
     for kind, places in families(contrasts).items():
         members.append(len(places))
         chosen = [contrasts[place] for place in places]
         if len(chosen) > 1:
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
-            estimates.append((Measure("all phases", kind), joint, None, len(chosen)))
-        estimates += [(each.measure, each.estimate, each, 1) for each in chosen]
+            about.append((Measure("all phases", kind), joint, None, len(chosen)))
+            ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
+        for each in chosen:
+            about.append((each.measure, each.estimate, each, 1))
+            sides = runs_at(baseline, each), runs_at(new, each)
+            ps.append(
+                more_errors(each.measure, *sides) if kind == "errors" else one_sided_p(each.estimate, each.measure)
+            )
     graph = Graph(members)
-    adjusted = graph.adjust([one_sided_p(found, measure) if found else 1.0 for measure, found, _, _ in estimates])
+    adjusted = graph.adjust(ps)
     checks = []
-    for (measure, found, contrast, count), p, share in zip(estimates, adjusted, graph.weights.tolist(), strict=True):
+    for (measure, found, contrast, count), p, share in zip(about, adjusted, graph.weights.tolist(), strict=True):
         if found is None:
             continue
         question = Question(measure, found, thresholds, p, share, pace)

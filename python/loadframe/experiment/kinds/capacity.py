@@ -25,11 +25,15 @@ _TRIALS = 14
 
 
 class SloEntry(Model):
-    """What the store must keep: a percentile of response times, and fewer errors than a share of requests."""
+    """What the store must keep: a percentile of response times, and fewer errors than a share of requests.
+
+    `of` says of which requests the percentile is; a request that failed late was waited for, too.
+    """
 
     response: Annotated[Duration, Field(gt=0)]
     percentile: Literal["p50", "p90", "p99", "p999"] = "p99"
     errors: Share = 0.01
+    of: Literal["successes", "all", "failures"] = "successes"
 
 
 class SearchEntry(Model):
