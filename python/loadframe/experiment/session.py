@@ -143,12 +143,12 @@ class Session:
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
             pace = [yardstick()]
-            deviations = self.cluster.deviations()
+            deviations, meanwhile = self.cluster.deviations(), list[str]()
             interrupts.check()
             outcomes: list[Outcome] = []
             samplers = self._samplers(health=beside.disturbs)
             with self.cluster.telling(_into(writer)), Observer(samplers, writer), _going_on(beside, writer, deviations):
-                failure = self._measure(phases, writer, beside, outcomes, deviations)
+                failure = self._measure(phases, writer, beside, outcomes, meanwhile)
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt
@@ -156,9 +156,10 @@ class Session:
             lost: list[str] = []
             if over and not beside.disturbs:
                 since = [text for text in self.cluster.deviations() if text not in deviations]
-                # Whatever else is wrong with the cluster then follows from what it lost.
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
-                deviations += [] if lost else since
+                meanwhile += since
+            # Whatever else is wrong with the cluster then follows from what it lost.
+            deviations += [] if lost else meanwhile
             joined = writer.join()
             judged = summarize(
                 joined.series,
