@@ -68,7 +68,7 @@ def run_phase(
     """
     with interrupts.deferred():
         with _on(cores):
-            handle = _ask(plan, lambda text: _engine.start(text, folder))
+            handle = _ask(plan, lambda text: _engine.start(text, folder), folder)
         try:
             if started:
                 started(handle.offset)
@@ -116,8 +116,12 @@ def _outcome(handle: _engine.Handle) -> Outcome:
     try:
         outcome: Outcome = json.loads(handle.outcome())
     except RuntimeError as error:
-        raise GeneratorFailed(f"the generator failed: {error}", remedy="see whether the disk is full") from None
+        raise _unrecorded(str(error)) from None
     return outcome
+
+
+def _unrecorded(why: str) -> GeneratorFailed:
+    return GeneratorFailed(f"the generator failed: {why}", remedy="see whether the disk is full")
 
 
 def validate_plan(plan: Mapping[str, Any]) -> None:
@@ -149,12 +153,15 @@ def _request(plan: Mapping[str, Any], request: str) -> str:
     return shown
 
 
-def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
-    """Ask the engine something about a plan; BadInput if it refuses that."""
+def _ask(plan: Mapping[str, Any], ask: Callable[[str], T], folder: Path | None = None) -> T:
+    """Ask the engine something about a plan; BadInput if it refuses that. `folder` is where it records, if it does."""
     text = json.dumps(plan)
     try:
         return interruptible(lambda: ask(text))
     except _engine.PlanRefused as error:
+        if folder and str(error).startswith(f"{folder}: "):
+            # The plan is good, and cannot be recorded.
+            raise _unrecorded(str(error)) from None
         raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
     except RuntimeError as error:
         raise GeneratorFailed(f"the generator failed: {error}", where=f"phase {plan['phase']}") from None
