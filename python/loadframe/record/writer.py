@@ -1,5 +1,6 @@
 """Writes a run folder. It grows in a hidden folder beside its place and appears there whole, or not at all."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -81,10 +82,15 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._events.close()
-            if not self._finished:
+            if self._finished:
+                self._events.close()
+                return
+            # What is thrown away need not reach a disk that may be full; both files are closed all the same.
+            with contextlib.suppress(OSError):
+                self._events.close()
+            with contextlib.suppress(OSError):
                 self._telemetry.close()
-                shutil.rmtree(self._partial, ignore_errors=True)
+            shutil.rmtree(self._partial, ignore_errors=True)
 
     @property
     def scratch(self) -> Path:
