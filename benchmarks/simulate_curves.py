@@ -2,7 +2,7 @@
 
     python -m benchmarks.simulate_curves [TRIALS] [power false_peaks outliers coverage]
 
-Seeds are fixed. 200 trials of each row, the default, take some minutes. The tables are in docs/scalability.md.
+Seeds are fixed. 60 trials of each row take about four minutes of one core. The tables are in docs/scalability.md.
 """
 
 import sys

@@ -5,34 +5,40 @@ import pytest
 
 from loadframe.analyze.scalability import fit
 from loadframe.analyze.scalability.blocks import block_effects
+from loadframe.analyze.scalability.fitting import fit_model
+from loadframe.analyze.scalability.intervals import parameters, spread
+from loadframe.analyze.scalability.models import USL
+from loadframe.analyze.scalability.observations import gather
 from loadframe.report.fit_words import sentence
 
 SIZES = (1, 2, 4, 8, 16, 32)
 TRUTH = {"lambda": 1000.0, "sigma": 0.03, "kappa": 1.5e-3}
 
 
-def blocked(repetitions, *, noise, spread, seed):
+def blocked(repetitions, *, noise, between, seed):
     random = np.random.default_rng(seed)
     n = np.tile(np.array(SIZES, dtype=float), repetitions)
     block = np.repeat(np.arange(repetitions), len(SIZES))
     curve = 1000 * n / (1 + 0.03 * (n - 1) + 1.5e-3 * n * (n - 1))
-    levels = np.exp(spread * random.standard_normal(repetitions)[block] + noise * random.standard_normal(n.size))
+    levels = np.exp(between * random.standard_normal(repetitions)[block] + noise * random.standard_normal(n.size))
     return list(zip(n.tolist(), (curve * levels).tolist(), strict=True)), block.tolist()
 
 
-@pytest.mark.parametrize(("noise", "spread"), [(0.03, 0.0), (0.03, 0.1)])
-def test_intervals_hold_the_truth_with_and_without_effects_of_blocks(noise, spread):
+@pytest.mark.parametrize(("noise", "between"), [(0.03, 0.0), (0.03, 0.1)])
+def test_intervals_hold_the_truth_with_and_without_effects_of_blocks(noise, between):
     held = dict.fromkeys(TRUTH, 0)
     for seed in range(40):
-        runs, blocks = blocked(3, noise=noise, spread=spread, seed=seed)
-        parameters = fit(runs, blocks=blocks).models["usl"].parameters
+        runs, blocks = blocked(3, noise=noise, between=between, seed=seed)
+        data = gather(runs, "relative", blocks=blocks)
+        point = fit_model(USL, data)
+        found = parameters(point, spread(point, data, seed), data)
         for name, value in TRUTH.items():
-            held[name] += parameters[name].low <= value <= parameters[name].high
+            held[name] += found[name].low <= value <= found[name].high
     assert all(count >= 33 for count in held.values()), held
 
 
 def test_blocks_narrow_the_shape_and_widen_the_level():
-    runs, blocks = blocked(3, noise=0.02, spread=0.1, seed=4)
+    runs, blocks = blocked(3, noise=0.02, between=0.1, seed=4)
     within, plain = (fit(runs, blocks=own).models["usl"].parameters for own in (blocks, None))
     width = {name: [each[name].high - each[name].low for each in (within, plain)] for name in TRUTH}
     assert width["sigma"][0] < 0.6 * width["sigma"][1]
@@ -41,7 +47,7 @@ def test_blocks_narrow_the_shape_and_widen_the_level():
 
 
 def test_an_open_level_does_not_hide_a_shape_that_is_known():
-    runs, blocks = blocked(2, noise=0.01, spread=0.3, seed=1)
+    runs, blocks = blocked(2, noise=0.01, between=0.3, seed=1)
     result = fit(runs, blocks=blocks, over="nodes")
     lam = result.best_model.parameters["lambda"]
     assert lam.high - lam.low > lam.value
@@ -49,11 +55,11 @@ def test_an_open_level_does_not_hide_a_shape_that_is_known():
 
 
 def test_a_block_that_lacks_a_run_does_not_bend_the_curve():
-    runs, blocks = blocked(3, noise=0.0, spread=0.2, seed=2)
+    runs, blocks = blocked(3, noise=0.0, between=0.2, seed=2)
     del runs[17], blocks[17]
-    parameters = fit(runs, blocks=blocks).models["usl"].parameters
-    assert parameters["sigma"].value == pytest.approx(0.03, rel=0.01)
-    assert parameters["kappa"].value == pytest.approx(1.5e-3, rel=0.01)
+    usl = fit(runs, blocks=blocks).models["usl"].parameters
+    assert usl["sigma"].value == pytest.approx(0.03, rel=0.01)
+    assert usl["kappa"].value == pytest.approx(1.5e-3, rel=0.01)
 
 
 def test_effects_are_found_exactly_where_there_is_no_noise():
