@@ -20,7 +20,7 @@ from scipy import special
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 
 #: The bound in standard errors, and the seconds of the run for which it holds.
-_ERRORS = 4.3
+_ERRORS = 4.6
 _RUN = 900
 #: Standard errors of a correlation's estimate that are added to it, and what it is at most.
 _UPPER = 3.0
