@@ -179,7 +179,7 @@ impl Variables {
         let names = self.entries.iter().map(|entry| entry.name.as_str());
         let id = position.map(VariableId).ok_or_else(|| PlanError(unknown("variable", name, names)))?;
         match &self.keeps_nothing {
-            Some(driver) if self.from_answers(id) => Err(PlanError(format!(
+            Some(driver) if self.rests_on_answers(id) => Err(PlanError(format!(
                 "variable \"{name}\" is captured from answers, which the driver {driver:?} cannot do: use it in operations \
                  of the kind http, or draw it"
             ))),
@@ -188,10 +188,10 @@ impl Variables {
     }
 
     /// Whether a variable's values come from answers, or are made of one that does.
-    fn from_answers(&self, id: VariableId) -> bool {
+    fn rests_on_answers(&self, id: VariableId) -> bool {
         match &self.entries[id.0].kind {
             Kind::Captured(_) => true,
-            Kind::Derived(derived) => derived.of().into_iter().any(|other| self.from_answers(other)),
+            Kind::Derived(derived) => derived.of().into_iter().any(|other| self.rests_on_answers(other)),
             _ => false,
         }
     }
