@@ -237,7 +237,9 @@ def test_an_absolute_path_and_what_is_no_file_are_refused(cache, mirror):
     assert unpacked(cache) == ["downloads"]
 
 
-@pytest.mark.parametrize("content", [CONTENT[: len(CONTENT) // 2], b"no archive", packed({})])
+@pytest.mark.parametrize(
+    "content", [CONTENT[: len(CONTENT) // 2], b"no archive", packed({})], ids=["cut", "junk", "empty"]
+)
 def test_an_archive_that_the_vendor_itself_has_broken_is_told(cache, mirror, content):
     mirror.offer(ELASTICSEARCH, content)
     with pytest.raises(LoadframeError, match=r"the archive is broken|there is no file in the archive"):
