@@ -52,6 +52,8 @@ class Truth:
     sigma: float = 0.05
     kappa: float = 0.004
     node_sigma: float = 0.1
+    #: With a share, throughput grows with the nodes by Gustafson's law, as where the data grow with them.
+    node_serial: float | None = None
     noise: float = 0.02
     cpu_share: float = 0.3
     failed_share: float = 0.0
@@ -80,6 +82,8 @@ class Truth:
     def throughput(self, nodes: int, clients: int) -> float:
         """Return the true throughput, 1/s."""
         lam = self.lam * nodes / (1 + self.node_sigma * (nodes - 1))
+        if self.node_serial is not None:
+            lam = self.lam * (nodes - self.node_serial * (nodes - 1))
         return lam * clients / (1 + self.sigma * (clients - 1) + self.kappa * clients * (clients - 1))
 
 
@@ -115,8 +119,12 @@ def write_experiment(
     invalid: Sequence[str] = (),
     failed: Sequence[str] = (),
     missing: Sequence[str] = (),
+    **changed: Any,
 ) -> Path:
-    """Write a scale experiment over nodes and clients, with runs that went wrong where they are named."""
+    """Write a scale experiment over nodes and clients, with runs that went wrong where they are named.
+
+    `changed` replaces what experiment.json says.
+    """
     design = [
         {"run": f"b{block}-nodes{n}-clients{c}", "block": block, "treatment": {"nodes": n, "clients": c}}
         for block in range(1, repetitions + 1)
@@ -141,6 +149,7 @@ def write_experiment(
         "measure": [truth.operation],
         "file": "experiment: simulated\n",
         "design": design,
+        **changed,
     }
     path.mkdir(parents=True)
     (path / "experiment.json").write_text(json.dumps(description))

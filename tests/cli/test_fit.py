@@ -21,7 +21,10 @@ def parsed(*words: str | Path) -> Any:
 
 def test_json_has_the_documented_keys():
     result = parsed(SCALING / "raytracer.csv")
-    assert list(result) == ["scaling", "best", "models", "possible", "peak", "peak_standing", "robust", "warnings"]
+    assert list(result) == [
+        "scaling", "best", "models", "possible", "peak", "peak_standing", "scaled_speedup", "robust", "warnings",
+    ]  # fmt: skip
+    assert result["scaled_speedup"] is None
     keys = {name: list(model["parameters"]) for name, model in result["models"].items()}
     assert keys == {
         "linear": ["lambda"],

@@ -132,6 +132,7 @@ class ScalabilityFit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `loadframe fit --json` prints."""
+        scaled = self.scaled_speedup(self.largest)
         peak = self.peak and {"n": self.peak.n.as_dict(), "throughput": self.peak.throughput.as_dict()}
         return {
             "scaling": self.scaling,
@@ -140,6 +141,7 @@ class ScalabilityFit:
             "possible": list(self.possible),
             "peak": peak,
             "peak_standing": self.standing,
+            "scaled_speedup": scaled and {"n": self.largest, "speedup": scaled.as_dict()},
             "robust": self.robust and self.robust.as_dict(),
             "warnings": [warning.as_dict() for warning in self.warnings],
         }

@@ -112,15 +112,20 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> 
 def _curve(
     over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
 ) -> Curve:
-    pairs = [
-        (size(point), throughput)
-        for treatment in treatments
-        for point, throughput in zip(treatment.points, treatment.expected, strict=True)
-    ]
+    used = [point for treatment in treatments for point in treatment.points]
+    throughputs = [throughput for treatment in treatments for throughput in treatment.expected]
     try:
-        return Curve(over, nodes, tuple(treatments), fit(pairs, over=over, seed=seed), None)
+        fitted = fit(
+            [(size(point), throughput) for point, throughput in zip(used, throughputs, strict=True)],
+            over=over,
+            seed=seed,
+            scaling=scaling,
+            blocks=[point.block for point in used],
+            names=[point.run for point in used],
+        )
     except BadInput as error:
         return Curve(over, nodes, tuple(treatments), None, error.what)
+    return Curve(over, nodes, tuple(treatments), fitted, None)
 
 
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
