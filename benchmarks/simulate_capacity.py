@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from statistics import fmean, stdev
 
 import numpy as np
+from benchmarks.promises import Promises
 from scipy import special
 
 from loadframe.analyze.capacity.answers import Attempt, Capacity, Search, capacities_of
@@ -26,9 +27,12 @@ def main(trials: int = 400) -> None:
     """Print a table of coverage and bias; `trials` experiments of each kind."""
     print("| noise of a trial | searches differ by | searches | interval holds the truth | half-width, median | bias |")
     print("|---|---|---|---|---|---|")
+    promise = Promises()
     for noise, between in _CASES:
         for searches in _SEARCHES:
-            print(_row(noise, between, searches, list(_experiments(trials, noise, between, searches))), flush=True)
+            found = list(_experiments(trials, noise, between, searches))
+            print(_row(noise, between, searches, found, promise), flush=True)
+    promise.settle()
 
 
 def _experiments(trials: int, noise: float, between: float, searches: int) -> Iterator[tuple[float, Capacity]]:
@@ -39,7 +43,7 @@ def _experiments(trials: int, noise: float, between: float, searches: int) -> It
         yield truth, capacities_of([own], 1)[0]
 
 
-def _row(noise: float, between: float, searches: int, found: list[tuple[float, Capacity]]) -> str:
+def _row(noise: float, between: float, searches: int, found: list[tuple[float, Capacity]], promise: Promises) -> str:
     head = f"| {100 * noise:g} % | {100 * between:g} % | {searches} |"
     old = fmean(_old_holds(truth, capacity) for truth, capacity in found)
     old_bias = fmean(_old_value(capacity) / truth - 1 for truth, capacity in found)
@@ -47,6 +51,7 @@ def _row(noise: float, between: float, searches: int, found: list[tuple[float, C
         return f"{head} a bracket, which held it in {100 * old:.1f} % | | {100 * old_bias:+.1f} % |"
     rates = [(truth, capacity.rate) for truth, capacity in found if capacity.rate]
     covered = fmean(rate.low <= truth <= rate.high for truth, rate in rates)
+    promise.at_least(f"coverage, {head}", covered, len(rates), 0.93)
     width = float(np.median([math.log(rate.high / rate.low) / 2 for _, rate in rates]))
     bias = fmean(math.log(rate.value / truth) for truth, rate in rates)
     return (

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from benchmarks.promises import Promises
 from scipy import special
 
 from loadframe.analyze.comparison.estimate_ratio import Observation, RatioEstimate, estimate_ratio
@@ -27,17 +28,25 @@ Draw = Callable[[np.random.Generator], Sequence[Observation]]
 
 def main(trials: int = 2000) -> None:
     """Print the tables."""
+    promise = Promises()
     print(f"Runs scatter by {NOISE:.0%}; {trials} trials a row.\n")
     heads = ("coverage", "false claims", *(f"power {loss:.0%}" for loss in LOSSES))
     print(f"{'runs a side':>20} {'blocks differ':>14} " + " ".join(f"{head:>12}" for head in heads) + "   unpaired 10%")
     for runs in RUNS:
         for spread in BLOCKS:
             found = _trials(lambda random, n=runs, s=spread: _blocks(random, n, s), trials)
+            promise.at_most(
+                f"false claims, {runs} runs, blocks {spread:.0%}",
+                _claims(found, 0.0),
+                trials,
+                0.07 if runs == 2 else 0.06,
+            )
             print(f"{runs:>20} {spread:>14.0%} {_figures(found)} {_unpaired(runs, spread, trials):>14.2f}")
     print(f"\n{'nights x runs':>20} {'nights differ':>14} " + " ".join(f"{head:>12}" for head in heads))
     for nights in NIGHTS:
         for spread in SESSIONS:
             found = _trials(lambda random, n=nights, s=spread: _nights(random, n, s), trials)
+            promise.at_most(f"false claims, nights {nights}, {spread:.0%}", _claims(found, 0.0), trials, 0.06)
             print(f"{nights[0]} x {nights[1]} against {nights[2]} x {nights[3]}".rjust(20), end=" ")
             print(f"{spread:>14.0%} {_figures(found)}")
     print("\nOne night against one, 5 runs each, with 5 % assumed between nights:")
@@ -48,6 +57,7 @@ def main(trials: int = 2000) -> None:
     for name, counts, draw in _VIOLATIONS:
         found = _trials(lambda random, c=counts, d=draw: _groups(random, c, d), trials)
         print(f"{name:>35} {_figures(found)}")
+    promise.settle()
 
 
 def _groups(
@@ -93,8 +103,12 @@ def _trials(draw: Draw, trials: int, **options: float) -> list[RatioEstimate]:
 def _figures(found: Sequence[RatioEstimate]) -> str:
     covered = np.mean([each.ratio.low <= 1 <= each.ratio.high for each in found])
     # A loss moves the logarithm and nothing else, so that one trial serves all losses.
-    claims = [np.mean([_p(each, loss) < 0.05 for each in found]) for loss in (0.0, *LOSSES)]
+    claims = [_claims(found, loss) for loss in (0.0, *LOSSES)]
     return " ".join(f"{value:>12.3f}" for value in (covered, *claims))
+
+
+def _claims(found: Sequence[RatioEstimate], loss: float) -> float:
+    return float(np.mean([_p(each, loss) < 0.05 for each in found]))
 
 
 def _p(found: RatioEstimate, loss: float) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks.promises import Promises
 
 from loadframe.analyze.scalability import ScalabilityFit, fit, warnings
 from loadframe.analyze.scalability.fitting import fit_model
@@ -56,17 +57,20 @@ def claims(curve: Curve, sizes: Sequence[float], noise: float, trials: int) -> t
     return _share([found.peak is not None for found in fits]), _share([found.standing == "none" for found in fits])
 
 
-def power(trials: int) -> None:
+def power(trials: int, promise: Promises) -> None:
     """Print how often a peak is shown, by the number of runs."""
     print("\nA peak at 25 of 48 measured (σ = 0.03, κ = 0.0015), each size run once; share of experiments, %\n")
     print("| runs | shown at 2 % noise | denied | shown at 5 % noise | denied |\n|---|---|---|---|---|")
     for runs in range(4, 13):
         sizes = np.geomspace(1, 48, runs).tolist()
-        cells = [_percent(share) for noise in (0.02, 0.05) for share in claims(PEAKED, sizes, noise, trials)]
+        shares = [claims(PEAKED, sizes, noise, trials) for noise in (0.02, 0.05)]
+        if runs >= 6:
+            promise.at_least(f"a peak shown, {runs} runs", shares[0][0], trials, 0.95)
+        cells = [_percent(share) for pair in shares for share in pair]
         print(f"| {runs} | {' | '.join(cells)} |", flush=True)
 
 
-def false_peaks(trials: int) -> None:
+def false_peaks(trials: int, promise: Promises) -> None:
     """Print how often a peak is shown where there is none, and how often a hard knee is called superlinear."""
     print("\nNo peak in truth, sizes up to 32; share of experiments that show one, %\n")
     print("| truth | noise | 4 single runs | 6 | 8 | 12 | 6 sizes, 3 blocks | called superlinear |")
@@ -74,13 +78,15 @@ def false_peaks(trials: int) -> None:
     for name, curve in FLAT.items():
         for noise in (0.02, 0.05):
             shown = [claims(curve, np.geomspace(1, 32, runs).tolist(), noise, trials)[0] for runs in (4, 6, 8, 12)]
+            for runs, share in zip((4, 6, 8, 12), shown, strict=True):
+                promise.at_most(f"false peaks, {name}, noise {noise:.0%}, {runs} runs", share, trials, 0.05)
             blocked = [_blocked(curve, 3, noise, 0.1, seed) for seed in range(trials)]
             shown.append(_share([found.peak is not None for found in blocked]))
             shown.append(_share([any(isinstance(w, warnings.Superlinear) for w in f.warnings) for f in blocked]))
             print(f"| {name} | {noise:.0%} | {' | '.join(map(_percent, shown))} |", flush=True)
 
 
-def outliers(trials: int) -> None:
+def outliers(trials: int, _: Promises) -> None:
     """Print how often one run of ten that is 30 % too low changes the answer, and how often that is said."""
     print("\nOne run of ten is 30 % too low (noise 3 %); share of experiments, %\n")
     headers = ("truth", "design", "USL by AICc", "USL chosen", "truth chosen", "truth chosen without the run",
@@ -113,7 +119,7 @@ def outliers(trials: int) -> None:
             print(f"| {name} | {design} | {' | '.join(cells)} |", flush=True)
 
 
-def coverage(trials: int) -> None:
+def coverage(trials: int, promise: Promises) -> None:
     """Print how often the intervals of the USL's parameters hold the truth, with and without knowing the blocks."""
     print("\nIntervals that hold the truth (λ = 1000, σ = 0.03, κ = 0.0015; sizes 1 to 32), %")
     print("In brackets: blocks unknown to the fit\n")
@@ -135,7 +141,11 @@ def coverage(trials: int) -> None:
                     point = fit_model(USL, data)
                     found.append(parameters(point, spread(point, data, seed), data))
                 for name, value in truth.items():
-                    cells[name].append(_percent(_share([p[name].low <= value <= p[name].high for p in found])))
+                    held = _share([p[name].low <= value <= p[name].high for p in found])
+                    cells[name].append(_percent(held))
+                    if known:
+                        what = f"coverage of {name}, noise {noise:.0%}, blocks {spread_:.0%}, {repetitions} runs"
+                        promise.at_least(what, held, trials, 0.9)
                 widths.append(float(np.median([(p["sigma"].high - p["sigma"].low) / 2 for p in found])))
             shown = " | ".join(f"{own} ({unknown})" for own, unknown in cells.values())
             print(
@@ -161,9 +171,11 @@ def main(trials: int = 200, *names: str) -> None:
     """Print the tables of these names; all if none is given."""
     began = time.process_time()
     tables = {table.__name__: table for table in (power, false_peaks, outliers, coverage)}
+    promise = Promises()
     for name in names or tables:
-        tables[name](trials)
+        tables[name](trials, promise)
     print(f"\n{trials} trials of each row; {time.process_time() - began:.0f} s of CPU time")
+    promise.settle()
 
 
 if __name__ == "__main__":

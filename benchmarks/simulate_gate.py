@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.promises import Promises
 
 from loadframe.analyze.comparison import Group
 from loadframe.analyze.experiment import RecordedRun
@@ -144,6 +145,7 @@ def _share(count: int, trials: int) -> str:
 
 def main(trials: int = 300) -> None:
     """Print the tables of docs/gate.md; figures for power rest on a fifth of the trials."""
+    promise = Promises()
     began, fewer = time.monotonic(), trials // 5
     print(f"Nothing got worse: {trials} gates in each row; something did: {fewer}\n")
     changes: list[tuple[str, dict[str, Any]]] = [
@@ -162,6 +164,8 @@ def main(trials: int = 300) -> None:
         found = [
             outcomes(Scenario(operations, runs, noise, blocks, **change), fewer, next(seed)) for _, change in changes
         ]
+        what = f"false stops, {operations} operations, {runs} runs, noise {noise:.0%}, blocks {blocks:.0%}"
+        promise.at_most(what, null["regression"] / trials, trials, 0.05)
         cells = [_share(null["regression"], trials), _share(null["passed"], trials)]
         cells += [_share(each["regression"], fewer) for each in found]
         _row([operations, runs, f"{100 * noise:.0f} %", f"{100 * blocks:.0f} %", *cells])
@@ -171,9 +175,13 @@ def main(trials: int = 300) -> None:
     _row(["--:"] * 6)
     for runs, noise, truth in itertools.product((3, 6), (0.05, 0.1), (0.8, 0.95, 1.0, 1.05, 1.2)):
         cell = bound_outcomes(truth, runs, noise, many, next(seed))
+        if truth >= 1.05:
+            what = f"a p99 {100 * truth:.0f} % of its bound passes, {runs} runs, noise {noise:.0%}"
+            promise.at_most(what, cell["passed"] / many, many, 0.025)
         counts = [_share(cell[standing], many) for standing in ("passed", "undecided", "regression")]
         _row([f"{100 * truth:.0f} % of the bound", runs, f"{100 * noise:.0f} %", *counts])
     print(f"\n{time.monotonic() - began:.0f} s")
+    promise.settle()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks.promises import Promises
 
 from loadframe.analyze.effects.ranking import rank
 from loadframe.analyze.estimate import Estimate
@@ -36,17 +37,21 @@ _EFFECTS: dict[str, tuple[Array, Array | None]] = {
 
 def main(trials: int = 1000) -> None:
     """Print a table for the best number of clients, and one for the first of 32 combinations."""
+    promise = Promises()
     print("| clients | noise of a run | repetitions | bias before | bias | interval holds the truth before | now |")
     print("|---|---|---|---|---|---|---|")
     for name, curve in _CURVES.items():
         for noise, repetitions in itertools.product((0.03, 0.1), (2, 3, 5)):
-            print(_row(name, noise, repetitions, _clients(trials, curve, noise, repetitions)), flush=True)
+            figures = _clients(trials, curve, noise, repetitions)
+            promise.at_least(f"coverage, {name}, {noise:.0%}, {repetitions} runs", figures[3], trials, 0.94)
+            print(_row(name, noise, repetitions, figures), flush=True)
     print()
     print("| 32 combinations | noise of a run | repetitions | gain before | gain | interval holds the truth | better |")
     print("|---|---|---|---|---|---|---|")
     for name, (truth, effects) in _EFFECTS.items():
         for noise, repetitions in itertools.product((0.03, 0.1), (2, 3, 5)):
             print(_ranking(name, noise, repetitions, trials, truth, effects), flush=True)
+    promise.settle()
 
 
 def _clients(trials: int, curve: Sequence[float], noise: float, repetitions: int) -> Array:

@@ -1,6 +1,7 @@
 """How often a steady window is called unsteady, and how often one that is not: seconds that depend on each other."""
 
 import numpy as np
+from benchmarks.promises import Promises
 
 from loadframe.analyze.steadiness import steadiness
 from loadframe.simulate.noise import autoregressive
@@ -11,6 +12,7 @@ SECONDS, RHOS, NOISES = (20, 40, 60, 99, 100, 300), (0.0, 0.4, 0.8), (0.03, 0.10
 
 def main(trials: int = 1000) -> None:
     """Print the table of docs/generator.md. `trials` is the number of steady windows in a cell; others take a third."""
+    promise = Promises()
     source = np.random.default_rng(SEED)
     print(f"{trials} steady windows a cell, {trials // 3} of each other kind, seed {SEED}")
     print(f"{'':17s}" + "".join(f"{seconds:>7d} s" for seconds in SECONDS))
@@ -30,7 +32,10 @@ def main(trials: int = 1000) -> None:
                     series *= factor(np.linspace(0, 1, seconds))
                     judged = [steadiness(np.maximum(each, 0.0)) for each in series]
                     cells.append(np.mean([not each.steady for each in judged if each]))
+                    if words == "steady":
+                        promise.at_most(f"{seconds} s, {noise:.0%}, rho {rho}", float(cells[-1]), size, 0.05)
                 print(f"  {noise:4.0%}, rho {rho:.1f}   " + "".join(f"{cell:8.1%} " for cell in cells), flush=True)
+    promise.settle()
 
 
 if __name__ == "__main__":

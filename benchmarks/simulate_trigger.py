@@ -1,6 +1,7 @@
 """How often the overload trigger sees a fall of throughput that did not fall, and how soon it sees one that did."""
 
 import numpy as np
+from benchmarks.promises import Promises
 
 from loadframe.experiment.elastic.falling import fall
 from loadframe.simulate.noise import autoregressive
@@ -14,6 +15,7 @@ FALLS, WATCHED = 180, 300
 
 def main(trials: int = 60) -> None:
     """Print the table of docs/elasticity.md. `trials` is the number of runs in a cell; falls take a third."""
+    promise = Promises()
     source = np.random.default_rng(SEED)
     print(
         f"{trials} runs a cell without a fall, {trials // 3} with each, seed {SEED}; drop: 5%, seconds: 10, window: 60s"
@@ -27,10 +29,13 @@ def main(trials: int = 60) -> None:
                 np.mean([_seen(source, level, noise, rho, SINCE) is not None for _ in range(trials)])
                 for level in (flat, rising)
             ]
+            for share in alarms:
+                promise.at_most(f"false alarms, {noise:.0%}, rho {rho}", float(share), trials, 0.05)
             delays = [_delay(source, drop, noise, rho, trials // 3) for drop in DROPS]
             print(
                 f"{noise:5.0%}  {rho:.1f}  {alarms[0]:12.1%}  {alarms[1]:16.1%}           {''.join(delays)}", flush=True
             )
+    promise.settle()
 
 
 def _delay(source, drop, noise, rho, trials):

@@ -1,4 +1,4 @@
-"""The simulations of the statistics, each in its full size: a simulation fails where it misses what it promises."""
+"""The simulations of the statistics, each in its full size. One fails where a share misses what it promises."""
 
 import contextlib
 import importlib
@@ -22,4 +22,4 @@ def _attempt(name: str) -> str:
     with contextlib.redirect_stdout(printed):
         importlib.import_module(f"benchmarks.{name}").main()
     lines = printed.getvalue().splitlines()
-    return f"{len(lines)} lines; `python -m benchmarks.{name}` prints them"
+    return f"promises kept; `python -m benchmarks.{name}` prints its {len(lines)} lines"

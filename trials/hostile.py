@@ -157,7 +157,7 @@ def _attempt(one: Case) -> str:
         took = time.monotonic() - began
         (operation,) = outcome["operations"]
         log = _engine.HistogramLog(f"{folder}/histograms.hlog")
-        successes, failures = log.total("p/a/response").count, REQUESTS - operation["successes"]
+        successes, failures = (log.total(f"p/a/{kind}").count for kind in ("response", "failure"))
         errors = _errors(Path(folder) / "series.csv")
         served = server.requests
     seen = {name: count for name, count in {"success": operation["successes"], **errors}.items() if count}

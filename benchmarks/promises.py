@@ -1,0 +1,29 @@
+"""What a simulation promises: shares that its tables must keep to, but for what few trials leave to chance."""
+
+from scipy import stats
+
+#: A share misses its promise where one that keeps it would look so bad less often than this.
+_CHANCE = 0.001
+
+
+class Promises:
+    """The promises of one simulation, and those that it missed."""
+
+    def __init__(self) -> None:
+        self.missed: list[str] = []
+
+    def at_least(self, what: str, share: float, trials: int, promised: float) -> None:
+        """Note it where a share (0..1) of so many trials is below the promised one by more than chance."""
+        self._note(what, share, "at least", promised, float(stats.binom.cdf(round(share * trials), trials, promised)))
+
+    def at_most(self, what: str, share: float, trials: int, promised: float) -> None:
+        """Note it where a share (0..1) of so many trials is above the promised one by more than chance."""
+        self._note(what, share, "at most", promised, float(stats.binom.sf(round(share * trials) - 1, trials, promised)))
+
+    def settle(self) -> None:
+        """Raise AssertionError that names the promises that were missed, if any was."""
+        assert not self.missed, "; ".join(self.missed)
+
+    def _note(self, what: str, share: float, side: str, promised: float, chance: float) -> None:
+        if chance < _CHANCE:
+            self.missed.append(f"{what}: {100 * share:.1f} %, promised {side} {100 * promised:g} %")
