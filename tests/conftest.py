@@ -72,6 +72,7 @@ def drop_all(cluster: Cluster) -> None:
         cluster.drop_collection(name)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say what belongs together where two processes share the work, and put what takes long first.
 

@@ -1,30 +1,31 @@
 //! Runs one phase: checks and maps the plan, starts workers and collector, and says at the end what came out.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::clock::Reading;
-use crate::collector::{Collector, Link, Progress, Slot, Totals};
-use crate::corpus::Corpora;
-use crate::descriptors;
+use crate::collector::{Collector, Link, Progress, Slot};
 use crate::draw::Draw;
-use crate::driver::{Context, Driver, ErrorClass, Exchange, Reply};
+use crate::driver::{Driver, Exchange, Reply};
 use crate::panics;
-use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
-use crate::profile::Profile;
+use crate::plan::{Plan, PlanError};
 use crate::recorder::{Interval, Recorder};
 use crate::schedule::{NEVER, Share};
-use crate::variables::Variables;
-use crate::worker::{self, Choice, Course, Leftover, Phase, StreamEnd};
+use crate::worker::{self, Leftover, Phase, StreamEnd};
+
+mod outcome;
+mod prepare;
+
+use outcome::{describe, write};
+use prepare::{prepare, runtime};
 
 /// Workers get this long to come up before the phase's common start.
 const RUN_UP: Duration = Duration::from_millis(30);
@@ -107,181 +108,6 @@ impl<D: Driver> Control for Phase<D> {
 
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.driver.set_hosts(hosts)
-    }
-}
-
-/// Everything that can be wrong with a plan is said here; afterwards only files and sockets can fail.
-fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
-    check(&plan)?;
-    let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
-    if let Some(connections) = plan.target.connections {
-        driver.cap(connections, plan.ranks * plan.threads).map_err(|e| e.within("target"))?;
-    }
-    let corpora = Corpora::open(&plan.corpora, plan.seed)?;
-    let mut variables = Variables::with_corpora(&plan.variables, &corpora)?;
-    if !D::CAPTURES {
-        variables.refuse_captured(&plan.target.driver);
-    }
-    let context = Context { variables, corpora };
-    let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
-    let mut slots = Vec::new();
-    for stream in &plan.streams {
-        let place = || format!("stream {:?}", stream.name);
-        let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
-        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0 / stream.journey.len() as f64));
-        let shares = stream.mix.iter().map(|(name, weight)| (name, weight / total)).chain(steps);
-        let mut sum = 0.0;
-        let mut choices = Vec::new();
-        let mut exhausted = None;
-        for (name, share) in shares {
-            let form = &plan.operations[name];
-            let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
-            let requests = driver.requests(&operation);
-            if requests.is_some() && stream.mix.len() + stream.journey.len() > 1 {
-                let cause = "it sends each document of its corpus once, so it needs a stream of its own";
-                return Err(PlanError(cause.into()).within(format!("operation {name:?} in a mix or journey")));
-            }
-            exhausted = exhausted.or(requests);
-            sum += share;
-            let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None };
-            // A journey may come by the same operation twice.
-            let known = slots.iter().position(|other| *other == slot);
-            let slot = known.unwrap_or_else(|| {
-                let parts = driver.parts(&operation).iter().map(|part| Slot { part: Some(part), ..slot.clone() });
-                let place = slots.len();
-                slots.extend([slot.clone()].into_iter().chain(parts));
-                place
-            });
-            choices.push(Choice { operation, below: sum, slot });
-        }
-        let course = Course { choices, thinks: stream.journey.iter().map(|step| step.think_time).collect() };
-        limits.push(match stream.stop {
-            Stop::Requests(requests) if requests % course.steps() != 0 => {
-                let cause = format!("{requests} requests are no whole number of journeys of {} steps", course.steps());
-                return Err(PlanError(cause).within(place()));
-            }
-            Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests)) / course.steps()),
-            Stop::Exhausted if exhausted.is_none() => {
-                let cause = "it runs until its corpus is exhausted, but its operation reads none";
-                return Err(PlanError(cause.into()).within(place()));
-            }
-            Stop::Exhausted | Stop::Duration(_) => exhausted,
-        });
-        let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &stream.pacing;
-        profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
-        courses.push(course);
-    }
-    if let Some(slot) = slots.iter().find(|slot| slot.part.is_some() && plan.operations.contains_key(&slot.name())) {
-        let cause = format!("the parts of {:?} are recorded under this name; give it another", slot.operation);
-        return Err(PlanError(cause).within(format!("operation {:?}", slot.name())));
-    }
-    descriptors::provide(&plan, &profiles)?;
-    runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
-    Ok((
-        Phase {
-            plan,
-            driver,
-            context,
-            courses,
-            profiles,
-            limits,
-            stop: AtomicBool::new(false),
-            held: AtomicBool::new(false),
-            failure: OnceLock::new(),
-        },
-        slots,
-    ))
-}
-
-/// For the little that is asked of the target before the load begins.
-fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|e| PlanError(format!("cannot start a runtime: {e}")))
-}
-
-/// The plan's own figures; names and forms are the driver's to judge.
-fn check(plan: &Plan) -> Result<(), PlanError> {
-    let fail = |message: String| Err(PlanError(message));
-    if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
-        return fail(format!("rank {} of {} with {} threads is no generator", plan.rank, plan.ranks, plan.threads));
-    }
-    for (what, seconds) in [("warmup", plan.warmup), ("drain", plan.drain)] {
-        if !(0.0..1e9).contains(&seconds) {
-            return fail(format!("{what} of {seconds} s: give 0 or more"));
-        }
-    }
-    let workers = plan.ranks * plan.threads;
-    match plan.target.connections {
-        Some(0) => return fail("target: 0 connections carry nothing: give 1 or more".into()),
-        Some(connections) if connections < workers => {
-            return fail(format!(
-                "target: {connections} connections for {workers} worker threads: give each at least one"
-            ));
-        }
-        _ => {}
-    }
-    if plan.streams.is_empty() {
-        return fail("a phase needs a stream".into());
-    }
-    let mut names = HashSet::new();
-    for stream in &plan.streams {
-        let within = |message: String| Err(PlanError(message).within(format!("stream {:?}", stream.name)));
-        if !names.insert(&stream.name) {
-            return within("the name is taken by another stream of this phase".into());
-        }
-        if stream.mix.is_empty() == stream.journey.is_empty() {
-            return within("it names no operation, or both a mix and a journey".into());
-        }
-        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0));
-        for (operation, weight) in stream.mix.iter().map(|(name, weight)| (name, *weight)).chain(steps) {
-            if !plan.operations.contains_key(operation) {
-                return within(format!("there is no operation {operation:?}"));
-            }
-            if !(weight > 0.0 && weight.is_finite()) {
-                return within(format!("operation {operation:?} has weight {weight}: give more than 0"));
-            }
-        }
-        for time in stream.journey.iter().map(|step| step.think_time) {
-            check_think(time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
-        }
-        match stream.pacing {
-            Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {
-                return within(format!("{clients} clients send nothing: give 1 or more"));
-            }
-            Pacing::Closed { think_time, .. } => {
-                check_think(think_time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
-            }
-            Pacing::Open { rate: Level::Constant(rate), .. } if !(rate > 0.0 && rate <= 1e9) => {
-                return within(format!("rate of {rate} a second: give more than 0"));
-            }
-            Pacing::Open { max_in_flight: 0, .. } => return within("max_in_flight of 0 drops everything".into()),
-            Pacing::Open { .. } => {}
-        }
-        match stream.stop {
-            Stop::Duration(seconds) if !(seconds > 0.0 && seconds < 1e9) => {
-                return within(format!("duration of {seconds} s: give more than 0"));
-            }
-            Stop::Requests(0) => return within("0 requests: give 1 or more".into()),
-            _ => {}
-        }
-    }
-    for name in plan.operations.keys().chain(names).chain([&plan.phase]) {
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
-            return fail(format!("{name:?} is no name: use letters, digits, '_', '-' and '.'"));
-        }
-    }
-    Ok(())
-}
-
-fn check_think(time: Think) -> Result<(), PlanError> {
-    let parts = match time {
-        Think::Constant(seconds) | Think::Drawn(ThinkDraw::Exponential(seconds)) => [seconds, seconds],
-        Think::Drawn(ThinkDraw::Uniform(low, high)) => [low, high - low],
-        Think::Drawn(ThinkDraw::Normal(mean, deviation)) => [mean, deviation],
-    };
-    match parts.iter().all(|part| (0.0..1e9).contains(part)) {
-        true => Ok(()),
-        false => Err(PlanError(format!("think time {time:?}: give seconds of 0 or more, bounds in their order"))),
     }
 }
 
@@ -411,128 +237,6 @@ fn finish<D: Driver>(
         Ok(Ok(totals)) => Ok(describe(phase, slots, &totals, &leftover, clock, offset)),
         _ => Err(phase.failure.get().cloned().unwrap_or_default()),
     }
-}
-
-/// The phase's outcome: what the rows of its files do not say.
-fn describe<D: Driver>(
-    phase: &Phase<D>,
-    slots: &[Slot],
-    totals: &Totals,
-    leftover: &Leftover,
-    clock: Reading,
-    offset: Duration,
-) -> Value {
-    let plan = &phase.plan;
-    let operations: Vec<Value> = slots
-        .iter()
-        .enumerate()
-        .filter(|(_, slot)| slot.part.is_none())
-        .map(|(index, slot)| {
-            let [warmup, counts] = &totals.counts[index];
-            let ages: Vec<f64> =
-                leftover.in_flight.iter().filter(|(s, _)| *s == index).map(|(_, age)| age.as_secs_f64()).collect();
-            json!({
-                "stream": slot.stream,
-                "operation": slot.operation,
-                "requests": counts.requests,
-                "successes": counts.successes,
-                "documents": counts.documents,
-                "completed": warmup.completed + counts.completed,
-                "completed_documents": warmup.completed_documents + counts.completed_documents,
-                "dropped": counts.dropped,
-                "retries": counts.retries,
-                "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
-                "in_flight_at_end": ages.len(),
-                "in_flight_oldest": ages.iter().copied().reduce(f64::max),
-                "errors": totals.messages.iter().filter(|m| m.slot == index)
-                    .map(|m| json!({"class": m.class.name(), "message": m.text})).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    let parts = slots.iter().zip(&totals.counts).filter_map(|(slot, [warmup, counts])| {
-        let part = slot.part?;
-        Some(json!({
-            "stream": slot.stream,
-            "operation": slot.operation,
-            "part": part,
-            "requests": counts.requests,
-            "successes": counts.successes,
-            "documents": counts.documents,
-            "completed": warmup.completed + counts.completed,
-            "completed_documents": warmup.completed_documents + counts.completed_documents,
-        }))
-    });
-    let stopped = phase.stop.load(Ordering::Relaxed);
-    let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
-    let measured_of = |stream: &Stream, end: &StreamEnd| {
-        let since_warmup = |instant: Duration| (instant.as_secs_f64() - plan.warmup).max(0.0);
-        measured(stream.stop, since_warmup(end.last_done), end.ran_out, stopped.then(|| since_warmup(leftover.ended)))
-    };
-    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&leftover.streams))
-        .map(|(stream, end)| {
-            let cut = end.ran_out && matches!(stream.stop, Stop::Duration(_));
-            (stream, measured_of(stream, end), cut)
-        })
-        .collect();
-    let now = Reading::take();
-    let wall = (clock.wall + RUN_UP).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    json!({
-        "phase": plan.phase,
-        "driver": plan.target.driver,
-        "started": wall,
-        "clock": {
-            "uncertainty": clock.uncertainty.max(now.uncertainty).as_secs_f64(),
-            "drift": now.drift(&clock),
-        },
-        "offset": offset.as_secs_f64(),
-        "warmup": plan.warmup,
-        "measured": streams.iter().map(|(_, measured, _)| *measured).fold(0.0, f64::max),
-        "last_done": last_done.as_secs_f64(),
-        "interrupted": stopped && totals.stopped_by.is_none() && phase.failure.get().is_none(),
-        "failed": phase.failure.get(),
-        "stopped_by": totals.stopped_by.as_ref().map(|condition| json!({
-            "metric": condition.metric, "above": condition.above, "seconds": condition.seconds})),
-        "rank": plan.rank,
-        "ranks": plan.ranks,
-        "threads": plan.threads,
-        "hosts": phase.driver.hosts(),
-        "unreachable": phase.driver.unreachable().iter().map(|(host, why)| json!({"host": host, "why": why})).collect::<Vec<_>>(),
-        "streams": streams.iter().map(|(stream, measured, cut)| json!({
-            "name": stream.name,
-            "pacing": stream.pacing,
-            "measured": measured,
-            "ran_out": cut,
-        })).collect::<Vec<_>>(),
-        "operations": operations,
-        "parts": parts.collect::<Vec<_>>(),
-        "set_aside": set_aside(&phase.context.corpora),
-        "error_classes": ErrorClass::ALL.map(ErrorClass::name),
-    })
-}
-
-/// For how long a stream ran after the warm-up, s, which is what its requests per second are counted by. One that ends
-/// by itself ran until its last answer at `last`; one that the clock or somebody ends (at `stopped`), until then.
-fn measured(stop: Stop, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
-    let most = if let Stop::Duration(seconds) = stop { seconds } else { f64::INFINITY };
-    match stopped {
-        _ if ran_out => last.min(most),
-        Some(stopped) => stopped.min(most),
-        None if most.is_finite() => most,
-        None => last,
-    }
-}
-
-/// The corpora of which lines were kept aside.
-fn set_aside(corpora: &Corpora) -> Vec<Value> {
-    let told = corpora.iter().map(|(name, corpus)| (name, corpus.set_aside()));
-    told.filter(|(_, (lines, _))| *lines > 0)
-        .map(|(name, (lines, kept))| json!({"corpus": name, "lines": lines, "kept": kept}))
-        .collect()
-}
-
-fn write(path: &Path, outcome: &Value) -> Result<(), String> {
-    let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Whether the plan can be carried out, as `start` sees it before any load.

@@ -61,8 +61,9 @@ def run_phase(
     The worker threads run on these `cores` alone, if some are named.
     Once `held` says so, the clients of closed streams who are there stay, and no others come, whatever their stages.
     An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
-    outcome has `interrupted` set then, and the caller decides what becomes of the run. An interrupt that comes when the
-    phase is over leaves the outcome as it is. Nothing of the load goes on when this returns or raises.
+    outcome has `interrupted` set then, and the caller decides what becomes of the run. A `tell` that raises
+    KeyboardInterrupt ends it likewise, and nothing is raised. An interrupt that comes when the phase is over leaves the
+    outcome as it is. Nothing of the load goes on when this returns or raises.
     BadInput if the engine refuses the plan, before anything was sent; PhaseFailed, with the outcome so far, when a part
     of the generator dies; LoadframeError when the records cannot be written.
     """
@@ -83,6 +84,9 @@ def run_phase(
                 if held and held():
                     handle.hold()
                     held = None
+        except KeyboardInterrupt:
+            # Whoever is told may raise it too, and outside the main thread nothing else ends a phase from outside.
+            pass
         finally:
             handle.stop()
             # It waits until nothing of the load goes on, whatever was raised.

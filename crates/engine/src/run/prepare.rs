@@ -1,0 +1,189 @@
+//! Checks a plan and maps its operations: what can be wrong is said here, before anything is sent.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+use crate::collector::Slot;
+use crate::corpus::Corpora;
+use crate::descriptors;
+use crate::driver::{Context, Driver};
+use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
+use crate::profile::Profile;
+use crate::variables::Variables;
+use crate::worker::{Choice, Course, Phase};
+
+/// Everything that can be wrong with a plan is said here; afterwards only files and sockets can fail.
+pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
+    check(&plan)?;
+    let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
+    if let Some(connections) = plan.target.connections {
+        driver.cap(connections, plan.ranks * plan.threads).map_err(|e| e.within("target"))?;
+    }
+    let corpora = Corpora::open(&plan.corpora, plan.seed)?;
+    let mut variables = Variables::with_corpora(&plan.variables, &corpora)?;
+    if !D::CAPTURES {
+        variables.refuse_captured(&plan.target.driver);
+    }
+    let context = Context { variables, corpora };
+    let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut slots = Vec::new();
+    for stream in &plan.streams {
+        let place = || format!("stream {:?}", stream.name);
+        let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
+        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0 / stream.journey.len() as f64));
+        let shares = stream.mix.iter().map(|(name, weight)| (name, weight / total)).chain(steps);
+        let mut sum = 0.0;
+        let mut choices = Vec::new();
+        let mut exhausted = None;
+        for (name, share) in shares {
+            let form = &plan.operations[name];
+            let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
+            let requests = driver.requests(&operation);
+            if requests.is_some() && stream.mix.len() + stream.journey.len() > 1 {
+                let cause = "it sends each document of its corpus once, so it needs a stream of its own";
+                return Err(PlanError(cause.into()).within(format!("operation {name:?} in a mix or journey")));
+            }
+            exhausted = exhausted.or(requests);
+            sum += share;
+            let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None };
+            // A journey may come by the same operation twice.
+            let known = slots.iter().position(|other| *other == slot);
+            let slot = known.unwrap_or_else(|| {
+                let parts = driver.parts(&operation).iter().map(|part| Slot { part: Some(part), ..slot.clone() });
+                let place = slots.len();
+                slots.extend([slot.clone()].into_iter().chain(parts));
+                place
+            });
+            choices.push(Choice { operation, below: sum, slot });
+        }
+        let course = Course { choices, thinks: stream.journey.iter().map(|step| step.think_time).collect() };
+        limits.push(match stream.stop {
+            Stop::Requests(requests) if requests % course.steps() != 0 => {
+                let cause = format!("{requests} requests are no whole number of journeys of {} steps", course.steps());
+                return Err(PlanError(cause).within(place()));
+            }
+            Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests)) / course.steps()),
+            Stop::Exhausted if exhausted.is_none() => {
+                let cause = "it runs until its corpus is exhausted, but its operation reads none";
+                return Err(PlanError(cause.into()).within(place()));
+            }
+            Stop::Exhausted | Stop::Duration(_) => exhausted,
+        });
+        let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &stream.pacing;
+        profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
+        courses.push(course);
+    }
+    if let Some(slot) = slots.iter().find(|slot| slot.part.is_some() && plan.operations.contains_key(&slot.name())) {
+        let cause = format!("the parts of {:?} are recorded under this name; give it another", slot.operation);
+        return Err(PlanError(cause).within(format!("operation {:?}", slot.name())));
+    }
+    descriptors::provide(&plan, &profiles)?;
+    runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
+    Ok((
+        Phase {
+            plan,
+            driver,
+            context,
+            courses,
+            profiles,
+            limits,
+            stop: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            failure: OnceLock::new(),
+        },
+        slots,
+    ))
+}
+
+/// For the little that is asked of the target before the load begins.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| PlanError(format!("cannot start a runtime: {e}")))
+}
+
+/// The plan's own figures; names and forms are the driver's to judge.
+fn check(plan: &Plan) -> Result<(), PlanError> {
+    let fail = |message: String| Err(PlanError(message));
+    if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
+        return fail(format!("rank {} of {} with {} threads is no generator", plan.rank, plan.ranks, plan.threads));
+    }
+    for (what, seconds) in [("warmup", plan.warmup), ("drain", plan.drain)] {
+        if !(0.0..1e9).contains(&seconds) {
+            return fail(format!("{what} of {seconds} s: give 0 or more"));
+        }
+    }
+    let workers = plan.ranks * plan.threads;
+    match plan.target.connections {
+        Some(0) => return fail("target: 0 connections carry nothing: give 1 or more".into()),
+        Some(connections) if connections < workers => {
+            return fail(format!(
+                "target: {connections} connections for {workers} worker threads: give each at least one"
+            ));
+        }
+        _ => {}
+    }
+    if plan.streams.is_empty() {
+        return fail("a phase needs a stream".into());
+    }
+    let mut names = HashSet::new();
+    for stream in &plan.streams {
+        let within = |message: String| Err(PlanError(message).within(format!("stream {:?}", stream.name)));
+        if !names.insert(&stream.name) {
+            return within("the name is taken by another stream of this phase".into());
+        }
+        if stream.mix.is_empty() == stream.journey.is_empty() {
+            return within("it names no operation, or both a mix and a journey".into());
+        }
+        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0));
+        for (operation, weight) in stream.mix.iter().map(|(name, weight)| (name, *weight)).chain(steps) {
+            if !plan.operations.contains_key(operation) {
+                return within(format!("there is no operation {operation:?}"));
+            }
+            if !(weight > 0.0 && weight.is_finite()) {
+                return within(format!("operation {operation:?} has weight {weight}: give more than 0"));
+            }
+        }
+        for time in stream.journey.iter().map(|step| step.think_time) {
+            check_think(time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+        }
+        match stream.pacing {
+            Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {
+                return within(format!("{clients} clients send nothing: give 1 or more"));
+            }
+            Pacing::Closed { think_time, .. } => {
+                check_think(think_time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+            }
+            Pacing::Open { rate: Level::Constant(rate), .. } if !(rate > 0.0 && rate <= 1e9) => {
+                return within(format!("rate of {rate} a second: give more than 0"));
+            }
+            Pacing::Open { max_in_flight: 0, .. } => return within("max_in_flight of 0 drops everything".into()),
+            Pacing::Open { .. } => {}
+        }
+        match stream.stop {
+            Stop::Duration(seconds) if !(seconds > 0.0 && seconds < 1e9) => {
+                return within(format!("duration of {seconds} s: give more than 0"));
+            }
+            Stop::Requests(0) => return within("0 requests: give 1 or more".into()),
+            _ => {}
+        }
+    }
+    for name in plan.operations.keys().chain(names).chain([&plan.phase]) {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
+            return fail(format!("{name:?} is no name: use letters, digits, '_', '-' and '.'"));
+        }
+    }
+    Ok(())
+}
+
+fn check_think(time: Think) -> Result<(), PlanError> {
+    let parts = match time {
+        Think::Constant(seconds) | Think::Drawn(ThinkDraw::Exponential(seconds)) => [seconds, seconds],
+        Think::Drawn(ThinkDraw::Uniform(low, high)) => [low, high - low],
+        Think::Drawn(ThinkDraw::Normal(mean, deviation)) => [mean, deviation],
+    };
+    match parts.iter().all(|part| (0.0..1e9).contains(part)) {
+        true => Ok(()),
+        false => Err(PlanError(format!("think time {time:?}: give seconds of 0 or more, bounds in their order"))),
+    }
+}
