@@ -22,6 +22,7 @@ Examples:
   loadframe report results/demo
   loadframe report results/nyc_taxis-20260102-030405 --output run.html
   loadframe report results/demo --json | jq '.curves[0].speedups'
+  loadframe report results/strong results/weak
   loadframe report results/steps-20260102-030405 --format queries --output steps.json
 """
 
@@ -36,14 +37,30 @@ class Format(StrEnum):
 @app.command(epilog=_EXAMPLES)
 def report(
     path: Annotated[Path, typer.Argument(help="The folder of a run or of an experiment.")],
-    output: Annotated[Path | None, typer.Option(help="The file; report.html in the folder if not given.")] = None,
+    other: Annotated[
+        Path | None,
+        typer.Argument(
+            help="With a scale experiment: one of the other scaling, so that a strong and a weak curve of one store are"
+            " set side by side."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file; if not given, report.html, or for two folders strong-and-weak.html, in the first."
+        ),
+    ] = None,
     format_: Annotated[
         Format, typer.Option("--format", help="html, or queries: a run's requests as the MPI benchmarker writes them.")
     ] = Format.html,
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report, and print it in brief."""
-    if format_ == Format.queries:
+    if other is not None:
+        if format_ != Format.html:
+            raise BadInput(f"two folders cannot be written as {format_}", remedy="name one run, or leave --format out")
+        _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
+    elif format_ == Format.queries:
         _write_queries(path, output or path / "queries.json")
     else:
         write_report(path, output=output, as_json=as_json)
@@ -54,6 +71,19 @@ def _write_queries(path: Path, target: Path) -> None:
     from loadframe.report.queries import queries
 
     _write(target, json.dumps(queries(Run(path))) + "\n")
+
+
+def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:
+    from loadframe.analyze.sweep.strong_weak import read_strong_and_weak
+    from loadframe.report.strong_weak_page import strong_weak_page
+    from loadframe.report.strong_weak_terminal import print_strong_weak
+
+    found = read_strong_and_weak(first, second)
+    _write(output, strong_weak_page(found))
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_strong_weak(found, out)
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:

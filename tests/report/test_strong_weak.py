@@ -1,0 +1,223 @@
+"""A strong and a weak curve of one store side by side: what is said of them, and which pairs are refused."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pages import Page
+from scipy import special
+
+from commands import loadframe, within
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.sweep.strong_weak import independent_ratio, read_strong_and_weak
+from loadframe.report import strong_weak_words as words
+from loadframe.report.strong_weak_page import strong_weak_page
+from simulated import Truth, write_experiment
+
+NODES = (1, 2, 4, 8)
+#: A serial share of 10 %, of the one-node run and of the N-node run.
+STRONG, WEAK = Truth(noise=0.005, node_sigma=0.1), Truth(noise=0.005, node_serial=0.1)
+
+
+def strong(path, truth=STRONG, nodes=NODES, **changed):
+    return write_experiment(path, truth, nodes=nodes, clients=(8,), repetitions=3, **{"experiment": "same", **changed})
+
+
+def weak(path, truth=WEAK, nodes=NODES, **changed):
+    grown = {"experiment": "grown", "scaling": "weak", "grows": "documents"}
+    return strong(path, truth, nodes, **{**grown, **changed})
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pair")
+    return strong(path / "strong"), weak(path / "weak", **{"with": {"documents": 10000}})
+
+
+@pytest.fixture(scope="module")
+def pair(folders):
+    (pair,) = read_strong_and_weak(*folders).pairs
+    return pair
+
+
+def test_each_law_gives_back_its_serial_share(pair):
+    assert {scaling: law.name for scaling, law in pair.laws.items()} == {"strong": "amdahl", "weak": "gustafson"}
+    for law in pair.laws.values():
+        assert law.share.low <= 0.1 <= law.share.high
+
+
+def test_the_speed_ups_are_those_of_the_laws(pair):
+    assert [row.nodes for row in pair.rows] == list(NODES)
+    for row in pair.rows:
+        truths = {"strong": row.nodes / (1 + 0.1 * (row.nodes - 1)), "weak": row.nodes - 0.1 * (row.nodes - 1)}
+        for scaling, truth in truths.items():
+            for each in (row.measured[scaling], row.by_law[scaling]):
+                assert each.low * 0.99 <= truth <= each.high * 1.01
+    assert pair.rows[-1].by_law["weak"].value == pytest.approx(
+        pair.curves["weak"].over_nodes.fit.scaled_speedup(8).value
+    )
+
+
+def test_sigma_is_translated_into_a_share_of_the_run_on_n_nodes(pair):
+    share = pair.laws["strong"].share_of(8)
+    assert share.low <= 8 * 0.1 / (1 + 0.1 * 7) <= share.high
+    serial = pair.laws["weak"].share
+    assert vars(pair.laws["weak"].share_of(8)) == pytest.approx(vars(serial))
+
+
+def test_the_answer_compares_speed_ups_on_the_same_nodes(pair):
+    assert pair.largest == 8
+    assert pair.ratio.low <= 7.3 / (8 / 1.7) <= pair.ratio.high
+    assert "More nodes pay off more where the data grow with them: at 8 nodes speed-up was 4." in words.lead(pair)
+    said = " ".join(words.laws(pair))
+    assert "Strong, by Amdahl's law: a serial share σ of" in said
+    assert "Weak, by Gustafson's law: a serial share s of" in said
+    assert "are not the same quantity" in said
+
+
+def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
+    # The order of the runs decides on their noise.
+    found = read_strong_and_weak(
+        strong(tmp_path / "a", nodes=(1, 2, 3)), weak(tmp_path / "b", replace(STRONG, lam=90), (3, 2, 1))
+    )
+    (pair,) = found.pairs
+    # The shares differ, since they are of different runs.
+    assert pair.laws["weak"].share.low > pair.laws["strong"].share.high
+    assert "These runs do not show that the curves differ" in words.lead(pair)
+
+
+def test_a_law_that_misses_the_data_is_said_to(tmp_path):
+    found = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
+    assert "Gustafson's law misses these data by more than the noise." in words.laws(found.pairs[0])
+
+
+def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
+    (pair,) = read_strong_and_weak(strong(tmp_path / "a", nodes=(2, 4)), weak(tmp_path / "b", nodes=(2, 4))).pairs
+    assert pair.laws == {"strong": None, "weak": None}
+    # By the fewest nodes, since one node was not measured.
+    assert pair.rows[-1].measured["weak"].value == pytest.approx(3.7 / 1.9, rel=0.02)
+    assert "More nodes pay off more" in words.lead(pair)
+    assert "The weak curve has no law: only 2 distinct sizes" in words.laws(pair)[1]
+    assert json.loads(json.dumps(pair.as_dict(), allow_nan=False))["laws"] == pair.laws
+
+
+def test_curves_that_begin_at_other_nodes_have_no_common_base(tmp_path):
+    found = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
+    assert "the strong curve begins at 1 node and the weak one at 2 nodes" in words.lead(found.pairs[0])
+    assert "c0-speedups" not in Page(strong_weak_page(found)).plots
+
+
+def test_the_page_has_both_curves_over_the_same_axis(folders):
+    page = Page(strong_weak_page(read_strong_and_weak(*folders)))
+    assert page.loads == []
+    traces = {trace["name"]: trace for trace in page.plots["c0-speedups"]["data"] if "name" in trace}
+    assert traces["strong, measured"]["x"] == traces["weak, measured"]["x"] == list(NODES)
+    assert {"strong, Amdahl", "weak, Gustafson", "linear growth"} <= traces.keys()
+    assert all(axis in page.plots["c0-speedups"]["layout"] for axis in ("xaxis", "yaxis"))
+    assert "Strong (same): All 12 runs are valid." in page.text
+    assert "Weak (grown): All 12 runs are valid." in page.text
+
+
+def reported(*arguments):
+    status, output, errors = within("report", *arguments, "--json")
+    assert status == 0, errors
+    return json.loads(output)
+
+
+def test_the_command_takes_the_folders_in_any_order(folders, tmp_path):
+    first, second = folders
+    forth = reported(first, second)
+    assert forth["strong"] == "same"
+    assert forth["weak"] == "grown"
+    (curves,) = forth["curves"]
+    assert curves["laws"]["strong"]["share_of_largest"]["nodes"] == 8
+    assert curves["speedups"][-1]["measured"]["weak"]["value"] > curves["speedups"][-1]["measured"]["strong"]["value"]
+    assert (first / "strong-and-weak.html").exists()
+    assert not (first / "report.html").exists()
+    assert reported(second, first, "--output", tmp_path / "pair.html") == forth
+
+
+def test_the_terminal_has_the_table_and_the_answer(folders, tmp_path):
+    done = loadframe("report", *folders, "--output", tmp_path / "pair.html")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "More nodes pay off more where the data grow with them" in said
+    assert "strong, measured strong, by law weak, measured weak, by law" in said
+
+
+def described(path, **changed):
+    """Write an experiment's folder without any run."""
+    path.mkdir()
+    description = {
+        "experiment": "e", "kind": "scale", "scaling": "strong", "workload": "nyc_taxis", "with": {"documents": 10},
+        "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 1}, "measure": ["range"], "design": [],
+        "factors": {"nodes": [1, 2, 4]},
+    }  # fmt: skip
+    (path / "experiment.json").write_text(json.dumps(description | changed))
+    return path
+
+
+GROWN = {"scaling": "weak", "grows": "documents"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ({}, {}, "both experiments are of strong scaling"),
+        (GROWN, GROWN, "both experiments are of weak scaling"),
+        ({}, {**GROWN, "kind": "compare"}, "an experiment of kind compare has no curve over nodes"),
+        ({"factors": {"clients": [1]}}, GROWN, "an experiment without nodes as a factor has no curve over nodes"),
+        ({}, {**GROWN, "store": {"kind": "opensearch", "version": "3.7.0"}},
+         "of different stores: store.version is 3.8.0 and 3.7.0"),
+        ({}, {**GROWN, "workload": "ycsb/a"}, "of different workloads: workload is nyc_taxis and ycsb/a"),
+        ({"with": {"size": 5}}, GROWN, "of different workloads: with.size is 5 and not given"),
+        ({}, {**GROWN, "measure": ["daily"]}, "no measured phase at the same levels"),
+    ],
+)  # fmt: skip
+def test_what_is_no_pair_is_refused(tmp_path, first, second, what):
+    folders = described(tmp_path / "a", **first), described(tmp_path / "b", **second)
+    status, output, errors = within("report", *folders)
+    assert (status, output) == (2, "")
+    assert what in " ".join(errors.split())
+    assert "Traceback" not in errors
+    assert not (folders[0] / "strong-and-weak.html").exists()
+
+
+def test_what_grows_may_have_another_value_at_one_node(tmp_path):
+    folders = described(tmp_path / "a"), described(tmp_path / "b", **GROWN, **{"with": {"documents": 5}})
+    (pair,) = read_strong_and_weak(*folders).pairs
+    assert words.lead(pair).startswith("No answer: there are runs that can be used at fewer than")
+
+
+def test_two_folders_have_no_other_format(tmp_path):
+    status, _, errors = within("report", tmp_path, tmp_path, "--format", "queries")
+    assert status == 2
+    assert "two folders cannot be written as queries" in errors
+
+
+def test_a_folder_that_is_missing_is_named(folders, tmp_path):
+    status, _, errors = within("report", folders[0], tmp_path / "none")
+    assert status == 2
+    assert "none" in errors
+
+
+def test_the_interval_of_an_independent_ratio_holds_the_truth():
+    random = np.random.default_rng(3)
+    freedom, trials = 6, 600
+    t = float(special.stdtrit(freedom, 0.975))
+
+    def estimated(truth, error):
+        spread = error * math.sqrt(random.chisquare(freedom) / freedom)
+        value = truth * math.exp(error * random.standard_normal())
+        return Estimate(value, value * math.exp(-t * spread), value * math.exp(t * spread))
+
+    pairs = [(estimated(7.3, 0.05), estimated(4.7, 0.02)) for _ in range(trials)]
+    ratios = [independent_ratio(above, below) for above, below in pairs]
+    held = sum(ratio.low <= 7.3 / 4.7 <= ratio.high for ratio in ratios)
+    assert 0.93 * trials <= held <= 0.98 * trials
+
+
+def test_what_was_not_repeated_has_no_bounded_ratio():
+    assert independent_ratio(Estimate(4, 0, math.inf), Estimate(2, 1.9, 2.1)) == Estimate(2, 0, math.inf)
