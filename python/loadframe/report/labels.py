@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.percentiles import ENOUGH, Percentile
 from loadframe.units import format_count, format_duration, format_nodes, format_size
+
+if TYPE_CHECKING:
+    from loadframe.analyze.percentiles import Percentile
 
 #: A stream that ran for less than this share of its phase ended before the others.
 _MOST = 0.99
@@ -72,20 +74,23 @@ def seconds_text(seconds: float | None) -> str:
     return "–" if seconds is None else format_duration(seconds)
 
 
-def ends_text(percentile: Percentile | None) -> tuple[str, str]:
+def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
     """Write the ends of a percentile's 95 % interval; `?` where no request bounds it, empty where it is unknown."""
     if percentile is None:
         return "", ""
     return seconds_text(percentile.low), seconds_text(percentile.high) if math.isfinite(percentile.high) else "?"
 
 
-def interval_text(percentile: Percentile | None) -> str:
+def interval_text(percentile: "Percentile | None") -> str:
     """Write a percentile's 95 % interval, marked with `*` where it rests on few requests; empty where it is unknown."""
     return f"[{', '.join(ends_text(percentile))}]{'*' * percentile.few}" if percentile else ""
 
 
-def few_text(percentiles: Iterable[Percentile]) -> str:
+def few_text(percentiles: "Iterable[Percentile]") -> str:
     """Write what the mark of percentiles says that rest on few requests; empty where none does."""
+    # Commands take words from here before they know whether they need any analysis.
+    from loadframe.analyze.percentiles import ENOUGH
+
     if not any(each.few for each in percentiles):
         return ""
     return (
