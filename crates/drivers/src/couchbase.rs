@@ -162,7 +162,8 @@ impl Couchbase {
             Kind::Query(body) => {
                 room.request.clear();
                 body.render(&values, &mut room.request);
-                return statements.ask(&self.nodes, operation, &room.request, draw.k, limit, &values, shown).await;
+                let request = statement::Request { body: &room.request, k: draw.k, limit };
+                return statements.ask(&self.nodes, operation, request, &values, shown).await;
             }
             Kind::Neutral(neutral, bucket) => (neutral, bucket),
         };
@@ -172,7 +173,8 @@ impl Couchbase {
         let vbucket = match neutral {
             Neutral::Scan(scan) => {
                 room.scan(scan, &values);
-                return statements.ask(&self.nodes, operation, &room.request, draw.k, limit, &values, shown).await;
+                let request = statement::Request { body: &room.request, k: draw.k, limit };
+                return statements.ask(&self.nodes, operation, request, &values, shown).await;
             }
             Neutral::Bulk(bulk) => {
                 return bulk::ask(means, &self.nodes, (bulk, only), bucket, operation.durability, draw.k, limit).await;

@@ -30,22 +30,31 @@ struct Trouble {
     msg: String,
 }
 
+/// A statement's request: its body, its number, and until when it is waited for.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// JSON, ready to be sent.
+    pub body: &'a [u8],
+    /// Chooses the node.
+    pub k: u64,
+    /// Its deadline.
+    pub limit: Limit,
+}
+
 impl Statements {
-    /// Sends request number `k` and judges its answer.
+    /// Sends a request and judges its answer.
     pub async fn ask(
         &mut self,
         nodes: &Nodes,
         operation: &Operation,
-        body: &[u8],
-        k: u64,
-        limit: Limit,
+        request: Request<'_>,
         values: &Values<'_>,
         shown: &mut Option<Exchange>,
     ) -> Reply {
-        let (exchanged, node, outcome) = self.send(nodes, limit, body, k).await;
+        let (exchanged, node, outcome) = self.send(nodes, request).await;
         let answer = self.services.get(usize::from(node)).map(|service| service.answer());
         if let Some(show) = shown {
-            show.request = self::shown(body);
+            show.request = self::shown(request.body);
             show.answer = match (&outcome, answer) {
                 (Ok(()), Some(answer)) => String::from_utf8_lossy(answer.body()).into_owned(),
                 _ => String::new(),
@@ -74,9 +83,7 @@ impl Statements {
     async fn send(
         &mut self,
         nodes: &Nodes,
-        limit: Limit,
-        body: &[u8],
-        k: u64,
+        Request { body, k, limit }: Request<'_>,
     ) -> (Exchanged, u16, Result<(), Failure>) {
         let Some((node, host)) = nodes.query(k) else {
             return (Exchanged::never(), 0, Err(client("no node of the cluster answers statements")));
