@@ -17,7 +17,7 @@ demo: build
 
 test: build lint
 	cargo test --locked --quiet -p loadframe-engine -p loadframe-drivers
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not alone"
+	$(BIN)/pytest -n 2 --dist loadscope -m "not alone"
 	$(BIN)/pytest -m alone
 
 # What takes longer than every change can wait for: hostile servers, kills, damaged files, simulations of the statistics.

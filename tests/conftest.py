@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 import loadframe.store
 from commands import open_folder
@@ -72,14 +74,23 @@ def drop_all(cluster: Cluster) -> None:
         cluster.drop_collection(name)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say what belongs together where two processes share the work, and put what takes long first.
-
-    The tests of a module share what is costly to start. Modules that start real nodes come first, so that short ones
-    are left to even out the end.
-    """
-    for item in items:
-        if not any(item.iter_markers("xdist_group")):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    """Put modules that start real nodes first: where two processes share the work, short ones then even out the end."""
     items.sort(key=lambda item: item.get_closest_marker("store") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Share the work in pieces that start nothing costly twice."""
+    return _ByCluster(config, log)
+
+
+class _ByCluster(LoadScopeScheduling):
+    """The tests of a module stay together, and those of the contract by the store whose cluster they share."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module, _, name = nodeid.partition("::")
+        if module.startswith("tests/contract/"):
+            parameters = name.partition("[")[2].rstrip("]").split("-")
+            return next((f"{kind} cluster" for kind in parameters if kind in loadframe.store.stores()), module)
+        return module

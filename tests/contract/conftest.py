@@ -84,14 +84,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("kind", [only] if only else KINDS)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of one store together, those that change its cluster last."""
     places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
     ordered = sorted((items[place] for place in places), key=_turn_of)
     for place, item in zip(places, ordered, strict=True):
         items[place] = item
-        item.add_marker(pytest.mark.xdist_group(_turn_of(item)[0]))
 
 
 def _turn_of(item: pytest.Item) -> tuple[str, bool]:

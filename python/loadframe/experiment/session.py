@@ -154,7 +154,7 @@ class Session:
                 raise KeyboardInterrupt
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
-            if over and not beside.disturbs:
+            if not beside.disturbs:
                 since = [text for text in self.cluster.deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 meanwhile += since
