@@ -74,11 +74,6 @@ def drop_all(cluster: Cluster) -> None:
         cluster.drop_collection(name)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules that start real nodes first: where two processes share the work, short ones then even out the end."""
-    items.sort(key=lambda item: item.get_closest_marker("store") is None)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Share the work in pieces that start nothing costly twice."""
