@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from rich.console import Console
 
 from loadframe.cli import main
 from loadframe.cluster import Cluster, ClusterSpec
@@ -51,7 +52,7 @@ def test_the_table_has_a_row_for_each_node_and_says_who_is_gone(trial, capsys):
 
 
 def test_no_heading_is_cut_where_the_terminal_is_narrow(trial, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("loadframe.cli.watch.out", Console(width=40))
     with pytest.raises(SystemExit):
         watch("--count", "1")
     lines = capsys.readouterr().out.splitlines()
