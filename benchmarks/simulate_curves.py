@@ -168,7 +168,7 @@ def _percent(share: float) -> str:
 
 
 def main(trials: int = 200, *names: str) -> None:
-    """Print the tables of these names; all if none is given."""
+    """Print the tables with these names, or all tables if no name is given."""
     began = time.process_time()
     tables = {table.__name__: table for table in (power, false_peaks, outliers, coverage)}
     promise = Promises()

@@ -49,7 +49,7 @@ def _delay(source, drop, noise, rho, trials):
 
 
 def _seen(source, level, noise, rho, since):
-    """Return the second in which a fall is seen; None if none is. It is looked for every second."""
+    """Return the second in which the trigger sees a fall, asked every second; None if it never does."""
     rates = level * np.maximum(1 + noise * autoregressive(source, (len(level),), rho), 0.0)
     return next((now for now in range(since, len(rates) + 1) if fall(rates[:now], LENGTH, DROP)), None)
 
