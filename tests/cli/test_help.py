@@ -1,13 +1,16 @@
 """Help: every command has it, with examples; it and messages about slips of the pen come at once."""
 
+import pkgutil
 import re
 import subprocess
 import sys
 
 import pytest
+import typer
 
 from commands import loadframe
-from loadframe import __version__
+from loadframe import __version__, cli
+from loadframe.cli.app import SUMMARIES, Commands, app
 from loadframe.cluster.patience import WITHIN
 from loadframe.units import parse_duration
 
@@ -16,12 +19,14 @@ COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run
 
 #: What takes long to import, and help needs none of.
 HEAVY = ("httpx", "jgo", "jinja2", "numpy", "plotly", "pyarrow", "requests", "scipy", "yaml")
+#: What the list of commands does without, too.
+NOT_FOR_THE_LIST = (*HEAVY, "rich", "loadframe.cli.bench", "loadframe.store")
 
 
 def listed(*group: str) -> list[str]:
     """Return the commands that the help of a group lists; none for a command that is no group."""
     commands = loadframe(*group, "--help").stdout.partition("Commands")[2]
-    return re.findall(r"^\S ([a-z-]+) ", commands, re.MULTILINE)
+    return re.findall(r"^  ([a-z-]+) ", commands, re.MULTILINE)
 
 
 def every_command() -> list[str]:
@@ -37,6 +42,25 @@ def test_the_commands_are_there():
     assert set(listed()) >= COMMANDS
     changes = {"grow", "shrink", "kill", "link", "pause", "resume"}
     assert set(listed("cluster")) == {"up", "status", "down"} | changes
+
+
+def test_the_list_of_commands_says_what_each_command_says_of_itself():
+    group = typer.main.get_group(app)
+    context = typer.Context(group)
+    assert isinstance(group, Commands)
+    modules = {module.name for module in pkgutil.iter_modules(cli.__path__)}
+    helpers = {"access", "app", "choices", "console", "output"}
+    assert {name.partition("_")[0] for name in modules - helpers} == set(group.list_commands(context))
+    for name, summary in SUMMARIES.items():
+        command = group.get_command(context, name)
+        assert command is not None
+        assert (command.help or "").split("\n\n")[0].replace("\n", " ").startswith(summary.rstrip(".")), name
+
+
+def test_a_misspelt_command_gets_the_nearest_one():
+    done = loadframe("bnech")
+    assert done.returncode == 2
+    assert "Did you mean 'bench'" in done.stderr
 
 
 def test_without_a_command_the_help_is_shown():
@@ -64,6 +88,7 @@ def test_every_command_explains_itself_with_examples_that_it_understands():
     "words", [["--help"], ["bench", "--help"], ["run", "--help"], ["bench"], ["bench", "--nods", "2"], ["bnech"]]
 )
 def test_help_and_usage_errors_import_nothing_heavy(words):
+    heavy = NOT_FOR_THE_LIST if words == ["--help"] else HEAVY
     program = f"""
 import sys
 from loadframe.cli import main
@@ -71,7 +96,7 @@ try:
     main({words!r})
 except SystemExit:
     pass
-print("imported:", *(name for name in {HEAVY!r} if name in sys.modules))
+print("imported:", *(name for name in {heavy!r} if name in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "imported:"

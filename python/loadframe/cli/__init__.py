@@ -1,4 +1,4 @@
-"""The command line: one module per command, found by being here; errors leave as one message and a status.
+"""The command line: one module per command, imported when it is asked for; errors leave as one message and a status.
 
 Nothing is imported here that takes time: an interrupt is to be heard before.
 """
@@ -46,13 +46,8 @@ def _run(arguments: list[str] | None) -> int:
     """Run a command; return its exit status."""
     try:
         with interrupts.deferred():
-            import importlib
-            import pkgutil
-
             from loadframe.cli.app import app
 
-            for module in pkgutil.iter_modules(__path__):
-                importlib.import_module(f"{__name__}.{module.name}")
         app(args=arguments, standalone_mode=True)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

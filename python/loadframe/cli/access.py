@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loadframe.cli.app import err
+from loadframe.cli.output import err
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from loadframe.cli import access
-from loadframe.cli.app import Json, app, err, print_json
+from loadframe.cli.app import app
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, exclude, require_writable
+from loadframe.cli.output import Json, err, print_json
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.units import parse_cores, parse_duration, parse_rate, parse_size

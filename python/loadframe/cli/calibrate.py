@@ -8,7 +8,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from loadframe import folders
-from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, err, out, print_json
 from loadframe.report.labels import seconds_text
 from loadframe.units import format_count, format_duration, format_share
 

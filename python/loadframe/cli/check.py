@@ -15,8 +15,9 @@ import typer
 from rich.markup import escape
 
 from loadframe.cli import access
-from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.app import app
 from loadframe.cli.choices import assignments, exclude
+from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import LoadframeError
 from loadframe.units import format_count, format_duration
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.status import Status
 
-from loadframe.cli.app import Json, err, print_json
 from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step
+from loadframe.cli.output import Json, err, print_json
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.cluster.patience import WITHIN, Tell, describe

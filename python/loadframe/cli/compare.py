@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.app import app
 from loadframe.cli.choices import measure_kinds, share
+from loadframe.cli.output import Json, err, out, print_json
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from loadframe.cli.app import err
+from loadframe.cli.output import err
 from loadframe.experiment.listener import Listener
 from loadframe.units import format_count, format_duration
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from loadframe.cli.app import app, err
+from loadframe.cli.app import app
+from loadframe.cli.output import err
 from loadframe.cli.run import carry_out
 
 _EXAMPLES = """\b

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe import folders
-from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, err, out, print_json
 from loadframe.cluster import checks
 from loadframe.units import format_count, format_duration
 

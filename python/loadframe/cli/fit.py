@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput
 from loadframe.reading import read_input
 

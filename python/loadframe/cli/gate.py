@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.app import app
 from loadframe.cli.choices import assignments, exclude, measure_kinds, share
+from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_rate
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadframe.cli.app import app, err
+from loadframe.cli.app import app
 from loadframe.cli.choices import assignments
+from loadframe.cli.output import err
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput
 from loadframe.units import format_share
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, err, out, print_json
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from loadframe.cli.app import Json, app, err, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, err, out, print_json
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_duration
 

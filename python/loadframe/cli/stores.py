@@ -4,7 +4,8 @@ from typing import Any
 
 from rich.table import Table
 
-from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, out, print_json
 from loadframe.cluster import artefacts
 from loadframe.errors import BadInput
 from loadframe.store import Store

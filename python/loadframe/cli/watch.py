@@ -12,7 +12,8 @@ from rich.live import Live as Screen
 from rich.table import Table
 
 from loadframe import interrupts
-from loadframe.cli.app import app, out
+from loadframe.cli.app import app
+from loadframe.cli.output import out
 from loadframe.cluster import Cluster
 from loadframe.units import format_count, format_share, format_size
 

@@ -7,7 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from loadframe.cli.app import Json, app, out, print_json
+from loadframe.cli.app import app
+from loadframe.cli.output import Json, out, print_json
 from loadframe.units import format_count, format_duration
 
 if TYPE_CHECKING:

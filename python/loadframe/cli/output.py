@@ -1,0 +1,18 @@
+"""What commands print with: results to standard output, progress and remarks to standard error."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+#: Results go to standard output, progress and remarks to standard error, so that `--json | jq` works.
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def print_json(result: Any) -> None:
+    """Write a result as JSON for programs, one object, indented."""
+    print(json.dumps(result, indent=2))
