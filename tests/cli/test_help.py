@@ -10,7 +10,7 @@ import typer
 
 from commands import loadframe
 from loadframe import __version__, cli
-from loadframe.cli.app import SUMMARIES, Commands, app
+from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
 from loadframe.cluster.patience import WITHIN
 from loadframe.units import parse_duration
 
@@ -54,7 +54,11 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself():
     for name, summary in SUMMARIES.items():
         command = group.get_command(context, name)
         assert command is not None
-        assert (command.help or "").split("\n\n")[0].replace("\n", " ").startswith(summary.rstrip(".")), name
+        assert _first_paragraph(command).startswith(summary.rstrip(".")), name
+
+
+def test_help_shows_summaries_whole():
+    assert "..." not in loadframe("cluster", "--help").stdout.partition("Commands:")[2]
 
 
 def test_a_misspelt_command_gets_the_nearest_one():

@@ -35,7 +35,25 @@ SUMMARIES = {
 }
 
 
-class Commands(TyperGroup):
+class Group(TyperGroup):
+    """A group whose help shows the whole first paragraph of each command's help, where Click cuts it short."""
+
+    def summaries(self, ctx: "Context") -> dict[str, str]:
+        """Return what the help says of each command."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: _first_paragraph(command) for name, command in commands.items() if command}
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries(ctx).items()))
+
+
+def _first_paragraph(command: "Command") -> str:
+    return (command.help or "").partition("\n\n")[0].replace("\n", " ")
+
+
+class Commands(Group):
     """The group of all commands, which imports the module of a command when that command is asked for."""
 
     def list_commands(self, ctx: "Context") -> list[str]:
@@ -57,10 +75,9 @@ class Commands(TyperGroup):
             self.commands = typer.main.get_group(app).commands
         return self.commands.get(cmd_name)
 
-    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+    def summaries(self, ctx: "Context") -> dict[str, str]:
+        """Return what the help says of each command, without importing them."""
+        return SUMMARIES
 
 
 app = typer.Typer(

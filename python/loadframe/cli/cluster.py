@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from loadframe.cli import access
-from loadframe.cli.app import app
+from loadframe.cli.app import Group, app
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
@@ -16,7 +16,7 @@ from loadframe.ranges import FIRST_PORT, LAST_PORT, MOST_NODES
 from loadframe.report.labels import cores_text
 from loadframe.units import format_nodes, format_size, parse_cores, parse_size
 
-cluster = typer.Typer(help="Keep a cluster up for other commands, under a name.", no_args_is_help=True)
+cluster = typer.Typer(cls=Group, help="Keep a cluster up for other commands, under a name.", no_args_is_help=True)
 app.add_typer(cluster, name="cluster")
 
 Name = Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)]

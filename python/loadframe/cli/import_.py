@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadframe.cli.app import app
+from loadframe.cli.app import Group, app
 from loadframe.cli.choices import assignments
 from loadframe.cli.output import err
 from loadframe.errors import BadInput
@@ -13,7 +13,9 @@ from loadframe.errors import BadInput
 if TYPE_CHECKING:
     from loadframe.workload.importers import Imported
 
-commands = typer.Typer(no_args_is_help=True, help="Make a workload file of another tool's: queries, ycsb, rally.")
+commands = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Make a workload file of another tool's: queries, ycsb, rally."
+)
 app.add_typer(commands, name="import")
 
 Output = Annotated[
