@@ -13,7 +13,7 @@ from loadframe.host.local import LocalHost
 from loadframe.record import Run
 from loadframe.store import find
 from loadframe.store.base import NodeSpec
-from loadframe.store.cql import Connection, CqlError
+from loadframe.store.cassandra.cql import Connection, CqlError
 
 pytestmark = pytest.mark.store
 

@@ -14,9 +14,9 @@ from loadframe.cluster import ClusterSpec, launch
 from loadframe.host.local import LocalHost
 from loadframe.record import Run
 from loadframe.store import Access, Balancing, find
-from loadframe.store import mongodb_config as config
-from loadframe.store import mongodb_set as sets
 from loadframe.store.access import Auth, Tls
+from loadframe.store.mongodb import config
+from loadframe.store.mongodb import replica_set as sets
 
 pytestmark = pytest.mark.store
 

@@ -17,9 +17,9 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
 from loadframe.load import run_phase
 from loadframe.store import Balancing, Member, NodeSpec, find
-from loadframe.store import mongodb_set as sets
-from loadframe.store import mongodb_shards as shards
-from loadframe.store.mongodb_client import Client
+from loadframe.store.mongodb import replica_set as sets
+from loadframe.store.mongodb import shards
+from loadframe.store.mongodb.client import Client
 
 pytestmark = pytest.mark.store
 ONLY = "mongodb"

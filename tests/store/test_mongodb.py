@@ -10,9 +10,9 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
-from loadframe.store import mongodb_figures as figures
 from loadframe.store.access import Access, Auth, Tls
 from loadframe.store.base import Found
+from loadframe.store.mongodb import figures
 
 STORE = find("mongodb")
 SHARDED = {"members": 2, "config_members": 3, "routers": 2}

@@ -7,8 +7,8 @@ import pytest
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store import Balancing, Member
-from loadframe.store import mongodb_shards as shards
-from loadframe.store.mongodb_client import MongoError
+from loadframe.store.mongodb import shards
+from loadframe.store.mongodb.client import MongoError
 
 LEAVING = Member("node-2", "127.0.0.1:3")
 

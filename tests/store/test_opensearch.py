@@ -9,7 +9,7 @@ import pytest
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
-from loadframe.store.search import METRICS
+from loadframe.store.search.store import METRICS
 
 GIB = 2**30
 INSTALLATION = Installation(Path("/cache/opensearch"), Path("/java"))

@@ -8,7 +8,7 @@ import pytest
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
-from loadframe.store.redis_cluster import SLOTS, Node, Ring, health, slot_of
+from loadframe.store.redis.cluster import SLOTS, Node, Ring, health, slot_of
 
 STORE = find("redis")
 

@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.store import NodeSpec
-from loadframe.store.search_machine import FILES, MAPS, Machine, adapted
+from loadframe.store.search.machine import FILES, MAPS, Machine, adapted
 
 GENEROUS = Machine(files=FILES, maps=MAPS)
 MAPPED = "node.store.allow_mmap"

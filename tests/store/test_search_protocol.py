@@ -9,7 +9,7 @@ import pytest
 
 from loadframe.errors import LoadframeError
 from loadframe.store import find
-from loadframe.store.search import Unreachable
+from loadframe.store.search.store import Unreachable
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost
 from loadframe.host.runtimes import RUNTIMES
-from loadframe.store.search_machine import FILES, Machine
+from loadframe.store.search.machine import FILES, Machine
 from loadframe.units import format_size
 
 #: Bytes: a node with its default heap and what a JVM takes besides, and its software and first data.

@@ -1,4 +1,7 @@
-"""The kinds of store that loadframe knows: each module here that has a `STORE` is one, registered nowhere else."""
+"""The kinds of store that loadframe knows: each module or package here that has a `STORE`.
+
+A store is added by writing its module; it is registered nowhere else.
+"""
 
 import difflib
 import importlib
@@ -41,19 +44,32 @@ __all__ = [
 
 def stores() -> dict[str, Store]:
     """Return every store by its kind, in alphabetical order."""
-    found = {}
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        store = getattr(importlib.import_module(f"{__name__}.{module.name}"), "STORE", None)
-        if isinstance(store, Store):
-            found[store.kind] = store
-    return found
+    stores = (_store_of(name) for name in _modules())
+    return {store.kind: store for store in stores if store is not None}
 
 
 def find(kind: str) -> Store:
-    """Return the store of that kind; BadInput with the nearest kind when there is none."""
+    """Return the store of that kind; BadInput with the nearest kind when there is none.
+
+    A module is usually named by the kind of its store, so that only this one is imported.
+    """
+    store = _store_of(kind) if kind in _modules() else None
+    if store is not None and store.kind == kind:
+        return store
     known = stores()
     if kind in known:
         return known[kind]
     near = difflib.get_close_matches(kind, known, n=1)
     remedy = f"did you mean {near[0]}?" if near else f"the stores are {', '.join(known)}; see `loadframe stores`"
     raise BadInput(f"there is no store {kind!r}", remedy=remedy)
+
+
+def _modules() -> list[str]:
+    """Return the names of the modules and packages here, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def _store_of(name: str) -> Store | None:
+    """Import the module of that name and return its store, if it has one."""
+    store = getattr(importlib.import_module(f"{__name__}.{name}"), "STORE", None)
+    return store if isinstance(store, Store) else None

@@ -82,6 +82,11 @@ class Distribution:
         return sum(jar.size for jar in self.files) + (self.wheel.size if self.wheel else 0)
 
 
+def listed(store: str, version: str) -> Distribution:
+    """Return the files of an embedded version, from the list that comes with the package."""
+    return read(Path(__file__).with_name(f"{store}-{version}.json"))
+
+
 def read(path: Path) -> Distribution:
     """Read the list that `loadframe.cluster.resolve` wrote."""
     content = json.loads(path.read_text())

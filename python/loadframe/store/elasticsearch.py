@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import installed, search_jvm, search_machine, search_nodes, vendors
+from loadframe.store import installed, vendors
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
-from loadframe.store.search import SearchStore
+from loadframe.store.search import jvm, machine, membership
+from loadframe.store.search.store import SearchStore
 from loadframe.store.vendors import Offer
 
 _DISTRIBUTION = Distribution(
@@ -43,7 +44,7 @@ _DISTRIBUTION = Distribution(
 _OURS = {
     "cluster.name",
     "cluster.initial_master_nodes",
-    *search_nodes.SEEDED,
+    *membership.SEEDED,
     "discovery.zen.minimum_master_nodes",
     "discovery.zen.ping.unicast.hosts",
     "http.port",
@@ -108,19 +109,19 @@ class Elasticsearch(SearchStore):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of elasticsearch.yml, and those of its JVM."""
-        search_jvm.check_settings(settings, _OURS)
+        jvm.check_settings(settings, _OURS)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect by a majority, and leave the disk's fill level out."""
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
-        node, adapted = search_machine.adapted(self.kind, node, search_machine.Machine.here())
-        heap, options = search_jvm.options(node)
+        node, adapted = machine.adapted(self.kind, node, machine.Machine.here())
+        heap, options = jvm.options(node)
         version = _number(installation.version or _DISTRIBUTION.version)
         own = [f"-Djava.io.tmpdir={node.folder / 'tmp'}", f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}"]
         files = {
             "config/elasticsearch.yml": _configuration(node, installation.home, version),
-            "config/log4j2.properties": search_jvm.logging("org.elasticsearch"),
+            "config/log4j2.properties": jvm.logging("org.elasticsearch"),
         }
         environment = {"ES_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"}
         if version < (7,):
@@ -144,7 +145,7 @@ class Elasticsearch(SearchStore):
             java = str(installation.java)
             environment |= {"ES_PATH_CONF": str(node.folder / "config"), "ES_JAVA_HOME": java, "JAVA_HOME": java}
             environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
-            files[search_nodes.SEEDS] = search_nodes.seeds(node.peers)
+            files[membership.SEEDS] = membership.seeds(node.peers)
             files["config/jvm.options"] = "".join(f"{option}\n" for option in (*options, *own))
         return NodePlan(
             files=files,
@@ -164,29 +165,29 @@ class Elasticsearch(SearchStore):
         """Keep shards off the node and wait until it holds none; then have the others elect without it."""
         if not self._elects_by_number(addresses):
             return super().leave(addresses, member, watch)
-        search_nodes.leave(self.request, addresses, member, watch)
+        membership.leave(self.request, addresses, member, watch)
         return self._count_voters(addresses, without=1)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards to a node of that name again, and votes where `leave` has taken them."""
         if not self._elects_by_number(addresses):
             return super().forget(addresses, member)
-        return search_nodes.allow(self.request, addresses, member.name)
+        return membership.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
         """Have the node count in elections again, and allow it shards."""
         if not self._elects_by_number(addresses):
             return super().stay(addresses, member)
         self._count_voters(addresses)
-        return search_nodes.allow(self.request, addresses, member.name)
+        return membership.allow(self.request, addresses, member.name)
 
     def _elects_by_number(self, addresses: Sequence[str]) -> bool:
         """Whether masters are elected by as many nodes as a setting says, and not by as many as the cluster has."""
         return _number(self.software(self.version(addresses))["version"]) < (7,)
 
     def _count_voters(self, addresses: Sequence[str], without: int = 0) -> None:
-        nodes = len(search_nodes.names(self.request, addresses))
-        search_nodes.require_majority(self.request, addresses, nodes - without)
+        nodes = len(membership.names(self.request, addresses))
+        membership.require_majority(self.request, addresses, nodes - without)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index as `SearchStore` does; before version 7 its mappings are those of the one type `_doc`."""
@@ -221,13 +222,13 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
             "transport.tcp.port": node.peer_port,
             "discovery.zen.ping.unicast.hosts": list(node.peers),
             # Of all that there are when it starts; those that join and leave later change it in the cluster itself.
-            "discovery.zen.minimum_master_nodes": search_nodes.majority(len(node.peers)),
+            "discovery.zen.minimum_master_nodes": membership.majority(len(node.peers)),
         }
     else:
         settings |= {
             # Renamed in 7.1, and both names go until 8.
             "transport.port" if version >= (7, 1) else "transport.tcp.port": node.peer_port,
-            **search_nodes.SEEDED,
+            **membership.SEEDED,
             "cluster.initial_master_nodes": list(node.founders),
         }
     # Nothing of these is measured, and each costs a node time when it starts. Security, on by default since 8, would
@@ -241,7 +242,7 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
         if version >= (7, 14) and (home / "modules" / "ingest-geoip").is_dir():
             # It would fetch data from the vendor.
             settings["ingest.geoip.downloader.enabled"] = False
-    return search_jvm.configuration(node, settings)
+    return jvm.configuration(node, settings)
 
 
 STORE = Elasticsearch()

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store import distribution, installed, search_jvm, search_machine, search_nodes
+from loadframe.store import distribution, installed
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
-from loadframe.store.search import SearchStore
+from loadframe.store.search import jvm, machine, membership
+from loadframe.store.search.store import SearchStore
 
 #: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
 _OURS = {
     "cluster.name",
     "cluster.initial_cluster_manager_nodes",
     "cluster.initial_master_nodes",
-    *search_nodes.SEEDED,
+    *membership.SEEDED,
     "http.port",
     "network.host",
     "node.name",
@@ -45,7 +46,7 @@ class OpenSearch(SearchStore):
                 f"opensearch {version} is not among the embedded versions",
                 remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
             )
-        listed = distribution.read(Path(__file__).with_name(f"opensearch-{version}.json"))
+        listed = distribution.listed(self.kind, version)
         descriptors = [
             (f"modules/{module.name}/plugin-descriptor.properties", _descriptor(module, listed))
             for module in listed.modules
@@ -65,22 +66,22 @@ class OpenSearch(SearchStore):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of opensearch.yml, and those of its JVM."""
-        search_jvm.check_settings(settings, _OURS)
+        jvm.check_settings(settings, _OURS)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect among the founders, and leave the disk's fill level out of the allocation."""
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
-        node, adapted = search_machine.adapted(self.kind, node, search_machine.Machine.here())
-        heap, options = search_jvm.options(node)
+        node, adapted = machine.adapted(self.kind, node, machine.Machine.here())
+        heap, options = jvm.options(node)
         old = int(installation.version.split(".")[0]) < 3 if installation.version else not _has_agent(installation.home)
         if old:
             # Version 2 installs a security manager, which Java 18 and later forbid unless told otherwise.
             options.append("-Djava.security.manager=allow")
         files = {
             "config/opensearch.yml": _configuration(node, installation.home),
-            "config/log4j2.properties": search_jvm.logging("org.opensearch"),
-            search_nodes.SEEDS: search_nodes.seeds(node.peers),
+            "config/log4j2.properties": jvm.logging("org.opensearch"),
+            membership.SEEDS: membership.seeds(node.peers),
         }
         argv = (
             str(installation.java / "bin" / "java"),
@@ -117,7 +118,7 @@ def _configuration(node: NodeSpec, home: Path) -> str:
         "network.host": node.address,
         "http.port": node.port,
         "transport.port": node.peer_port,
-        **search_nodes.SEEDED,
+        **membership.SEEDED,
         "cluster.initial_cluster_manager_nodes": list(node.founders),
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
@@ -125,7 +126,7 @@ def _configuration(node: NodeSpec, home: Path) -> str:
     if (home / "plugins" / "opensearch-security").is_dir():
         # The vendor's archive has it, and without certificates of one's own no node of it starts.
         settings["plugins.security.disabled"] = True
-    return search_jvm.configuration(node, settings)
+    return jvm.configuration(node, settings)
 
 
 def _descriptor(module: distribution.Module, listed: Distribution) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
-from loadframe.store.search import SearchStore
+from loadframe.store.search.store import SearchStore
 from loadframe.store.sim.answers import VERSION
 from loadframe.store.sim.model import Model
 from loadframe.store.sim.shared import FOLDER

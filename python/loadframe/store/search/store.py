@@ -8,9 +8,9 @@ from typing import Any, Self
 import httpx
 
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.store import search_nodes
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
+from loadframe.store.search import membership
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
@@ -129,30 +129,30 @@ class SearchStore(Store):
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Nodes join by themselves: wait until the others and the node itself see it as a member."""
-        search_nodes.join(self.request, addresses, member, watch)
+        membership.join(self.request, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
         """Wait until the store, which spreads shards by itself, moves none any more."""
-        search_nodes.balance(self.request, addresses, watch)
+        membership.balance(self.request, addresses, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
         """Tell each where the others are now: one that ran on looks for them where they were."""
-        search_nodes.introduce(members)
+        membership.introduce(members)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Keep shards off the node and wait until it holds none; then take its vote."""
-        search_nodes.leave(self.request, addresses, member, watch)
-        search_nodes.take_vote(self.request, addresses, member.name)
+        membership.leave(self.request, addresses, member, watch)
+        membership.take_vote(self.request, addresses, member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards and votes to nodes of that name again."""
-        search_nodes.give_votes(self.request, addresses, gone=True)
-        search_nodes.allow(self.request, addresses, member.name)
+        membership.give_votes(self.request, addresses, gone=True)
+        membership.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards and votes to the node again."""
-        search_nodes.give_votes(self.request, addresses, gone=False)
-        search_nodes.allow(self.request, addresses, member.name)
+        membership.give_votes(self.request, addresses, gone=False)
+        membership.allow(self.request, addresses, member.name)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.

@@ -14,7 +14,7 @@ from typing import Any, Self
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
-from loadframe.store.redis_client import Client
+from loadframe.store.redis.client import Client
 
 SLOTS = 16384
 #: Slots that are on their way at a time, and keys that one command sends over: it blocks its node meanwhile.

@@ -10,8 +10,9 @@ import shutil
 from pathlib import Path
 
 from loadframe.errors import BadInput
-from loadframe.store import couchbase_settings, installed
+from loadframe.store import installed
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
+from loadframe.store.couchbase import quotas
 
 _PROGRAM = "couchbase-server"
 #: The oldest version whose configuration is known here.
@@ -86,7 +87,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
             text = text.replace(f"{prefix}/{_CONFIGURATION}/{file}", str(config / file))
         return text.replace("babysitter_of_ns_1@", f"babysitter_of_{name}@")
 
-    files = {f"config/{_PROGRAM}": own(script), couchbase_settings.QUOTAS: couchbase_settings.quotas(node)}
+    files = {f"config/{_PROGRAM}": own(script), quotas.QUOTAS: quotas.quotas(node)}
     for file in _COPIED:
         if (source := home / _CONFIGURATION / file).exists():
             files[f"config/{file}"] = own(source.read_text())

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store import mongodb_set as sets
 from loadframe.store.base import Balancing, Health, Member, Watch
-from loadframe.store.mongodb_client import Client, MongoError
-from loadframe.store.mongodb_config import CONFIG, ROUTER, SEEDS, SHARD, shard_of
-from loadframe.store.mongodb_set import Clients
+from loadframe.store.mongodb import replica_set as sets
+from loadframe.store.mongodb.client import Client, MongoError
+from loadframe.store.mongodb.config import CONFIG, ROUTER, SEEDS, SHARD, shard_of
+from loadframe.store.mongodb.replica_set import Clients
 from loadframe.units import parse_size
 
 _POLL = 0.5

@@ -1,6 +1,6 @@
 """Couchbase as it is administered by HTTP, at the port 8091. A collection is a bucket of that name.
 
-How nodes come and go is in `couchbase_nodes`, how one is started from an installation in `couchbase_home`.
+How nodes come and go is in `membership`, how one is started from an installation in `launch`.
 
 The load uses the engine's driver instead; nothing here is on a request's path.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.errors import BadInput, StoreFailed
-from loadframe.store import couchbase_home, couchbase_nodes, couchbase_settings, installed
+from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Figure,
@@ -24,7 +24,8 @@ from loadframe.store.base import (
     Store,
     Watch,
 )
-from loadframe.store.couchbase_rest import Administration, document
+from loadframe.store.couchbase import launch, membership, quotas
+from loadframe.store.couchbase.rest import Administration, document
 from loadframe.store.distribution import Distribution
 from loadframe.units import parse_size
 
@@ -68,7 +69,7 @@ class Couchbase(Store):
     administrator = "Administrator"
     keeps_address = True
     many_processes = True
-    extra_ports = couchbase_home.EXTRA_PORTS
+    extra_ports = launch.EXTRA_PORTS
     watched = (
         Figure("ops/s", "operations_per_second"),
         Figure("gets/s", "gets_per_second"),
@@ -95,7 +96,7 @@ class Couchbase(Store):
         """Return the user's own, or else the PATH's."""
         if home is None and installed.program(None, "couchbase-server") is None:
             raise _nowhere()
-        return couchbase_home.find(home)
+        return launch.find(home)
 
     def distribution(self, version: str) -> Distribution:
         """Refuse: no registry has it."""
@@ -103,11 +104,11 @@ class Couchbase(Store):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are loadframe's own: quotas of memory, and when nodes are failed over."""
-        couchbase_settings.check(settings)
+        quotas.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the node's own copy of what the installation starts by."""
-        return couchbase_home.plan(node, installation)
+        return launch.plan(node, installation)
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, such as 7.6.2-3721-enterprise."""
@@ -115,40 +116,40 @@ class Couchbase(Store):
 
     def health(self, addresses: Sequence[str]) -> Health:
         """Ready is that every node that serves is healthy; while a rebalance runs, one piece is on the move."""
-        return couchbase_nodes.Pool.read(self._rest, addresses).health()
+        return membership.Pool.read(self._rest, addresses).health()
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Set the first node up, with an administrator, and add the others."""
-        couchbase_nodes.form(self._rest, members, settings, watch)
+        membership.form(self._rest, members, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
         """Wait for the nodes, which are where they were, and take back what was failed over."""
-        couchbase_nodes.reunite(self._rest, members, watch)
+        membership.reunite(self._rest, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Add the node; it serves nothing before the data is balanced."""
-        couchbase_nodes.join(self._rest, addresses, member, watch)
+        membership.join(self._rest, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
         """Rebalance."""
-        couchbase_nodes.balance(self._rest, addresses, watch)
+        membership.balance(self._rest, addresses, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Rebalance without the node."""
-        couchbase_nodes.leave(self._rest, addresses, member, watch)
+        membership.leave(self._rest, addresses, member, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Drop a node that was only added, or that is gone and whose documents have replicas."""
-        couchbase_nodes.forget(self._rest, addresses, member)
+        membership.forget(self._rest, addresses, member)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
         """Stop the rebalance by which the node would leave."""
-        couchbase_nodes.stay(self._rest, addresses)
+        membership.stay(self._rest, addresses)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change quotas, and when nodes are failed over."""
-        couchbase_settings.check(settings)
-        couchbase_settings.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
+        quotas.check(settings)
+        quotas.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a bucket from `replicas`, `ram_quota` and `durability`; with `index`, one that scans can use."""

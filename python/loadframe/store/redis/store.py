@@ -1,6 +1,6 @@
 """Redis and Valkey: a node's files and command line from the software of this machine, collections, and the cluster.
 
-How a cluster forms and how its slots move is in `redis_cluster`.
+How a cluster forms and how its slots move is in `cluster`.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from loadframe.errors import BadInput
 from loadframe.store import installed
-from loadframe.store import redis_cluster as ring
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Figure,
@@ -26,7 +25,8 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution
-from loadframe.store.redis_client import Client
+from loadframe.store.redis import cluster as ring
+from loadframe.store.redis.client import Client
 
 #: The servers that are looked for, the first that is found is taken.
 _PROGRAMS = ("redis-server", "valkey-server")

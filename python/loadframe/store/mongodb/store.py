@@ -1,6 +1,6 @@
 """MongoDB: single servers, replica sets and sharded clusters; their software, their collections and their figures.
 
-How members of a set find each other is in `mongodb_set`, how shards do in `mongodb_shards`.
+How members of a set find each other is in `replica_set`, how shards do in `shards`.
 """
 
 import contextlib
@@ -10,10 +10,6 @@ from typing import Any, Self
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store import installed, vendors
-from loadframe.store import mongodb_config as config
-from loadframe.store import mongodb_figures as figures
-from loadframe.store import mongodb_set as sets
-from loadframe.store import mongodb_shards as shards
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
@@ -29,7 +25,9 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution, Wheel
-from loadframe.store.mongodb_client import Client, MongoError
+from loadframe.store.mongodb import config, figures, shards
+from loadframe.store.mongodb import replica_set as sets
+from loadframe.store.mongodb.client import Client, MongoError
 from loadframe.store.vendors import Offer
 
 #: The database that all collections are in; the driver knows it, too.

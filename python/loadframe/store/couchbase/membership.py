@@ -15,8 +15,8 @@ from typing import Any, Self
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
-from loadframe.store.couchbase_rest import Administration
-from loadframe.store.couchbase_settings import apply
+from loadframe.store.couchbase.quotas import apply
+from loadframe.store.couchbase.rest import Administration
 
 #: What each node serves: documents, statements and their indexes.
 SERVICES = "index,kv,n1ql"

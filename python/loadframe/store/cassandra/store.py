@@ -10,7 +10,7 @@ from typing import Any, Self
 import psutil
 
 from loadframe.errors import BadInput, StoreFailed
-from loadframe.store import cassandra_config, distribution, installed, jvm
+from loadframe.store import distribution, installed, jvm
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
@@ -25,8 +25,9 @@ from loadframe.store.base import (
     Unreachable,
     Watch,
 )
-from loadframe.store.cassandra_ring import Ring, figures
-from loadframe.store.cql import NOT_LET_IN, Connection, CqlError
+from loadframe.store.cassandra import config
+from loadframe.store.cassandra.cql import NOT_LET_IN, Connection, CqlError
+from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
 
 KEYSPACE = "loadframe"
@@ -80,7 +81,7 @@ class Cassandra(Store):
                 f"cassandra {version} is not among the embedded versions",
                 remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
             )
-        return distribution.read(Path(__file__).with_name(f"cassandra-{version}.json"))
+        return distribution.listed(self.kind, version)
 
     def installation(self, home: Path | None) -> Found | None:
         """Return the user's own, as the vendor's archive is laid out; BadInput for one that is too old."""
@@ -98,7 +99,7 @@ class Cassandra(Store):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of cassandra.yaml, and those of its JVM."""
         for key in settings:
-            if key in cassandra_config.OURS:
+            if key in config.OURS:
                 raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
         jvm.check_settings(settings)
 
@@ -106,7 +107,7 @@ class Cassandra(Store):
         """Bind one address, keep its management on loopback, and write down how that is called."""
         if installation.java is None:
             raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
-        heap, options = cassandra_config.jvm_options(node)
+        heap, options = config.jvm_options(node)
         java = str(installation.java / "bin" / "java")
         classpath = f"{installation.home}/lib/*"
         jmx_port = node.extra_ports[0]
@@ -127,11 +128,11 @@ class Cassandra(Store):
             "org.apache.cassandra.service.CassandraDaemon",
         )
         # The Java runtime cannot look up the node's management by a port; attaching to its process it can.
-        manage = [java, "-Xmx128m", "-XX:+UseSerialGC", *cassandra_config.MODULES, "-cp", classpath]
+        manage = [java, "-Xmx128m", "-XX:+UseSerialGC", *config.MODULES, "-cp", classpath]
         manage += ["org.gridkit.jvmtool.SJK", "mx", "-b", _STORAGE_SERVICE, "-mc"]
         files = {
-            "config/cassandra.yaml": cassandra_config.configuration(node),
-            "config/logback.xml": cassandra_config.LOGGING,
+            "config/cassandra.yaml": config.configuration(node),
+            "config/logback.xml": config.LOGGING,
             "config/manage.json": json.dumps(manage),
         }
         return NodePlan(

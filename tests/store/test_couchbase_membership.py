@@ -9,14 +9,14 @@ from couchbase_service import STEPS, VBUCKETS, CouchbaseService
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store import Balancing, Member, find
 from loadframe.store.access import Access, Auth
-from loadframe.store.couchbase import Couchbase
+from loadframe.store.couchbase.store import Couchbase
 
 REPLICATED = {"name": "people", "replicaNumber": 1}
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[CouchbaseService]:
-    monkeypatch.setattr("loadframe.store.couchbase_nodes._POLL", 0.001)
+    monkeypatch.setattr("loadframe.store.couchbase.membership._POLL", 0.001)
     with CouchbaseService() as running:
         yield running
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
-from loadframe.store.mongodb_client import Client, MongoError
+from loadframe.store.mongodb.client import Client, MongoError
 
 Clients = Callable[[str], Client]
 

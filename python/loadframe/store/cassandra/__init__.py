@@ -1,0 +1,5 @@
+"""Cassandra, and whatever else speaks its protocol."""
+
+from loadframe.store.cassandra.store import STORE
+
+__all__ = ["STORE"]

@@ -1,0 +1,1 @@
+"""What Elasticsearch and OpenSearch share; each of the two is a module beside this package."""
