@@ -52,6 +52,20 @@ def test_what_is_wrong_is_told_with_its_place_and_status_2(tmp_path, good, bad, 
     assert what in done.stderr
 
 
+def test_a_corpus_with_a_web_address_is_not_fetched(tmp_path):
+    # Nobody answers at this address: whatever asked it would fail.
+    fetched = WORKLOAD.replace("generate: nyc_taxi_trip", 'url: "http://127.0.0.1:9/trips.json.bz2"').replace(
+        "variables: {", "variables: {place: {field: {corpus: trips, field: pickup.zone}}, "
+    )
+    (tmp_path / "w.yaml").write_text(fetched.replace("gte:", 'lt: "${place}", gte:'))
+    fill, cheap = result("check", tmp_path / "w.yaml", "--offline")
+    assert "of the corpus trips, which is not on this machine" in fill["request"]
+    assert "pickup.zone of the corpus trips" in cheap["request"]
+    shown = loadframe("check", tmp_path / "w.yaml", "--offline")
+    assert shown.returncode == 0, shown.stderr
+    assert "corpus trips · its documents are not on this machine" in shown.stdout
+
+
 def test_a_family_without_a_form_is_told(tmp_path):
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     done = loadframe("check", tmp_path / "w.yaml", "--offline", "--store", "http")

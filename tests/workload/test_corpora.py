@@ -63,6 +63,25 @@ def test_a_path_in_the_file_begins_at_the_files_folder(load, documents):
     assert [Path(name).samefile(documents) for name in source(workload)["files"]] == [True, True]
 
 
+def test_at_most_bounds_a_corpus_of_any_source(load, documents):
+    of_files = load(WORKLOAD.replace("CORPUS", "{file: data/d.json, documents: 300, at_most: 40}"))
+    assert (source(of_files)["documents"], source(of_files)["at_most"]) == (300, 40)
+    assert of_files.documents("c") == 40
+    generated = "{generate: nyc_taxi_trip, documents: 7, at_most: 3}"
+    assert source(load(WORKLOAD.replace("CORPUS", generated)))["documents"] == 3
+    either = '{generate: nyc_taxi_trip, documents: 7, at_most: 1, file: "${file}"}'
+    assert source(load(WORKLOAD.replace("CORPUS", either), file=str(documents))) == {
+        "files": [str(documents)],
+        "at_most": 1,
+    }
+
+
+def test_offline_a_corpus_that_is_not_in_the_cache_is_left_without_files(load):
+    workload = load(WORKLOAD.replace("CORPUS", '{url: "http://127.0.0.1:9/d.json", actions: true}'))
+    resolved = workload.for_family("elasticsearch", 1, offline=True)
+    assert resolved.corpora["c"] == {"files": [], "actions": True}
+
+
 @pytest.mark.parametrize("name", ["d.json.gz", "d.json.bz2", "D.JSON.ZST"])
 def test_compressed_files_are_taken_as_they_are(load, tmp_path, name):
     (tmp_path / name).write_bytes(b"packed" * 1000)

@@ -67,7 +67,7 @@ pub fn generators() -> &'static [&'static str] {
 }
 
 /// What a corpus may say.
-const KEYS: [&str; 7] = ["generate", "with", "files", "documents", "format", "actions", "broken"];
+const KEYS: [&str; 8] = ["generate", "with", "files", "documents", "at_most", "format", "actions", "broken"];
 
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,8 @@ enum Source {
 impl Corpora {
     /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
     /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false,
-    /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given.
+    /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given. With
+    /// `"at_most": 500` no more than so many are taken, and files may have fewer than either number.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
@@ -117,13 +118,14 @@ impl Corpus {
         if let Some(key) = mapping.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return Err(PlanError(unknown("key", key, KEYS)));
         }
-        let documents = match mapping.get("documents") {
-            None | Some(Value::Null) => None,
-            Some(documents) => {
-                let positive = documents.as_u64().filter(|documents| *documents > 0);
-                Some(positive.ok_or_else(|| wrong("\"documents\" wants a number above 0"))?)
+        let number = |key: &str| match mapping.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(number) => {
+                let positive = number.as_u64().filter(|number| *number > 0);
+                positive.map(Some).ok_or_else(|| wrong(&format!("\"{key}\" wants a number above 0")))
             }
         };
+        let (documents, at_most) = (number("documents")?, number("at_most")?);
         match (mapping.get("generate"), mapping.get("files")) {
             (Some(generate), None) => {
                 let name = generate.as_str().ok_or_else(|| wrong("\"generate\" wants the name of a generator"))?;
@@ -132,6 +134,7 @@ impl Corpus {
                     known.ok_or_else(|| PlanError(unknown("generator", name, generators().iter().copied())))?;
                 let documents =
                     documents.ok_or_else(|| wrong("\"documents\" says how many to generate; it is missing"))?;
+                let documents = at_most.map_or(documents, |most| most.min(documents));
                 let none = Map::new();
                 let with = match mapping.get("with") {
                     None => &none,
@@ -159,7 +162,13 @@ impl Corpus {
                     _ => return Err(PlanError("\"format\" wants ndjson or mediawiki".into())),
                 };
                 let reading = Reading { actions, set_aside, mediawiki };
-                Ok(Self(Source::Files(Files::open(&paths, documents, reading)?)))
+                let files = match at_most {
+                    None => Files::open(&paths, documents, reading),
+                    Some(most) => {
+                        Files::open_at_most(&paths, Some(documents.map_or(most, |known| known.min(most))), reading)
+                    }
+                };
+                Ok(Self(Source::Files(files?)))
             }
             _ => Err(wrong("a corpus wants either \"generate\" or \"files\"")),
         }

@@ -3,6 +3,7 @@
 Without a store, each operation's request as it would be sent.
 """
 
+import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -85,8 +86,9 @@ def check(
     if offline:
         with Console() as console:
             kind = find(store)
-            resolved = loaded.for_family(kind.family, 1, console.step)
-            _offline(resolved, kind.driver, seed, as_json)
+            resolved = loaded.for_family(kind.family, 1, console.step, offline=True)
+            with TemporaryDirectory(prefix="loadframe-check-") as scratch:
+                _offline(resolved, kind.driver, seed, Path(scratch), as_json)
         return
     shown: list[dict[str, Any]] = []
     with Console() as console:
@@ -124,23 +126,55 @@ def check(
         )
 
 
-def _offline(workload: "ResolvedWorkload", driver: str, seed: int, as_json: bool) -> None:
-    """Show the request of each operation of each phase; BadInput at what the engine would refuse."""
+def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path, as_json: bool) -> None:
+    """Show the request of each operation of each phase; BadInput at what the engine would refuse.
+
+    One document in the scratch folder stands for a corpus that has not been fetched.
+    """
     from loadframe.load import render_operations
 
-    shown = [
-        {"phase": phase.name, "operation": operation, "request": request}
-        # Nothing is sent to this address, which a cluster's own will take the place of.
-        for phase in workload.phases
-        for operation, request in render_operations(phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=driver))
-    ]
+    missing = [name for name, corpus in workload.corpora.items() if corpus.get("files") == []]
+    shown: list[dict[str, Any]] = []
+    for phase in workload.phases:
+        # Nothing is sent to this address. A real cluster's address takes its place.
+        plan = phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=driver)
+        for name in set(plan["corpora"]) & set(missing):
+            plan["corpora"][name] = _placeholder(scratch, plan, name)
+        shown += [
+            {"phase": phase.name, "operation": operation, "request": request}
+            for operation, request in render_operations(plan)
+        ]
     if as_json:
         print_json(shown)
         return
-    for each in shown:
-        out.rule(f"[bold]{escape(each['phase'] or '')}[/bold] · {escape(each['operation'] or '')}", align="left")
-        out.print(escape(each["request"] or "only when it is sent, this protocol has a request to show"), style="dim")
+    for rendered in shown:
+        out.rule(f"[bold]{escape(rendered['phase'])}[/bold] · {escape(rendered['operation'])}", align="left")
+        out.print(escape(rendered["request"] or "this protocol makes its request only when it sends it"), style="dim")
+    for name in missing:
+        words = "its documents are not on this machine, and --offline fetches nothing"
+        out.print(f"[yellow]corpus {escape(name)}[/yellow] · {words}")
     out.print(f"[green]good[/green] · {len(shown)} operations, none of them sent; {workload.family} can carry them out")
+
+
+def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a corpus of one document, which says that the real ones were not fetched, with the fields in use."""
+    text = f"of the corpus {name}, which is not on this machine"
+    document: dict[str, Any] = {"a document": text}
+    variables: Mapping[str, Any] = plan["variables"]
+    rows = {key for key, form in variables.items() if form.get("document", {}).get("corpus") == name}
+    fields = [form["field"]["field"] for form in variables.values() if form.get("field", {}).get("corpus") == name]
+    fields += [form["part"]["field"] for form in variables.values() if form.get("part", {}).get("of") in rows]
+    for field in fields:
+        inner = document
+        *outer, last = field.split(".")
+        for key in outer:
+            inner = inner.setdefault(key, {})
+        inner[last] = f"{field} {text}"
+    actions = plan["corpora"][name].get("actions", False)
+    lines = [{"index": {}}, document] if actions else [document]
+    file = scratch / f"{len(list(scratch.iterdir()))}.json"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return {"files": [str(file)], "actions": actions}
 
 
 def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:

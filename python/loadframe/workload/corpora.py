@@ -61,7 +61,8 @@ class Corpus(Model):
 
     The files are on this machine (`file`, `files`) or are fetched once into the cache (`url`, `urls`; `sha256` is the
     checksum of `url`). A `url` that is not empty takes the place of `generate`, and such a `file` that of both, so that
-    one workload serves all. With `actions` a line that says what to do (as in bulk requests) stands before each
+    one workload serves all. `at_most` takes no more than so many documents; with it, files may also have fewer than
+    `documents`. With `actions` a line that says what to do (as in bulk requests) stands before each
     document; it is not sent. A line that is no document stops the run, or is counted and kept aside. Files of the
     format `mediawiki` are XML dumps, each revision of which becomes a document.
     """
@@ -69,6 +70,7 @@ class Corpus(Model):
     generate: Literal["nyc_taxi_trip", "geonames", "ycsb_record", "wikipedia_revision"] | None = None
     with_: YcsbRecord | None = Field(None, alias="with")
     documents: Positive | None = None
+    at_most: Positive | None = None
     file: str | None = None
     files: Annotated[tuple[str, ...], Strict(False), NOT_EMPTY] | None = None
     url: Address | None = None
@@ -101,6 +103,17 @@ class Corpus(Model):
         return self
 
     @property
+    def limit(self) -> int | None:
+        """How many documents are taken at most; None if the files alone decide."""
+        counts = [count for count in (self.exactly, self.at_most) if count is not None]
+        return min(counts, default=None)
+
+    @property
+    def exactly(self) -> int | None:
+        """How many documents it has to have; a file in the place of a generator may have any number."""
+        return None if self.generate and self.from_files else self.documents
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The files on this machine as they are written; none if the corpus is generated or fetched."""
         return (self.file,) if self.file else self.files or ()
@@ -122,33 +135,49 @@ class Corpus(Model):
 
 
 def resolve(
-    corpus: Corpus, folder: Path, error: Callable[[str, str], BadInput], report: Callable[[str], None]
+    corpus: Corpus,
+    folder: Path,
+    error: Callable[[str, str], BadInput],
+    report: Callable[[str], None],
+    *,
+    offline: bool = False,
 ) -> dict[str, Any]:
     """Return the corpus as the engine takes it: `{"generate", "documents", "with"?}` or `{"files", "documents"?, ...}`.
 
     Relative paths begin at `folder`. `error` makes the error of what is wrong with a file and the remedy. Files of web
-    addresses are fetched if they are not in the cache; `report` takes lines on how far that is.
+    addresses are fetched if they are not in the cache; `report` takes lines on how far that is. `offline` fetches
+    nothing: such a corpus is `{"files": [], ...}`, and its user has to put something in the place of the files.
     """
     if not corpus.from_files:
         options = {} if corpus.with_ is None else {"with": corpus.with_.model_dump()}
-        return {"generate": corpus.generate, "documents": corpus.documents, **options}
-    fetched = [
-        download.fetch(url, cache(), report, otherwise=_OTHERWISE, checksum=corpus.sha256 or None)
-        for url in corpus.addresses
-    ]
+        return {"generate": corpus.generate, "documents": corpus.limit, **options}
+    checksum = corpus.sha256 or None
+    if offline:
+        fetched = [download.place(url, cache(), checksum) for url in corpus.addresses]
+        if not all(file.is_file() for file in fetched):
+            return {"files": [], **_reading(corpus)}
+    else:
+        fetched = [
+            download.fetch(url, cache(), report, otherwise=_OTHERWISE, checksum=checksum) for url in corpus.addresses
+        ]
     files = fetched or [(folder / path).absolute() for path in corpus.paths]
     for file in files:
         _check(file, error)
+    limits = {"documents": corpus.exactly, "at_most": corpus.at_most}
+    counts = {key: count for key, count in limits.items() if count is not None}
+    return {"files": [str(file) for file in files], **counts, **_reading(corpus)}
+
+
+def _reading(corpus: Corpus) -> dict[str, Any]:
+    """Return how the engine is to read the lines of a corpus's files."""
     lines: dict[str, Any] = {}
-    if corpus.documents is not None and not corpus.generate:
-        lines["documents"] = corpus.documents
     if corpus.format != "ndjson":
         lines["format"] = corpus.format
     if corpus.actions:
         lines["actions"] = True
     if corpus.broken != "stop":
         lines["broken"] = corpus.broken
-    return {"files": [str(file) for file in files], **lines}
+    return lines
 
 
 def cache() -> Path:
@@ -161,12 +190,14 @@ def documents(corpus: Corpus, folder: Path) -> int:
 
     Nothing is fetched for it: of what is not here yet, only a limit is known. Files that are missing count for nothing.
     """
-    if corpus.documents is not None and not (corpus.generate and corpus.from_files):
-        return corpus.documents
+    limit = corpus.limit
+    if limit is not None and corpus.exactly is not None:
+        return limit
     fetched = [download.place(url, cache(), corpus.sha256 or None) for url in corpus.addresses]
     files = fetched or [folder / path for path in corpus.paths]
     size = sum(file.stat().st_size * PACKED.get(file.suffix.lower(), 1) for file in files if file.is_file())
-    return max(1, size // BYTES_PER_DOCUMENT)
+    guess = max(1, size // BYTES_PER_DOCUMENT)
+    return guess if limit is None else min(guess, limit)
 
 
 def describe(source: dict[str, Any]) -> dict[str, Any]:

@@ -112,19 +112,22 @@ class Workload:
         file = validate(self.document, WorkloadFile, data, given)
         return Filled(file, values, filler.filled, parameters.made_of)
 
-    def for_family(self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None) -> ResolvedWorkload:
+    def for_family(
+        self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None, *, offline: bool = False
+    ) -> ResolvedWorkload:
         """Return the workload as a family of stores takes it, on so many nodes.
 
         A phase that prepares is left out if its operations are written for each family, and none for this one.
         Corpora are fetched if they have a web address and are not in the cache; `report` takes lines on how far that
-        is. BadInput for an operation in use that has no form for the family, and for corpora that cannot be read.
+        is; `offline` leaves those without files instead. BadInput for an operation in use that has no form for the
+        family, and for corpora that cannot be read.
         """
         filled = self.fill(nodes)
         file = self._needed(self._chosen(filled.file), family)
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
         # The last thing to be done, since it may take hours.
-        sources = {name: self._source(filled, name, corpus, report) for name, corpus in file.corpora.items()}
+        sources = {name: self._source(filled, name, corpus, report, offline) for name, corpus in file.corpora.items()}
         variables = {
             name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
             for name, variable in file.variables.items()
@@ -177,7 +180,9 @@ class Workload:
         setting = self._setting(used, made_of)
         return self.document.where(("parameters", used[0])) if setting is None else setting.where
 
-    def _source(self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None]) -> dict[str, Any]:
+    def _source(
+        self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None], offline: bool
+    ) -> dict[str, Any]:
         """Return a corpus as plans have it, its files found."""
         place: Place = ("corpora", name, corpus.key)
         folder, setting = self._folder(filled, place)
@@ -186,7 +191,7 @@ class Workload:
             where = self.document.where(place) if setting is None else setting.where
             return BadInput(what, where=where, remedy=remedy)
 
-        return corpora.resolve(corpus, folder, error, report)
+        return corpora.resolve(corpus, folder, error, report, offline=offline)
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
         """Return where relative paths at a place begin, and the setting that they came from if there is one."""

@@ -45,8 +45,21 @@ struct Part {
 
 impl Files {
     /// Maps the files, unpacked if they are compressed. Each line is checked, up to `documents` of them if that is
-    /// given, when the file is new or has changed.
+    /// given, when the file is new or has changed. It is an error if the files have fewer.
     pub fn open(paths: &[PathBuf], documents: Option<u64>, reading: Reading) -> Result<Self, PlanError> {
+        let files = Self::open_at_most(paths, documents, reading)?;
+        match documents {
+            Some(asked) if asked > files.documents => {
+                let found = files.documents;
+                let plural = if paths.len() == 1 { "the file has" } else { "the files have" };
+                Err(PlanError(format!("{asked} documents were asked for, but {plural} {found}")))
+            }
+            _ => Ok(files),
+        }
+    }
+
+    /// Does what `open` does, but takes files with fewer documents, too.
+    pub fn open_at_most(paths: &[PathBuf], documents: Option<u64>, reading: Reading) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
             let most = documents.map_or(u64::MAX, |documents| documents - files.documents);
@@ -59,14 +72,7 @@ impl Files {
             files.documents += index.documents.min(most);
             files.parts.push(Part { aside: aside(path, map.len()), map, first, index });
         }
-        match documents {
-            Some(asked) if asked > files.documents => {
-                let found = files.documents;
-                let plural = if paths.len() == 1 { "the file has" } else { "the files have" };
-                Err(PlanError(format!("{asked} documents were asked for, but {plural} {found}")))
-            }
-            _ => Ok(files),
-        }
+        Ok(files)
     }
 
     /// How many documents there are.
@@ -203,6 +209,14 @@ mod tests {
         let paths = [folder.file("a", "{\"n\": 0}\n{\"n\": 1}\nnot looked at\n"), folder.file("b", "{\"n\": 9}")];
         assert_eq!(open(&paths, Some(2)).unwrap().documents(), 2);
         assert_eq!(open(&paths[1..], Some(1)).unwrap().documents(), 1);
+    }
+
+    #[test]
+    fn at_most_takes_as_many_as_there_are() {
+        let folder = Folder::new("fewer");
+        let paths = [folder.file("x.json", "{\"a\":1}\n{\"a\":2}\n")];
+        let documents = |most| Files::open_at_most(&paths, Some(most), Reading::default()).unwrap().documents();
+        assert_eq!((documents(1), documents(2), documents(300)), (1, 2, 2));
     }
 
     #[test]
