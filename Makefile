@@ -8,7 +8,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: build demo test trials lint format bench lock clean
+.PHONY: build demo test trials lint format bench dist lock clean
 
 build: .venv/.built
 
@@ -39,11 +39,19 @@ format: build
 bench: build
 	$(BIN)/python -m benchmarks
 
+# A wheel for every Linux with glibc 2.17 or later (zig links it, whatever this machine's own C library), and the source.
+dist: .venv/.installed
+	$(UV) pip install --quiet --require-hashes --requirement requirements-dist.lock
+	rm -rf dist
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --strip --zig --compatibility manylinux2014 --out dist
+	$(BIN)/maturin sdist --out dist
+
 lock: $(UV)
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev --output-file requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dist --output-file requirements-dist.lock
 
 clean:
-	rm -rf .venv .tools target
+	rm -rf .venv .tools target dist
 
 # uv, from PyPI where the machine has none. `--target` works on systems whose Python is managed by the distribution.
 .tools/bin/uv:

@@ -53,11 +53,14 @@ def within(*words: object) -> tuple[int, str, str]:
 class Running:
     """The command while it runs, in a process group of its own as at a terminal. It ends with the test."""
 
-    def __init__(self, *words: object, folder: Path) -> None:
+    def __init__(
+        self, *words: object, folder: Path, program: Path = LOADFRAME, environment: dict[str, str] | None = None
+    ) -> None:
         self._said = folder / "stderr.txt"
         with self._said.open("w") as said, (folder / "stdout.txt").open("w") as told:
             self.process = subprocess.Popen(
-                [LOADFRAME, *map(str, words)],
+                [program, *map(str, words)],
+                env=environment,
                 stdout=told,
                 stderr=said,
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,77 @@
+"""The wheel: it is small, it installs where there is no compiler, and the demo runs from it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from commands import PATIENCE, Running, servers
+
+TOP = Path(__file__).parent.parent
+#: Bytes.
+LARGEST = 15_000_000
+#: What a machine without a compiler has on its path.
+BARE_PATH = "/usr/bin:/bin"
+
+
+def uv() -> str:
+    """The path of the uv that `make build` used."""
+    return shutil.which("uv") or str(TOP / ".tools" / "bin" / "uv")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel of this tree. Its library is the one that `make build` compiled, so only packing takes time."""
+    folder = tmp_path_factory.mktemp("dist")
+    maturin = Path(sys.executable).with_name("maturin")
+    path = f"{Path(uv()).parent}:{os.environ['PATH']}"
+    command = [maturin, "build", "--release", "--strip", "--quiet", "--out", folder]
+    subprocess.run(command, check=True, cwd=TOP, env={**os.environ, "PATH": path})
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The command in an environment with nothing but the wheel and what it asks for."""
+    environment = tmp_path_factory.mktemp("environment")
+    subprocess.run([uv(), "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
+    # The versions that this project is tested with; the wheel itself asks for none in particular.
+    constraints = environment / "constraints.txt"
+    pins = [line.split(" ")[0] for line in (TOP / "requirements.lock").read_text().splitlines() if "==" in line]
+    constraints.write_text("\n".join(pins))
+    subprocess.run(
+        [uv(), "pip", "install", "--quiet", "--constraints", constraints, wheel],
+        check=True,
+        env={**os.environ, "VIRTUAL_ENV": str(environment)},
+    )
+    return environment / "bin" / "loadframe"
+
+
+def test_the_wheel_is_small_and_serves_every_later_python(wheel):
+    assert wheel.stat().st_size < LARGEST
+    assert "-cp311-abi3-" in wheel.name
+
+
+@pytest.mark.store
+def test_the_demo_runs_from_the_wheel_without_a_compiler(installed, state, tmp_path):
+    assert shutil.which("cargo", path=BARE_PATH) is None, "this test is about machines without a compiler"
+    environment = {"HOME": os.environ["HOME"], "PATH": BARE_PATH, "LOADFRAME_STATE": str(state)}
+    if "LOADFRAME_CACHE" in os.environ:
+        environment["LOADFRAME_CACHE"] = os.environ["LOADFRAME_CACHE"]
+    demo = tmp_path / "demo"
+    with Running("demo", "--output", demo, folder=tmp_path, program=installed, environment=environment) as command:
+        end = time.monotonic() + PATIENCE
+        while not any(demo.glob("runs/*/summary.json")):
+            assert command.process.poll() is None, command.stderr
+            assert time.monotonic() < end, command.stderr
+            time.sleep(0.1)
+        status, _ = command.send(signal.SIGINT)
+        assert status == 130, command.stderr
+        assert "Traceback" not in command.stderr
+    assert servers(state) == []
