@@ -18,7 +18,7 @@ from loadframe.units import parse_duration
 COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}
 
 #: What takes long to import, and help needs none of.
-HEAVY = ("httpx", "jgo", "jinja2", "numpy", "plotly", "pyarrow", "requests", "scipy", "yaml")
+HEAVY = ("httpx", "jgo", "jinja2", "numpy", "pyarrow", "requests", "scipy", "yaml")
 #: What the list of commands does without, too.
 NOT_FOR_THE_LIST = (*HEAVY, "rich", "loadframe.cli.bench", "loadframe.store")
 

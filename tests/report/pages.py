@@ -7,14 +7,16 @@ from typing import Any
 
 
 class Page(HTMLParser):
-    """A page's text, headings, plots and everything that it would load."""
+    """A page's text, headings, plots, everything that it would load, and what is read before anything is unfolded."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.loads: list[str] = []
         self.headings: list[str] = []
         self.words: list[str] = []
+        self.unfolded: list[str] = []
         self.plots: dict[str, Any] = {}
+        self.drawings: dict[str, int] = {}
         self._open: list[str] = []
         self._plot = ""
         self.feed(text)
@@ -32,6 +34,8 @@ class Page(HTMLParser):
             self._open.append(tag)
         if attributes.get("class") == "plot":
             self._plot = attributes["id"] or ""
+        if "svg" in self._open:
+            self.drawings[self._plot] = self.drawings.get(self._plot, 0) + 1
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and self._open.pop() != tag:
@@ -42,7 +46,9 @@ class Page(HTMLParser):
         if inside == "script" and self._plot:
             self.plots[self._plot] = json.loads(data)
             self._plot = ""
-        elif inside not in {"script", "style"}:
+        elif "svg" not in self._open and inside not in {"script", "style"}:
             self.words.append(data)
+            if "details" not in self._open or inside == "summary":
+                self.unfolded.append(data)
             if inside in {"h1", "h2", "h3"}:
                 self.headings.append(data.strip())

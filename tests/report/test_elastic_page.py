@@ -127,13 +127,12 @@ def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
 
 def test_the_plot_has_one_time_axis_with_all_lanes_and_the_events(page):
     plot = page.plots["g0"]
-    titles = [axis["title"]["text"] for name, axis in plot["layout"].items() if name.startswith("yaxis")]
+    titles = [panel["title"] for panel in plot["panels"]]
     assert titles == ["clients", "requests/s", "response, ms", "failed/s", "cores"]
-    names = [trace["name"] for trace in plot["data"]]
+    names = [trace["name"] for trace in plot["traces"]]
     assert names == ["load", "control run", "throughput", "p50", "p99", "failed", "CPU of 0"]
-    words = [mark["text"] for mark in plot["layout"]["annotations"]]
-    assert words == ["node-1 requested", "node-1 joined", "node-1 balanced"]
-    assert [shape["x0"] for shape in plot["layout"]["shapes"]] == pytest.approx([ASKED, JOINED, BALANCED])
+    assert plot["labels"] == ["node-1 requested", "node-1 joined", "node-1 balanced"]
+    assert plot["rules"] == pytest.approx([ASKED, JOINED, BALANCED])
 
 
 def test_nothing_is_loaded_from_anywhere(page):
@@ -179,7 +178,7 @@ def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_appl
     assert "No figure is made of it." in text
     assert "is judged by its load generator, by whether anything was answered, and by whether each step was" in text
     assert "INVALID: see above why. Run b1-grow-steady" in text
-    names = [trace["name"] for trace in page.plots["g0"]["data"]]
+    names = [trace["name"] for trace in page.plots["g0"]["traces"]]
     assert "throughput" in names
     assert found.groups[0].steps == ()
     assert found.as_dict()["transitions"][0]["invalid"] == ["b1-grow-steady"]
@@ -193,4 +192,4 @@ def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
     assert "realised_gain" not in step.measures
     page = Page(elastic_page(found))
     assert "At its worst second p99 was" in page.text
-    assert page.plots["g0"]["layout"]["yaxis"]["title"]["text"] == "offered/s"
+    assert page.plots["g0"]["panels"][0]["title"] == "offered/s"

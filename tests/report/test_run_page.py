@@ -47,7 +47,7 @@ def test_a_closed_load_says_what_that_means_for_its_percentiles(run, tmp_path):
 
 def test_throughput_over_time_counts_each_second(run):
     plot = Page(run_page(run)).plots["run-over-time"]
-    throughput = plot["data"][0]
+    throughput = plot["traces"][0]
     assert len(throughput["y"]) == 6
     assert sum(throughput["y"]) == sum(run.series["successes"].to_pylist())
 

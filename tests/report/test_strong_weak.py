@@ -112,10 +112,10 @@ def test_curves_that_begin_at_other_nodes_have_no_common_base(tmp_path):
 def test_the_page_has_both_curves_over_the_same_axis(folders):
     page = Page(strong_weak_page(read_strong_and_weak(*folders)))
     assert page.loads == []
-    traces = {trace["name"]: trace for trace in page.plots["c0-speedups"]["data"] if "name" in trace}
+    traces = {trace["name"]: trace for trace in page.plots["c0-speedups"]["traces"]}
     assert traces["strong, measured"]["x"] == traces["weak, measured"]["x"] == list(NODES)
     assert {"strong, Amdahl", "weak, Gustafson", "linear growth"} <= traces.keys()
-    assert all(axis in page.plots["c0-speedups"]["layout"] for axis in ("xaxis", "yaxis"))
+    assert page.plots["c0-speedups"]["x"]["title"] == "nodes"
     assert "Strong (same): All 12 runs are valid." in page.text
     assert "Weak (grown): All 12 runs are valid." in page.text
 

@@ -80,20 +80,42 @@ def test_a_curve_over_many_sizes_ends_at_twice_the_largest(tmp_path):
 
 
 def largest_x(plot):
-    return max(x for trace in plot["data"] for x in trace["x"] if x is not None)
+    return max(x for trace in plot["traces"] for x in trace["x"] if x is not None)
 
 
 def test_invalid_runs_are_drawn_apart_from_the_others(page):
-    traces = {trace.get("name"): trace for trace in page.plots["c0-clients"]["data"]}
-    assert traces["invalid, left out"]["text"] == ["b1-nodes2-clients4"]
-    assert "b1-nodes2-clients4" not in traces["2 nodes"]["text"]
+    traces = {trace["name"]: trace for trace in page.plots["c0-clients"]["traces"] if "texts" in trace}
+    (invalid,) = traces["invalid, left out"]["texts"]
+    assert invalid.startswith("b1-nodes2-clients4\n4 clients: ")
+    assert invalid not in traces["2 nodes"]["texts"]
 
 
 def test_each_plot_has_titled_axes(page):
     assert len(page.plots) >= 10
     for plot in page.plots.values():
-        axes = [axis for name, axis in plot["layout"].items() if name[1:5] == "axis"]
-        assert all(axis["title"]["text"] for axis in axes)
+        assert all(axis["title"] for axis in (plot["x"], *plot["panels"]))
+
+
+def test_each_plot_is_drawn_in_the_page_itself(page):
+    assert page.drawings.keys() == page.plots.keys()
+    for name, plot in page.plots.items():
+        points = sum(value is not None for trace in plot["traces"] if "texts" in trace for value in trace["y"])
+        assert page.drawings[name] > min(points, 10), name
+
+
+def test_a_report_of_36_runs_is_small(html):
+    assert len(html.encode()) < 400_000
+
+
+def test_the_answer_is_two_sentences_and_what_was_left_out_until_it_is_unfolded(page):
+    answer = " ".join(" ".join(page.unfolded).split())
+    answer = answer[answer.index("and with its clients?") : answer.index("Throughput against nodes")]
+    assert "Throughput grew from" in answer
+    assert "nothing is claimed beyond 3 nodes" in answer
+    assert "34 of 36 runs are used" in answer
+    assert "coherency" not in answer
+    assert "coherency" in page.text
+    assert len(answer) < 600
 
 
 def test_each_fit_has_its_table_and_its_residuals(page):

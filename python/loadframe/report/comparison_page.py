@@ -9,8 +9,8 @@ from typing import Any
 from loadframe.analyze.comparison import Comparison, Contrast
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.report import comparison_words as words
-from loadframe.report.figures import COLORS, INK, SYMBOLS, Figure, axis, layout, numbers
 from loadframe.report.page import render
+from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.setup import manifest_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view
@@ -54,10 +54,9 @@ def contrasts_table(comparison: Comparison) -> Table:
 def strip_plot(comparison: Comparison, name: str) -> Figure:
     """Draw every run, each measure relative to the baseline's median."""
     rows = list(dict.fromkeys(words.name(contrast) for contrast in comparison.contrasts))
-    traces: list[dict[str, Any]] = []
     marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     shift = {group.label: index for index, group in enumerate(comparison.groups)}
-    spread = 0.6 / max(len(shift) - 1, 1)
+    spacing = 0.6 / max(len(shift) - 1, 1)
     drawn = set()
     for contrast in comparison.contrasts:
         row = -rows.index(words.name(contrast))
@@ -66,39 +65,32 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
             if (label, words.name(contrast)) in drawn:
                 continue
             drawn.add((label, words.name(contrast)))
-            place = row + 0.3 - spread * shift[label]
-            marks[label] += [(v / middle, place, words.quantity(v, contrast.measure)) for v in values]
-    for label, points in marks.items():
-        index = shift[label]
-        traces.append(
-            {
-                "x": numbers([x for x, _, _ in points]),
-                "y": numbers([y for _, y, _ in points]),
-                "text": [text for _, _, text in points],
-                "mode": "markers",
-                "name": label,
-                "marker": {"color": COLORS[index % len(COLORS)], "symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8,
-                           "opacity": 0.75},
-                "hovertemplate": f"{label}<br>%{{text}}<extra></extra>",
-            }
-        )  # fmt: skip
+            height = row + 0.3 - spacing * shift[label]
+            marks[label] += [
+                (value / middle, height, f"{label}\n{words.quantity(value, contrast.measure)}") for value in values
+            ]
+    traces = [
+        Trace(
+            numbers([x for x, _, _ in points]),
+            numbers([y for _, y, _ in points]),
+            label,
+            mark=Mark(COLORS[shift[label] % len(COLORS)], SYMBOLS[shift[label] % len(SYMBOLS)], opacity=0.75),
+            texts=[text for _, _, text in points],
+        )
+        for label, points in marks.items()
+    ]
     ratios = [x for points in marks.values() for x, _, _ in points]
     low, high = min(ratios), max(ratios)
     margin = max(0.05 * (high - low), 0.01)
-    one = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": {"color": INK, "width": 1}}
-    ticks = {"tickvals": [-index for index in range(len(rows))], "ticktext": rows, "showgrid": False}
+    ticks = [(-float(index), row) for index, row in enumerate(rows)]
     return Figure(
         name,
+        Axis("relative to the median of the baseline", range=(min(low, 1.0) - margin, max(high, 1.0) + margin)),
+        [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
         traces,
-        layout(
-            "relative to the baseline's median",
-            "",
-            shapes=[one],
-            xaxis=axis("relative to the baseline's median", range=[low - margin, high + margin]),
-            yaxis=axis("", range=[0.6 - len(rows), 0.6], **ticks),
-        ),
-        "Each mark is a run. Groups whose marks do not overlap differ by more than their runs scatter.",
-        height=130 + math.ceil(len(rows) * (30 + 14 * len(shift))),
+        "Each mark is a run. Groups whose marks do not overlap differ by more than the scatter of their runs.",
+        rules=[Rule(1)],
+        height=110 + math.ceil(len(rows) * (30 + 14 * len(shift))),
     )
 
 

@@ -7,9 +7,9 @@ from loadframe.analyze.elasticity import Elasticity, Group
 from loadframe.analyze.finding import Finding
 from loadframe.report import elastic_words
 from loadframe.report.elastic_plot import run_plot
-from loadframe.report.figures import Figure
 from loadframe.report.labels import cluster_text
 from loadframe.report.page import render
+from loadframe.report.plot import Figure
 from loadframe.report.setup import design_facts, manifest_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view

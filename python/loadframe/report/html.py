@@ -8,7 +8,6 @@ from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.record import Run
 from loadframe.report import answer
-from loadframe.report.figures import Figure
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
@@ -19,6 +18,7 @@ from loadframe.report.labels import (
     with_failures,
 )
 from loadframe.report.page import render
+from loadframe.report.plot import Figure
 from loadframe.report.scale_plots import (
     residuals,
     response_over_clients,

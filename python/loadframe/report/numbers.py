@@ -21,6 +21,11 @@ def measured_text(estimate: Estimate) -> str:
     return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
 
 
+def rate_text(rate: float) -> str:
+    """Write a throughput: `1,234 requests/s`; a dash where it is not finite."""
+    return f"{format_count(rate)} requests/s" if math.isfinite(rate) else "–"
+
+
 def interval_text(estimate: Estimate) -> str:
     """Write the interval alone: `[18.3, 31.0]`."""
     low, high = (round_to(number, _resolution(estimate)) for number in (estimate.low, estimate.high))

@@ -1,13 +1,14 @@
-"""A report as one HTML file that needs nothing else: style, plots and the library that draws them are inside."""
+"""A report as one HTML file that needs nothing else: style, plots and the script for the pointer are inside."""
 
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from loadframe.report.plot.draw import data, draw
+
 
 def render(template: str, **context: Any) -> str:
-    """Return the page that a template makes of what it is given."""
+    """Return the page that a template makes of `context`."""
     environment = Environment(
         loader=PackageLoader("loadframe.report"),
         autoescape=select_autoescape(["html", "j2"]),
@@ -16,8 +17,8 @@ def render(template: str, **context: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["sentence"] = _sentence
-    library = (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    return environment.get_template(template).render(plotly=library, **context)
+    environment.globals.update(draw=draw, data=data)
+    return environment.get_template(template).render(**context)
 
 
 def _sentence(words: str) -> str:

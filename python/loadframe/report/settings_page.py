@@ -12,9 +12,9 @@ from loadframe.analyze.finding import Finding
 from loadframe.report import settings_words as words
 from loadframe.report.comparison_page import contrasts_table
 from loadframe.report.comparison_words import p_text, quantity
-from loadframe.report.figures import COLORS, MUTED, SYMBOLS, Figure, axis, layout, numbers
 from loadframe.report.numbers import estimate_text
 from loadframe.report.page import render
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
 from loadframe.report.setup import design_facts, manifest_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view
@@ -163,27 +163,31 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
     for number, value in result.course:
         levels = result.combinations[number]
         cells[str(levels[by])][str(levels[over])].append(np.log(value))
-    scale, unit = (1.0, "requests/s") if result.objective.kind == "throughput" else (1e3, "ms")
+    scale, unit = _unit(result)
     traces = [
-        {
-            "x": list(own),
-            "y": numbers([scale * float(np.exp(np.mean(values))) for values in own.values()]),
-            "mode": "lines+markers",
-            "name": f"{short(result.factors[by])} {label}",
-            "line": {"color": COLORS[index % len(COLORS)], "width": 1.8},
-            "marker": {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8},
-        }
-        for index, (label, own) in enumerate(cells.items())
+        Trace(
+            list(values_at),
+            numbers([scale * float(np.exp(np.mean(values))) for values in values_at.values()]),
+            f"{short(result.factors[by])} {label}",
+            Line(COLORS[index % len(COLORS)]),
+            Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)]),
+        )
+        for index, (label, values_at) in enumerate(cells.items())
     ]
-    title = f"{result.objective.kind}, {unit}"
     return Figure(
         name,
+        Axis(short(result.factors[over]), "category"),
+        [Panel(Axis(f"{result.objective.kind}, {unit}", from_zero=True))],
         traces,
-        layout(short(result.factors[over]), title, xaxis=axis(short(result.factors[over]), type="category"),
-               yaxis=axis(title, rangemode="tozero")),
         f"{words.term_text(result, term)}: geometric means over runs. Lines that keep their ratio do not interact.",
+        width=440,
         height=300,
-    )  # fmt: skip
+    )
+
+
+def _unit(result: SettingsAt) -> tuple[float, str]:
+    """Return the unit in which the objective is drawn, and what values are multiplied with for it."""
+    return (1.0, "requests/s") if result.objective.kind == "throughput" else (1e3, "ms")
 
 
 def course(result: SettingsAt, name: str) -> Figure:
@@ -191,30 +195,20 @@ def course(result: SettingsAt, name: str) -> Figure:
     values = np.array([value for _, value in result.course])
     higher = result.objective.better == "higher"
     best = np.maximum.accumulate(values) if higher else np.minimum.accumulate(values)
-    scale, unit = (1.0, "requests/s") if result.objective.kind == "throughput" else (1e3, "ms")
-    trials = list(range(1, len(values) + 1))
-    texts = [words.combination_text(result, result.combinations[number]) for number, _ in result.course]
-    marks = {
-        "x": trials,
-        "y": numbers(scale * values),
-        "text": texts,
-        "mode": "markers",
-        "name": "trials",
-        "marker": {"color": COLORS[0], "size": 8},
-        "hovertemplate": f"%{{text}}<br>%{{y:,.4~g}} {unit}<extra></extra>",
-    }
-    line = {
-        "x": trials,
-        "y": numbers(scale * best),
-        "mode": "lines",
-        "name": "best so far",
-        "line": {"color": MUTED, "shape": "hv"},
-    }
-    title = f"{result.objective.kind}, {unit}"
-    text = quantity(float(best[-1]), result.objective)
+    scale, unit = _unit(result)
+    trials = [float(number) for number in range(1, len(values) + 1)]
+    texts = [
+        f"{words.combination_text(result, result.combinations[number])}\n{quantity(value, result.objective)}"
+        for number, value in result.course
+    ]
     return Figure(
         name,
-        [marks, line],
-        layout("trial", title, yaxis=axis(title, rangemode="tozero")),
-        f"Each mark is a trial; the first is the default. The best of single trials, {text}, is flattered by its luck.",
+        Axis("trial", whole=True),
+        [Panel(Axis(f"{result.objective.kind}, {unit}", from_zero=True))],
+        [
+            Trace(trials, numbers(scale * values), "trials", mark=Mark(COLORS[0]), texts=texts),
+            Trace(trials, numbers(scale * best), "best so far", Line(MUTED, steps=True), hover=False),
+        ],
+        "Each mark is a trial; the first is the default. The best of single trials, "
+        f"{quantity(float(best[-1]), result.objective)}, owes some of its lead to luck.",
     )

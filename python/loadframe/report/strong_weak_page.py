@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -10,9 +9,9 @@ from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.strong_weak import CurvePair, StrongAndWeak
 from loadframe.report import strong_weak_words as words
 from loadframe.report.answer import heading
-from loadframe.report.figures import COLORS, MUTED, SYMBOLS, Figure, axis, band, layout, numbers
 from loadframe.report.fit_words import NAMES
 from loadframe.report.page import render
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Line, Mark, Panel, Trace, numbers
 from loadframe.report.setup import design_facts
 from loadframe.report.tables import Cell, Table
 
@@ -68,64 +67,45 @@ def _view(pair: CurvePair, name: str) -> PairView:
 def speedups_plot(pair: CurvePair, name: str) -> Figure:
     """Draw both speed-ups over the same nodes, each with its law and the law's band, and linear growth."""
     fewest, most = pair.rows[0].nodes, pair.rows[-1].nodes
-    traces: list[dict[str, Any]] = [
-        {
-            "x": [fewest, most],
-            "y": [1, most / fewest],
-            "mode": "lines",
-            "name": "linear growth",
-            "line": {"color": MUTED, "width": 1.5, "dash": "dot"},
-            "hoverinfo": "skip",
-        }
-    ]
+    traces = [Trace([fewest, most], [1, most / fewest], "linear growth", Line(MUTED, 1.5, "dot"), hover=False)]
+    bands: list[Band] = []
     for scaling, color, symbol in zip(pair.curves, COLORS, SYMBOLS, strict=False):
-        measured = [(row.nodes, each) for row in pair.rows if (each := row.measured[scaling])]
+        measured = [(row.nodes, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
         law = pair.laws[scaling]
         if law:
             sizes = np.linspace(fewest, measured[-1][0], _STEPS)
             by_law = [law.speedup(float(size), fewest) for size in sizes]
-            ends = np.array([[each.low, each.high] for each in by_law])
+            ends = np.array([[speedup.low, speedup.high] for speedup in by_law])
             low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
-            traces += band(sizes, low, high, color, scaling)
+            bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
-            traces.append(
-                {
-                    "x": numbers(sizes),
-                    "y": numbers([each.value for each in by_law]),
-                    "mode": "lines",
-                    "name": label,
-                    "legendgroup": scaling,
-                    "line": {"color": color, "width": 2, "dash": "solid" if law.possible else "dash"},
-                    "hovertemplate": f"{label}<br>%{{x:.3g}} nodes: %{{y:.3g}}<extra></extra>",
-                }
-            )
-        bounded = [each if each.is_finite else None for _, each in measured]
+            told = [f"{label}\n{size:.3g} nodes: {at.value:.3g}" for size, at in zip(sizes, by_law, strict=True)]
+            line = Line(color, 2, "solid" if law.possible else "dash")
+            heights = numbers([speedup.value for speedup in by_law])
+            traces.append(Trace(numbers(sizes), heights, label, line, texts=told, group=scaling))
         traces.append(
-            {
-                "x": [nodes for nodes, _ in measured],
-                "y": numbers([each.value for _, each in measured]),
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": numbers([each.high - each.value if each else 0 for each in bounded]),
-                    "arrayminus": numbers([each.value - each.low if each else 0 for each in bounded]),
-                },
-                "mode": "markers",
-                "name": f"{scaling}, measured",
-                "legendgroup": scaling,
-                "marker": {"color": color, "symbol": symbol, "size": 9},
-                "hovertemplate": f"{scaling}<br>%{{x}} nodes: %{{y:.3g}}<extra></extra>",
-            }
+            Trace(
+                [nodes for nodes, _ in measured],
+                numbers([speedup.value for _, speedup in measured]),
+                f"{scaling}, measured",
+                mark=Mark(color, symbol, 9),
+                low=numbers([at.low if at.is_finite else at.value for _, at in measured]),
+                high=numbers([at.high if at.is_finite else at.value for _, at in measured]),
+                texts=[f"{scaling}\n{nodes} nodes: {speedup.value:.3g}" for nodes, speedup in measured],
+                group=scaling,
+            )
         )
+    ticks = [(float(nodes), str(nodes)) for nodes in range(most + 2)] if most <= 12 else None
     return Figure(
         name,
+        Axis("nodes", from_zero=True, whole=True, ticks=ticks),
+        [Panel(Axis("speed-up", from_zero=True))],
         traces,
-        layout("nodes", "speed-up", xaxis=axis("nodes", rangemode="tozero", **({"dtick": 1} if most <= 12 else {})),
-               yaxis=axis("speed-up", rangemode="tozero")),
         "Marks are measured speed-ups with their intervals, lines are the laws with their 95 % bands; a law that misses"
-        " the data by more than the noise is dashed. No line goes beyond what was measured.",
+        " the data by more than the noise is dashed. No line extends beyond the measurements.",
+        bands,
         height=440,
-    )  # fmt: skip
+    )
 
 
 def _cell(text: str) -> Cell:

@@ -1,116 +1,97 @@
 """Plots of one run over time: throughput and percentiles, second by second."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.record import Run
-from loadframe.report.figures import COLORS, GRID, MUTED, Figure, axis, layout, numbers, spread_axis
+from loadframe.report.plot import (
+    COLORS,
+    GRID,
+    Axis,
+    Figure,
+    Label,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    Shade,
+    Trace,
+    numbers,
+    spread,
+)
 
-_UPPER, _LOWER = [0.56, 1.0], [0.0, 0.44]
+#: More phases than these have slanted names.
+_LEVEL_NAMES = 4
 
 
 def phase_over_time(run: Run, phase: Mapping[str, Any], operation: str | None, name: str, caption: str) -> Figure:
     """Draw one phase: successes per second above, median and 99th percentile of `operation` below."""
     rows = _phase_rows(run, phase)
     seconds, successes = _per_second(rows)
-    traces = [
-        {
-            "x": numbers(seconds + 0.5),
-            "y": numbers(successes),
-            "mode": "lines+markers",
-            "marker": {"size": 5},
-            "line": {"color": COLORS[0], "width": 1.8},
-            "showlegend": False,
-            "hovertemplate": "second %{x:.0f}<br>%{y:,.4~g} requests/s<extra></extra>",
-        },
-        *_percentiles(rows.filter(pc.equal(rows["operation"], operation)), lambda second: second + 0.5, legend=True),
-    ]
+    line, mark = Line(COLORS[0]), Mark(COLORS[0], size=5)
     end = phase["warmup"] + phase["duration"]
     return Figure(
         name,
-        traces,
-        layout(
-            "s",
-            "requests/s",
-            xaxis=axis("s since the phase began", anchor="y2", range=[0, max(end, 1)]),
-            yaxis=axis("requests/s", domain=_UPPER, rangemode="tozero"),
-            yaxis2=axis("ms", domain=_LOWER, rangemode="tozero"),
-            shapes=[_shade(0, phase["warmup"])] if phase["warmup"] else [],
-            margin={"l": 64, "r": 12, "t": 12, "b": 48},
-            legend={"orientation": "h", "x": 1, "y": 0.44, "yanchor": "bottom", "xanchor": "right"},
-        ),
+        Axis("s since the phase began", range=(0, max(end, 1))),
+        [Panel(Axis("requests/s", from_zero=True)), Panel(Axis("ms", from_zero=True))],
+        [
+            Trace(numbers(seconds + 0.5), numbers(successes), "requests/s", line, mark, legend=False),
+            *_percentiles(rows.filter(pc.equal(rows["operation"], operation)), 0.5),
+        ],
         caption,
-        height=360,
+        shades=[Shade(0, phase["warmup"])] if phase["warmup"] else [],
+        follow=True,
+        width=440,
+        height=330,
     )
 
 
 def run_over_time(run: Run, name: str) -> Figure:
     """Draw a whole run: successes per second above, percentiles of each operation below, phases side by side."""
-    traces: list[dict[str, Any]] = []
-    marks, shades = [], []
+    traces: list[Trace] = []
+    phases = run.summary.get("phases", [])
     shown: set[str] = set()
-    for index, phase in enumerate(run.summary.get("phases", [])):
+    for index, phase in enumerate(phases):
         rows, start = _phase_rows(run, phase), phase["start"]
         seconds, successes = _per_second(rows)
-        end = start + phase["warmup"] + phase["duration"]
-        color = COLORS[index % 2 * 2]
-        traces.append(
-            {
-                "x": numbers(seconds + start + 0.5),
-                "y": numbers(successes),
-                "mode": "lines",
-                "line": {"color": color, "width": 1.6},
-                "showlegend": False,
-                "name": phase["name"],
-                "hovertemplate": f"{phase['name']}<br>%{{y:,.4~g}} requests/s<extra></extra>",
-            }
-        )
+        line = Line(COLORS[index % 2 * 2], 1.6)
+        traces.append(Trace(numbers(seconds + start + 0.5), numbers(successes), phase["name"], line, legend=False))
         for operation in phase["operations"]:
-            own = rows.filter(pc.equal(rows["operation"], operation))
-            traces += _percentiles(own, lambda second, at=start: second + at + 0.5, legend=not shown)
+            traces += _percentiles(rows.filter(pc.equal(rows["operation"], operation)), start + 0.5, operation)
             shown.add(operation)
-        marks.append(
-            {
-                "x": (start + end) / 2,
-                "y": 1.0,
-                "xref": "x",
-                "yref": "paper",
-                "yanchor": "bottom",
-                "text": phase["name"],
-                "showarrow": False,
-                "textangle": -60 if len(run.summary["phases"]) > 4 else 0,
-                "font": {"size": 11, "color": MUTED},
-            }
-        )
-        if phase["warmup"]:
-            shades.append(_shade(start, start + phase["warmup"]))
-        shades.append(_line(start))
+    if len(shown) <= 1:
+        traces = [replace(trace, name=trace.group or trace.name) for trace in traces]
+    many = len(phases) > _LEVEL_NAMES
     return Figure(
         name,
+        Axis("seconds since the run began", from_zero=True),
+        [
+            Panel(spread(Axis("requests/s"), _values(traces, 0))),
+            Panel(spread(Axis("response time, ms"), _values(traces, 1))),
+        ],
         traces,
-        layout(
-            "s",
-            "requests/s",
-            xaxis=axis("seconds since the run began", anchor="y2", rangemode="tozero"),
-            yaxis=spread_axis("requests/s", _values(traces, "y"), domain=_UPPER),
-            yaxis2=spread_axis("response time, ms", _values(traces, "y2"), domain=_LOWER),
-            annotations=marks,
-            shapes=shades,
-            margin={"l": 72, "r": 12, "t": 150 if len(marks) > 4 else 30, "b": 48},
-            legend={"orientation": "h", "x": 1, "y": 0.44, "yanchor": "bottom", "xanchor": "right"},
-        ),
         "Above, requests answered well in each second; below, median and 99th percentile of their response times."
-        " Vertical lines part the phases, shaded is warm-up. An axis is logarithmic where the phases differ widely.",
-        height=560 if len(marks) > 4 else 460,
+        " Vertical lines separate the phases; warm-up is shaded. An axis is logarithmic where phases differ widely.",
+        rules=[Rule(phase["start"], color=GRID) for phase in phases],
+        shades=[Shade(phase["start"], phase["start"] + phase["warmup"]) for phase in phases if phase["warmup"]],
+        labels=[
+            Label(phase["start"] + (phase["warmup"] + phase["duration"]) / (2 if not many else 4), phase["name"])
+            for phase in phases
+        ],
+        slanted=many,
+        follow=True,
+        height=560 if many else 460,
     )
 
 
-def _values(traces: list[dict[str, Any]], axis_name: str) -> list[float | None]:
-    return [value for trace in traces if trace.get("yaxis", "y") == axis_name for value in trace["y"]]
+def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
+    return [value for trace in traces if trace.panel == panel for value in trace.y]
 
 
 def _phase_rows(run: Run, phase: Mapping[str, Any]) -> pa.Table:
@@ -124,7 +105,7 @@ def _phase_rows(run: Run, phase: Mapping[str, Any]) -> pa.Table:
     return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase["operations"])))))
 
 
-def _per_second(rows: pa.Table) -> tuple[Any, Any]:
+def _per_second(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return whole seconds and the successes done in each, all operations and segments together."""
     second = rows["second"].to_numpy()
     if not len(second):
@@ -133,37 +114,17 @@ def _per_second(rows: pa.Table) -> tuple[Any, Any]:
     return np.arange(len(counts), dtype=float), counts
 
 
-def _percentiles(rows: pa.Table, place: Any, *, legend: bool) -> list[dict[str, Any]]:
+def _percentiles(rows: pa.Table, shift: float, operation: str = "") -> list[Trace]:
     """Return p50 and p99 of one operation by second; where warm-up and measurement meet, the larger segment's."""
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
     last = np.append(second[1:] != second[:-1], True) if len(second) else np.array([], dtype=bool)
     traces = []
-    for column, label, color, dash in (
-        ("response_p50", "p50", COLORS[2], "solid"),
-        ("response_p99", "p99", COLORS[1], "dash"),
+    for column, label, line in (
+        ("response_p50", "p50", Line(COLORS[2])),
+        ("response_p99", "p99", Line(COLORS[1], dash="dash")),
     ):
-        traces.append(
-            {
-                "x": numbers(place(second[last].astype(float))),
-                "y": numbers(1e3 * rows[column].to_numpy()[last]),
-                "yaxis": "y2",
-                "mode": "lines",
-                "name": label,
-                "legendgroup": label,
-                "showlegend": legend,
-                "line": {"color": color, "dash": dash, "width": 1.8},
-                "hovertemplate": f"{label} %{{y:.3g}} ms<extra></extra>",
-            }
-        )
+        x = numbers(second[last].astype(float) + shift)
+        y = numbers(1e3 * rows[column].to_numpy()[last])
+        traces.append(Trace(x, y, f"{label} of {operation}" if operation else label, line, panel=1, group=label))
     return traces
-
-
-def _shade(start: float, end: float) -> dict[str, Any]:
-    edges = {"type": "rect", "xref": "x", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1}
-    return {**edges, "fillcolor": "rgba(0,0,0,0.06)", "line": {"width": 0}, "layer": "below"}
-
-
-def _line(at: float) -> dict[str, Any]:
-    edges = {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1}
-    return {**edges, "line": {"color": GRID, "width": 1}, "layer": "below"}

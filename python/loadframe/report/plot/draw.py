@@ -1,0 +1,358 @@
+"""A figure as SVG. Text keeps its size relative to the figure, so that a figure is scaled as a whole, also on paper."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, Line, Mark, Panel, Trace
+from loadframe.report.plot.scale import Scale, scale, ticks
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+_TEXT, _SMALL = 13, 12
+#: Widths of a letter, in ems: on average, as wide fonts have them; and of a digit.
+_LETTER = 0.56
+_GAP = 18
+_RIGHT, _BOTTOM = 14, 46
+_LEGEND_ROW, _SWATCH = 20, 30
+_DASHES = {"solid": "", "dash": "7 4", "dot": "2 3"}
+_SLANT = 35
+#: Points of a symbol's outline, where its diameter is 2.
+_OUTLINES: dict[str, Sequence[tuple[float, float]]] = {
+    "square": ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
+    "diamond": ((0, -1.15), (1.15, 0), (0, 1.15), (-1.15, 0)),
+    "triangle-up": ((0, -1.1), (1.05, 0.8), (-1.05, 0.8)),
+    "triangle-down": ((0, 1.1), (1.05, -0.8), (-1.05, -0.8)),
+    "star": tuple(
+        (radius * math.sin(math.pi * i / 5), -radius * math.cos(math.pi * i / 5))
+        for i, radius in enumerate((1.25, 0.5) * 5)
+    ),
+    "hexagon": tuple((math.cos(math.pi * i / 3), math.sin(math.pi * i / 3)) for i in range(6)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where things are: the x scale, a y scale for each panel, and the top of the first panel, in pixels."""
+
+    x: Scale
+    y: Sequence[Scale]
+    top: float
+
+
+def draw(figure: Figure) -> str:
+    """Return the figure as an SVG element."""
+    frame = _frame(figure)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {figure.width} {figure.height}" role="img"'
+        f' aria-label="{escape(figure.caption or figure.name)}" font-family="{_FONT}" font-size="{_SMALL}"'
+        f' fill="{INK}">',
+        *_behind(figure, frame),
+        *_x_axis(figure, frame),
+        *(part for index, panel in enumerate(figure.panels) for part in _panel(figure, frame, index, panel)),
+        *_legend(figure),
+        *_labels(figure, frame),
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def data(figure: Figure) -> str:
+    """Return what the script of the page shows at the pointer, as JSON that cannot end its script element."""
+    frame = _frame(figure)
+    document = {
+        "width": figure.width,
+        "height": figure.height,
+        "follow": figure.follow,
+        "x": {"title": figure.x.title, **_placed(frame.x)},
+        "panels": [
+            {"title": panel.y.title, **_placed(y)} for panel, y in zip(figure.panels, frame.y, strict=True)
+        ],
+        "labels": [label.text for label in figure.labels],
+        "rules": [rule.at for rule in figure.rules],
+        "traces": [_told(trace) for trace in figure.traces],
+    }  # fmt: skip
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _told(trace: Trace) -> dict[str, Any]:
+    color = (trace.mark or trace.line or Line(INK)).color
+    told: dict[str, Any] = {"name": trace.name, "group": trace.group or trace.name, "color": color}
+    told |= {"panel": trace.panel, "x": list(trace.x), "y": list(trace.y)}
+    if trace.texts:
+        told["texts"] = list(trace.texts)
+    if not trace.hover:
+        told["hover"] = False
+    return told
+
+
+def _placed(over: Scale) -> dict[str, Any]:
+    edges = [round(edge, 2) for edge in (over.start, over.end)]
+    found: dict[str, Any] = {"pixels": edges, "values": [over.low, over.high], "log": over.log}
+    return {**found, "categories": list(over.categories)} if over.categories else found
+
+
+def _frame(figure: Figure) -> _Frame:
+    """Lay the panels out, below the legend and the labels and right of the widest tick."""
+    top = 8 + _LEGEND_ROW * len(_legend_rows(figure)) + _label_height(figure)
+    height = figure.height - _BOTTOM - top - _GAP * (len(figure.panels) - 1)
+    total = sum(panel.height for panel in figure.panels)
+    y_scales = []
+    edge = top
+    for index, panel in enumerate(figure.panels):
+        end = edge + height * panel.height / total
+        y_scales.append(scale(panel.y, _y_values(figure, index), end, edge))
+        edge = end + _GAP
+    widest = max(
+        (_width(label) for panel, y in zip(figure.panels, y_scales, strict=True) for _, label in _y_ticks(panel.y, y)),
+        default=0.0,
+    )
+    left = 12 + widest + (22 if any(panel.y.title for panel in figure.panels) else 0)
+    return _Frame(scale(figure.x, _x_values(figure), left, figure.width - _RIGHT), y_scales, top)
+
+
+def _x_values(figure: Figure) -> Iterator[float | str | None]:
+    for trace in figure.traces:
+        yield from trace.x
+    for band in figure.bands:
+        yield from band.x
+
+
+def _y_values(figure: Figure, panel: int) -> Iterator[float | None]:
+    for trace in figure.traces:
+        if trace.panel == panel:
+            yield from (*trace.y, *trace.low, *trace.high)
+    for band in figure.bands:
+        if band.panel == panel:
+            yield from (*band.low, *band.high)
+    if panel == 0:
+        yield from (rule.at for rule in figure.rules if rule.over == "y")
+
+
+def _y_ticks(axis: Axis, y: Scale) -> list[tuple[float | str, str]]:
+    return ticks(axis, y, max(2, round((y.start - y.end) / 38)))
+
+
+def _behind(figure: Figure, frame: _Frame) -> Iterator[str]:
+    """Draw what lies behind all panels: shaded stretches, and rules at an x."""
+    bottom = frame.y[-1].start
+    for shade in figure.shades:
+        start, end = (frame.x.pixel(edge) for edge in (shade.start, shade.end))
+        if start is not None and end is not None:
+            yield (
+                f'<rect x="{_n(start)}" y="{_n(frame.top)}" width="{_n(end - start)}" height="{_n(bottom - frame.top)}"'
+                ' fill="#f0f0f0"/>'
+            )
+    for rule in figure.rules:
+        place = frame.x.pixel(rule.at) if rule.over == "x" else None
+        if place is not None:
+            yield _straight(place, frame.top, place, bottom, rule.color, dash=_DASHES[rule.dash])
+
+
+def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[str]:
+    y, left, right = frame.y[index], frame.x.start, frame.x.end
+    for value, label in _y_ticks(panel.y, y):
+        place = y.pixel(value)
+        if place is not None:
+            if panel.y.grid:
+                yield _straight(left, place, right, place, GRID)
+            yield _text(left - 6, place + 4, label, anchor="end")
+    if panel.y.title:
+        middle = (y.start + y.end) / 2
+        yield _text(13, middle, panel.y.title, anchor="middle", turn=(-90, 13, middle), size=_TEXT)
+    yield _straight(left, y.end, left, y.start, MUTED)
+    if index == 0:
+        for rule in figure.rules:
+            place = y.pixel(rule.at) if rule.over == "y" else None
+            if place is not None:
+                yield _straight(left, place, right, place, rule.color, dash=_DASHES[rule.dash])
+    clip = f"{figure.name}-{index}"
+    yield (
+        f'<clipPath id="{escape(clip)}"><rect x="{_n(left - 7)}" y="{_n(y.end - 7)}" width="{_n(right - left + 14)}"'
+        f' height="{_n(y.start - y.end + 14)}"/></clipPath><g clip-path="url(#{escape(clip)})">'
+    )
+    yield from (_area(band, frame) for band in figure.bands if band.panel == index)
+    yield from (_trace(trace, frame) for trace in figure.traces if trace.panel == index)
+    yield "</g>"
+
+
+def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
+    bottom, left, right = frame.y[-1].start, frame.x.start, frame.x.end
+    yield _straight(left, bottom, right, bottom, MUTED)
+    for value, label in ticks(figure.x, frame.x, max(2, round((right - left) / 80))):
+        place = frame.x.pixel(value)
+        if place is not None:
+            yield _straight(place, bottom, place, bottom + 5, MUTED)
+            yield _text(place, bottom + 18, label, anchor="middle")
+            if figure.x.grid and not frame.x.categories:
+                yield from (_straight(place, y.end, place, y.start, GRID) for y in frame.y)
+    yield _text((left + right) / 2, bottom + 38, figure.x.title, anchor="middle", size=_TEXT)
+
+
+def _area(band: Band, frame: _Frame) -> str:
+    y = frame.y[band.panel]
+    edges = []
+    for x, low, high in zip(band.x, band.low, band.high, strict=True):
+        if x is not None and low is not None and high is not None:
+            place, bottom, top = frame.x.pixel(x), y.pixel(low), y.pixel(high)
+            if place is not None and bottom is not None and top is not None:
+                edges.append((place, bottom, top))
+    lower = [f"{_n(x)},{_n(low)}" for x, low, _ in edges]
+    upper = [f"{_n(x)},{_n(high)}" for x, _, high in reversed(edges)]
+    group = escape(band.group)
+    return f'<polygon data-group="{group}" points="{" ".join(lower + upper)}" fill="{band.color}" fill-opacity=".14"/>'
+
+
+def _trace(trace: Trace, frame: _Frame) -> str:
+    y = frame.y[trace.panel]
+    places = [
+        (None if at is None else frame.x.pixel(at), None if value is None else y.pixel(value))
+        for at, value in zip(trace.x, trace.y, strict=True)
+    ]
+    parts = [f'<g data-group="{escape(trace.group or trace.name)}">']
+    if trace.line:
+        parts.append(_path(places, trace.line))
+    if trace.low and trace.mark:
+        parts += _bars(trace, places, y, trace.mark.color)
+    if trace.mark:
+        parts += [_mark(*place, trace.mark) for place in places if None not in place]
+    return "".join([*parts, "</g>"])
+
+
+def _path(places: Iterable[tuple[float | None, float | None]], line: Line) -> str:
+    steps: list[str] = []
+    drawing = False
+    for x, y in places:
+        if x is None or y is None:
+            drawing = False
+            continue
+        if drawing and line.steps:
+            steps.append(f"H{_n(x)}V{_n(y)}")
+        else:
+            steps.append(f"{'L' if drawing else 'M'}{_n(x)} {_n(y)}")
+        drawing = True
+    dash = f' stroke-dasharray="{_DASHES[line.dash]}"' if _DASHES[line.dash] else ""
+    return (
+        f'<path d="{"".join(steps)}" fill="none" stroke="{line.color}" stroke-width="{line.width:g}"'
+        f' stroke-linejoin="round"{dash}/>'
+    )
+
+
+def _bars(
+    trace: Trace, places: Iterable[tuple[float | None, float | None]], y: Scale, color: str
+) -> Iterator[str]:  # fmt: skip
+    for (x, _), low, high in zip(places, trace.low, trace.high, strict=True):
+        ends = [None if end is None else y.pixel(end) for end in (low, high)]
+        if x is not None and ends[0] is not None and ends[1] is not None:
+            yield _straight(x, ends[0], x, ends[1], color, width=1.5)
+            yield from (_straight(x - 4, end, x + 4, end, color, width=1.5) for end in ends if end is not None)
+
+
+def _mark(x: float | None, y: float | None, mark: Mark) -> str:
+    x, y, radius = x or 0.0, y or 0.0, mark.size / 2
+    if mark.symbol == "x":
+        ends = f"M{_n(x - radius)} {_n(y - radius)}L{_n(x + radius)} {_n(y + radius)}"
+        other = f"M{_n(x - radius)} {_n(y + radius)}L{_n(x + radius)} {_n(y - radius)}"
+        return f'<path d="{ends}{other}" stroke="{mark.color}" stroke-width="2" fill="none"/>'
+    paint = f'fill="white" stroke="{mark.color}" stroke-width="1.7"' if mark.hollow else (
+        f'fill="{mark.color}" stroke="white" stroke-width=".8"')  # fmt: skip
+    if mark.opacity < 1:
+        paint += f' fill-opacity="{mark.opacity:g}"'
+    if mark.symbol == "circle":
+        return f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{radius:g}" {paint}/>'
+    points = " ".join(f"{_n(x + radius * dx)},{_n(y + radius * dy)}" for dx, dy in _OUTLINES[mark.symbol])
+    return f'<polygon points="{points}" {paint}/>'
+
+
+def _legend_rows(figure: Figure) -> list[list[Trace]]:
+    """Return the traces that the legend names, one each of a name, in rows that fit the width."""
+    named: dict[str, Trace] = {}
+    for trace in figure.traces:
+        if trace.legend and trace.name and any(value is not None for value in trace.y):
+            named.setdefault(trace.name, trace)
+    rows: list[list[Trace]] = []
+    room = 0.0
+    for trace in named.values():
+        wanted = _legend_width(trace)
+        if not rows or wanted > room:
+            rows.append([])
+            room = figure.width - 2.0 * _RIGHT
+        rows[-1].append(trace)
+        room -= wanted
+    return rows
+
+
+def _legend_width(trace: Trace) -> float:
+    return _SWATCH + _width(trace.name) + 18
+
+
+def _legend(figure: Figure) -> Iterator[str]:
+    for number, row in enumerate(_legend_rows(figure)):
+        x, y = float(_RIGHT), 14.0 + _LEGEND_ROW * number
+        for trace in row:
+            yield f'<g class="key" data-key="{escape(trace.group or trace.name)}">'
+            if trace.line:
+                yield _path([(x, y), (x + 24, y)], Line(trace.line.color, trace.line.width, trace.line.dash))
+            if trace.mark:
+                yield _mark(x + 12, y, trace.mark)
+            yield _text(x + _SWATCH, y + 4, trace.name)
+            yield "</g>"
+            x += _legend_width(trace)
+
+
+def _label_height(figure: Figure) -> float:
+    if not figure.labels:
+        return 0.0
+    longest = max(_width(label.text) for label in figure.labels)
+    return 12 + (longest * math.sin(math.radians(_SLANT)) if figure.slanted else 10)
+
+
+def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
+    y = frame.top - 6
+    for label in figure.labels:
+        x = frame.x.pixel(label.at)
+        if x is not None and figure.slanted:
+            # Words that would run out of the figure end at their place instead.
+            fits = x + _width(label.text) * math.cos(math.radians(_SLANT)) <= figure.width
+            turn = -_SLANT if fits else _SLANT
+            yield _text(x, y, label.text, anchor="start" if fits else "end", turn=(turn, x, y), color=MUTED)
+        elif x is not None:
+            yield _text(x, y, label.text, anchor="middle", color=MUTED)
+
+
+def _straight(x1: float, y1: float, x2: float, y2: float, color: str, *, width: float = 1, dash: str = "") -> str:
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    ends = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
+    return f'<line {ends} stroke="{color}" stroke-width="{width:g}"{dashes}/>'
+
+
+def _text(
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    turn: tuple[float, float, float] | None = None,
+    color: str = "",
+    size: int = _SMALL,
+) -> str:
+    more = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    if turn:
+        more += f' transform="rotate({turn[0]:g} {_n(turn[1])} {_n(turn[2])})"'
+    if color:
+        more += f' fill="{color}"'
+    if size != _SMALL:
+        more += f' font-size="{size}"'
+    return f'<text x="{_n(x)}" y="{_n(y)}"{more}>{escape(words)}</text>'
+
+
+def _width(words: str) -> float:
+    """Return about how many pixels words take."""
+    return _LETTER * _SMALL * len(words)
+
+
+def _n(value: float) -> str:
+    """Write a coordinate to a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,120 @@
+"use strict";
+// What makes plots answer the pointer. They are drawn without it: a page whose scripts are blocked lacks only this.
+const number = value => value.toLocaleString("en", {maximumSignificantDigits: 4});
+
+function pixelOf(axis, value) {
+  let place = axis.categories ? axis.categories.indexOf(value) : value;
+  if (axis.log) place = Math.log10(place);
+  const [low, high] = axis.values, [start, end] = axis.pixels;
+  return start + (place - low) / (high - low) * (end - start);
+}
+
+function pointsOf(figure) {
+  const points = [];
+  for (const trace of figure.traces) {
+    if (trace.hover === false) continue;
+    trace.x.forEach((x, index) => {
+      const y = trace.y[index];
+      if (x === null || y === null) return;
+      points.push({trace, index, x, y, left: pixelOf(figure.x, x), top: pixelOf(figure.panels[trace.panel], y)});
+    });
+  }
+  return points;
+}
+
+// The nearest point, if the pointer is near one.
+function nearest(points, x, y) {
+  let best = null, least = 30 * 30;
+  for (const point of points) {
+    const distance = (point.left - x) ** 2 + (point.top - y) ** 2;
+    if (distance < least) [best, least] = [point, distance];
+  }
+  return best ? [best] : [];
+}
+
+// The point of each trace that is nearest to the pointer's x.
+function atTime(points, x) {
+  const best = new Map();
+  for (const point of points) {
+    const other = best.get(point.trace);
+    if (!other || Math.abs(point.left - x) < Math.abs(other.left - x)) best.set(point.trace, point);
+  }
+  return [...best.values()].filter(point => Math.abs(point.left - x) < 12);
+}
+
+function words(figure, points) {
+  if (!figure.follow) {
+    const {trace, index, x, y} = points[0];
+    if (trace.texts) return [{text: trace.texts[index]}];
+    return [{text: `${trace.name}\n${x}: ${number(y)}`}];
+  }
+  const lines = points.map(({trace, y}) => ({color: trace.color, text: `${trace.name}: ${number(y)}`}));
+  return [{text: `${number(points[0].x)} s`}, ...lines];
+}
+
+function watch(plot) {
+  const figure = JSON.parse(plot.querySelector("script").textContent);
+  const svg = plot.querySelector("svg");
+  const points = pointsOf(figure);
+  const hidden = new Set();
+  const box = plot.appendChild(document.createElement("div"));
+  box.className = "pointer";
+  box.hidden = true;
+  const shape = name => svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", name));
+  const ring = shape("circle"), line = shape("line");
+  ring.setAttribute("class", "ring");
+  line.setAttribute("class", "at");
+  const hide = () => { box.hidden = true; ring.style.display = line.style.display = "none"; };
+  hide();
+  svg.addEventListener("pointerleave", hide);
+  svg.addEventListener("pointermove", event => {
+    const area = svg.getBoundingClientRect(), scale = figure.width / area.width;
+    const x = (event.clientX - area.left) * scale, y = (event.clientY - area.top) * scale;
+    const shown = points.filter(point => !hidden.has(point.trace));
+    const told = figure.follow ? atTime(shown, x) : nearest(shown, x, y);
+    hide();
+    if (!told.length) return;
+    box.replaceChildren(...words(figure, told).map(({color, text}) => {
+      const row = document.createElement("div");
+      row.textContent = text;
+      if (color) row.style.borderLeft = `3px solid ${color}`;
+      return row;
+    }));
+    box.hidden = false;
+    const at = told[0].left;
+    if (figure.follow) {
+      for (const [key, value] of [["x1", at], ["x2", at], ["y1", figure.panels[0].pixels[1]],
+        ["y2", figure.panels[figure.panels.length - 1].pixels[0]]]) line.setAttribute(key, value);
+      line.style.display = "";
+    } else {
+      ring.setAttribute("cx", at);
+      ring.setAttribute("cy", told[0].top);
+      ring.setAttribute("r", 8);
+      ring.style.display = "";
+    }
+    const left = at / scale, wide = box.offsetWidth;
+    box.style.left = `${left + 14 + wide > area.width ? Math.max(left - wide - 14, 0) : left + 14}px`;
+    box.style.top = `${Math.max((figure.follow ? y : told[0].top) / scale - box.offsetHeight / 2, 0)}px`;
+  });
+  // A name in the legend hides and shows its traces.
+  for (const key of svg.querySelectorAll(".key")) {
+    key.addEventListener("click", () => {
+      const off = !key.classList.contains("off");
+      for (const other of svg.querySelectorAll(".key")) {
+        if (other.dataset.key === key.dataset.key) other.classList.toggle("off", off);
+      }
+      for (const part of svg.querySelectorAll("[data-group]")) {
+        if (part.dataset.group === key.dataset.key) part.style.display = off ? "none" : "";
+      }
+      for (const trace of figure.traces) {
+        if (trace.group === key.dataset.key) off ? hidden.add(trace) : hidden.delete(trace);
+      }
+    });
+  }
+}
+
+document.querySelectorAll(".plot").forEach(watch);
+// Paper cannot unfold what is folded.
+window.addEventListener("beforeprint", () => {
+  for (const element of document.querySelectorAll("details")) element.open = true;
+});

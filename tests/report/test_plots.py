@@ -1,0 +1,98 @@
+"""Plots: the scales and ticks of their axes, and what is drawn of values that are missing, out of range or hostile."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from loadframe.report.plot import Axis, Band, Figure, Label, Line, Mark, Panel, Rule, Trace, logarithmic, spread
+from loadframe.report.plot.draw import data, draw
+from loadframe.report.plot.scale import scale, ticks
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+
+
+def figure(*traces, x=None, y=None, **parts):
+    return Figure("f", x or Axis("x"), [Panel(y or Axis("y"))], traces, "A caption.", **parts)
+
+
+def drawn(of):
+    return ET.fromstring(draw(of))
+
+
+def shapes(of, tag):
+    return list(drawn(of).iter(NAMESPACE + tag))
+
+
+@pytest.mark.parametrize(
+    ("axis", "values", "labels"),
+    [
+        (Axis("a", from_zero=True), (3, 970), ["0", "200", "400", "600", "800", "1,000"]),
+        (Axis("a"), (-2, 2), ["−2", "−1", "0", "1", "2"]),
+        (Axis("a", whole=True), (1, 3), ["1", "2", "3"]),
+        (Axis("a", "log"), (2, 900), ["2", "5", "10", "20", "50", "100", "200", "500", "1,000"]),
+        (Axis("a", "log"), (23, 28), ["20", "22.5", "25", "27.5", "30", "32.5"]),
+        (Axis("a", "log"), (1e-3, 1e7), ["0.001", "0.1", "10", "1,000", "100,000", "10,000,000"]),
+        (Axis("a", "category"), ("low", "high", "low"), ["low", "high"]),
+        (Axis("a", range=(0, 1), ticks=[(0.5, "half"), (2, "two")]), (), ["half"]),
+    ],
+    ids=["from-zero", "negative", "whole", "log", "narrow-log", "wide-log", "category", "given"],
+)
+def test_ticks_are_round_and_lie_on_the_axis(axis, values, labels):
+    over = scale(axis, values, 0, 400)
+    assert [label for _, label in ticks(axis, over, 6)] == labels
+    assert all(0 <= over.pixel(value) <= 400 for value, _ in ticks(axis, over, 6))
+
+
+def test_each_value_lies_on_the_axis_that_was_made_for_it():
+    for axis in (Axis("a"), Axis("a", from_zero=True), Axis("a", "log")):
+        for values in ((5,), (1, 1000), (0.002, 0.003)):
+            over = scale(axis, values, 300, 10)
+            assert all(10 <= over.pixel(value) <= 300 for value in values)
+
+
+def test_a_logarithmic_axis_has_no_place_for_zero():
+    assert scale(Axis("a", "log"), (1, 10), 0, 100).pixel(0) is None
+    assert len(shapes(figure(Trace([1, 2, 3], [0, 1, 10], mark=Mark("red")), y=Axis("y", "log")), "circle")) == 2
+
+
+def test_values_that_differ_by_more_than_a_decade_get_a_logarithmic_axis():
+    assert spread(Axis("y"), [1, None, 11]).kind == "log"
+    assert spread(Axis("y"), [2, 11]) == Axis("y", from_zero=True)
+    assert logarithmic("y", [None, 0]).kind == "linear"
+
+
+def test_a_line_is_interrupted_where_a_value_is_missing():
+    (path,) = shapes(figure(Trace([1, 2, 3, 4, 5], [1, 2, None, 2, 1], line=Line("red"))), "path")
+    assert re.sub(r"[^A-Z]", "", path.get("d")) == "MLML"
+
+
+def test_a_stepped_line_holds_its_value_until_the_next_point():
+    (path,) = shapes(figure(Trace([1, 2, 3], [1, 2, 1], line=Line("red", steps=True))), "path")
+    assert re.sub(r"[^A-Z]", "", path.get("d")) == "MHVHV"
+
+
+def test_an_error_bar_reaches_from_its_low_to_its_high_end():
+    of = figure(Trace([1], [5], mark=Mark("red"), low=[0], high=[10]), y=Axis("y", range=(0, 10)))
+    frame = json.loads(data(of))["panels"][0]["pixels"]
+    (bar,) = [line for line in shapes(of, "line") if line.get("stroke") == "red" and line.get("x1") == line.get("x2")]
+    assert [float(bar.get("y1")), float(bar.get("y2"))] == pytest.approx(frame, abs=0.06)
+
+
+def test_a_band_leaves_out_what_is_not_finite():
+    of = figure(Trace([1, 3], [1, 3], line=Line("red")), bands=[Band([1, 2, 3], [0, None, 1], [2, 3, 4], "red")])
+    (area,) = shapes(of, "polygon")
+    assert len(area.get("points").split()) == 4
+
+
+def test_words_cannot_become_markup():
+    bad = "</script><b>&\"'"
+    of = figure(Trace([1], [1], bad, mark=Mark("red"), texts=[bad]), labels=[Label(1, bad)], x=Axis(bad), y=Axis(bad))
+    assert bad in [text.text for text in shapes(of, "text")]
+    assert "<" not in data(of)
+    assert json.loads(data(of))["traces"][0]["texts"] == [bad]
+
+
+def test_a_plot_without_a_value_is_still_drawn():
+    assert shapes(figure(Trace([], [], line=Line("red")), rules=[Rule(0, over="y")]), "line")
