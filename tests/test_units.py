@@ -6,6 +6,7 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.units import (
+    Cores,
     format_bandwidth,
     format_change,
     format_count,
@@ -227,12 +228,26 @@ def test_what_is_no_share_is_refused(text):
     ("text", "cores"), [("0", (0,)), (3, (3,)), ("0-2", (0, 1, 2)), ("4, 0-1,1", (0, 1, 4)), ("2-2", (2,))]
 )
 def test_cores_are_numbers_and_ranges(text, cores):
+    assert parse_cores(text) == Cores(cores)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("1 each", Cores(None, 1)), (" 2 each ", Cores(None, 2)), ("2 each of 0-1,4-5", Cores((0, 1, 4, 5), 2))],
+)
+def test_each_node_may_get_cores_of_its_own(text, cores):
     assert parse_cores(text) == cores
+
+
+@pytest.mark.parametrize("text", ["0 each", "each", "1 each of", "1 each of some", "-1 each"])
+def test_what_gives_nodes_no_cores_is_refused(text):
+    with pytest.raises(BadInput, match="core"):
+        parse_cores(text)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "0;1", "99999", "1.5", True])
 def test_what_names_no_cores_is_refused(text):
-    with pytest.raises(BadInput, match="names no cores"):
+    with pytest.raises(BadInput, match="does not name cores"):
         parse_cores(text)
 
 

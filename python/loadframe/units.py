@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import dataclass
 
 from loadframe.errors import BadInput
 
@@ -34,13 +35,33 @@ def parse_size(text: str | int) -> int:
     return round(_not_negative(float(match[1]) * _SIZE[match[2].lower()], text))
 
 
-def parse_cores(text: str | int) -> tuple[int, ...]:
-    """Return the numbers of cores for `2`, `0-3` or `0,2-3`, in their order; BadInput for anything else."""
+@dataclass(frozen=True)
+class Cores:
+    """Cores that nodes may use: all share the set `numbers`, or `each` node gets as many of its own out of them."""
+
+    numbers: tuple[int, ...] | None  #: from 0, in ascending order; None for those of this machine
+    each: int | None = None
+
+
+def parse_cores(text: str | int) -> Cores:
+    """Read `2`, `0-3` or `0,2-3` (a set to share), `1 each` or `2 each of 0-5`; BadInput for anything else."""
+    match = re.fullmatch(r"\s*(\d{1,4})\s+each(?:\s+of\s+(.*))?\s*", str(text))
+    if not match:
+        return Cores(_core_numbers(str(text), text))
+    if int(match[1]) < 1:
+        raise BadInput(f"{text!r} gives a node no core", remedy="give each at least one: 1 each")
+    return Cores(None if match[2] is None else _core_numbers(match[2], text), int(match[1]))
+
+
+def _core_numbers(numbers: str, text: object) -> tuple[int, ...]:
     cores: set[int] = set()
-    for part in str(text).replace(" ", "").split(","):
+    for part in numbers.replace(" ", "").split(","):
         match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part)
         if not match or int(match[2] or match[1]) < int(match[1]):
-            raise BadInput(f"{text!r} names no cores", remedy="write their numbers, from 0, such as 0-3 or 0,2")
+            raise BadInput(
+                f"{text!r} does not name cores",
+                remedy="write their numbers, from 0, such as 0-3 or 0,2; or how many each node gets, such as 1 each",
+            )
         cores.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(cores))
 

@@ -276,17 +276,18 @@ def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
 
 
 def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
-    def warned(cores: tuple[int, ...]) -> list:
-        path = write_experiment(tmp_path / str(len(cores)), Truth(usable=2), clients=(4, 8), repetitions=1)
+    def warned(cores: tuple[int, ...] | None, each: int | None) -> list:
+        path = write_experiment(tmp_path / f"{cores}", Truth(usable=2), clients=(4, 8), repetitions=1)
         for manifest in path.glob("runs/*/manifest.json"):
             content = json.loads(manifest.read_text())
-            content["store"]["limits"]["cores"] = cores
+            content["store"]["limits"] |= {"cores": cores, "cores_each": each}
             manifest.write_text(json.dumps(content))
         (curves,) = read_sweep(path).curves
         return [each for each in curves.warnings if isinstance(each, pitfalls.SharedCores | pitfalls.CrowdedCores)]
 
-    assert warned((0,)) == [pitfalls.CrowdedCores(1.5, 1)]
-    assert warned((0, 1)) == []
+    assert warned((0,), None) == [pitfalls.CrowdedCores(1.5, 1)]
+    assert warned((0, 1), None) == []
+    assert warned(None, 1) == []
 
 
 def test_an_open_load_is_no_capacity(tmp_path):

@@ -9,7 +9,7 @@ from loadframe.errors import BadInput, LoadframeError
 
 
 def test_a_spec_survives_being_written_down():
-    spec = ClusterSpec(nodes=3, limits=Limits(0.5, 2**30, (0, 2)), settings={"a.b": True}, name="x", port=9200)
+    spec = ClusterSpec(nodes=3, limits=Limits(0.5, 2**30, (0, 2), 1), settings={"a.b": True}, name="x", port=9200)
     assert ClusterSpec.from_record(spec.to_record()) == spec
 
 

@@ -1,12 +1,13 @@
 """A cluster of simulated nodes, which are real processes: collections, documents, load, growing, shrinking, a death."""
 
+import os
 import time
 
 import httpx
 import pytest
 
-from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import LoadframeError
+from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.errors import BadInput, LoadframeError
 
 pytestmark = pytest.mark.store
 
@@ -101,3 +102,27 @@ def test_nothing_of_a_cluster_without_a_name_is_left_and_nobody_else_can_look_in
         # One that is killed cannot clear up.
         started.kill("node-0")
     assert list((tmp_path / "state" / "passing").iterdir()) == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_each_node_keeps_to_a_core_of_its_own():
+    said = []
+    with Cluster.start(ClusterSpec(store="sim", nodes=1, limits=Limits(cores_each=1)), said.append) as cluster:
+        [first] = cluster.nodes
+        assert os.sched_getaffinity(first.pid) == set(first.cores)
+        assert len(first.cores) == 1
+        assert cluster.cores_left
+        assert not cluster.cores_left & set(first.cores)
+        assert not [line for line in said if "shares them" in line]
+        cluster.grow()
+        one, two = (os.sched_getaffinity(node.pid) for node in cluster.nodes)
+        assert one == set(first.cores)
+        assert len(two) == 1
+        assert not one & two
+        described = cluster.describe()
+        assert described["limits"]["cores_each"] == 1
+        assert described["cores"] == {node.name: node.cores for node in cluster.nodes}
+        assert not cluster.deviations()
+        with pytest.raises(BadInput, match="core each need"):
+            cluster.grow(len(os.sched_getaffinity(0)))
+        assert cluster.size == 2

@@ -27,7 +27,7 @@ def test_what_nobody_says_has_a_default(load):
 def test_a_treatment_makes_the_cluster(load):
     experiment = load(EXPERIMENT.replace("memory: 1g", 'memory: 1g, cores: "0,2"'))
     spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4}
-    spec |= {"limits": {"cpus": 0.5, "memory": 2**30, "cores": (0, 2)}}
+    spec |= {"limits": {"cpus": 0.5, "memory": 2**30, "cores": (0, 2), "cores_each": None}}
     spec |= {
         "home": None,
         "host": "local",
@@ -39,7 +39,7 @@ def test_a_treatment_makes_the_cluster(load):
 
 
 def test_cores_that_are_none_are_said_with_their_place(load):
-    with pytest.raises(BadInput, match=r"names no cores"):
+    with pytest.raises(BadInput, match=r"does not name cores"):
         load(EXPERIMENT.replace("memory: 1g", "cores: some"))
 
 
@@ -61,7 +61,8 @@ def test_every_part_of_the_store_can_be_a_factor(load):
     treatment = {"store.limits.cpus": 2.0, "store.limits.memory": 2**29, "store.settings.c": "y"}
     spec = experiment.cluster_spec(treatment)
     assert {key: spec[key] for key in ("store", "version", "nodes", "limits", "settings")} == {
-        "store": "opensearch", "version": "3.8.0", "nodes": 2, "limits": {"cpus": 2.0, "memory": 2**29, "cores": None},
+        "store": "opensearch", "version": "3.8.0", "nodes": 2,
+        "limits": {"cpus": 2.0, "memory": 2**29, "cores": None, "cores_each": None},
         "settings": {"a.b": 1, "c": "y"},
     }  # fmt: skip
 

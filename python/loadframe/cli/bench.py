@@ -11,11 +11,21 @@ import typer
 
 from loadframe.cli import access
 from loadframe.cli.app import app
-from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, exclude, require_writable
+from loadframe.cli.choices import (
+    ContainerRuntime,
+    Cores,
+    Home,
+    HostName,
+    Image,
+    assignments,
+    core_limits,
+    exclude,
+    require_writable,
+)
 from loadframe.cli.output import Json, err, print_json
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
-from loadframe.units import parse_cores, parse_duration, parse_rate, parse_size
+from loadframe.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -127,9 +137,7 @@ def bench(
     from loadframe.load import Generator
     from loadframe.store import find
 
-    limits = Limits(
-        cpus=cpus, memory=parse_size(memory) if memory else None, cores=parse_cores(cores) if cores else None
-    )
+    limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
     generator = Generator(threads, spread, connections)
     interrupted = False
     with Console() as console:

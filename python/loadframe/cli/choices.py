@@ -3,15 +3,19 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from loadframe.errors import BadInput
+from loadframe.units import parse_cores
 
 Cores = Annotated[
     str | None,
-    typer.Option(help="Cores that all nodes share, such as 0-3; the generator then has the others for itself."),
+    typer.Option(
+        help="Cores that all nodes share, such as 0-3, or that each has to itself: '1 each', '2 each of 0-5'. The "
+        "generator keeps to the others."
+    ),
 ]
 Home = Annotated[
     str | None,
@@ -43,6 +47,14 @@ def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
             raise BadInput(f"{option} gives {name} twice", remedy="give it once")
         pairs[name] = value
     return pairs
+
+
+def core_limits(text: str | None) -> dict[str, Any]:
+    """Return the values of --cores as parts of Limits; none where the option was left out."""
+    if text is None:
+        return {}
+    cores = parse_cores(text)
+    return {"cores": cores.numbers, "cores_each": cores.each}
 
 
 def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], because: str) -> None:

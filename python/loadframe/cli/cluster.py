@@ -8,13 +8,13 @@ from rich.table import Table
 
 from loadframe.cli import access
 from loadframe.cli.app import Group, app
-from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments
+from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, core_limits
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
 from loadframe.ranges import FIRST_PORT, LAST_PORT, MOST_NODES
 from loadframe.report.labels import cores_text
-from loadframe.units import format_nodes, format_size, parse_cores, parse_size
+from loadframe.units import format_nodes, format_size, parse_size
 
 cluster = typer.Typer(cls=Group, help="Keep a cluster up for other commands, under a name.", no_args_is_help=True)
 app.add_typer(cluster, name="cluster")
@@ -86,10 +86,9 @@ def up(
         port=port,
         settings=assignments(set_) if set_ else None,
     )
-    limits = _without_none(
+    limits = core_limits(cores) | _without_none(
         cpus=cpus,
         memory=None if memory is None else parse_size(memory),
-        cores=None if cores is None else parse_cores(cores),
     )
     saved = named.load(name)
     if saved and saved.running and not given and not limits and Cluster.load(name).mend(step):
@@ -225,7 +224,8 @@ def show(name: str, as_json: bool) -> None:
     limits = state["limits"]
     asked = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
     asked += [format_size(limits["memory"])] if limits["memory"] else []
-    where = f", {cores_text(limits['cores'])}" if limits["cores"] else ""
+    where = cores_text(limits)
+    where = f", {where}" if where else ""
     out.print(
         f"{name}: {state['store']} {state['version']}, {format_nodes(state['size'])}"
         f"{' of ' + ' and '.join(asked) if asked else ''}{where}, {state['state']}",

@@ -24,6 +24,7 @@ from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host import cores
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Health, Store
@@ -182,8 +183,9 @@ class Cluster:
     @property
     def cores_left(self) -> set[int] | None:
         """The cores that the nodes leave to whoever asks them; None where they share them all."""
-        own = self.spec.limits.cores if self.spec else None
-        return os.sched_getaffinity(0) - set(own) if own else None
+        if self.spec is None or (self.spec.limits.cores is None and self.spec.limits.cores_each is None):
+            return None
+        return os.sched_getaffinity(0) - set(cores.pool(self.spec.limits, self.spec.nodes)) or None
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -20,6 +20,7 @@ from loadframe.cluster.roster import Roster
 from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host import cores
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Found, Installation, NodePlan, NodeSpec, Place, Store
@@ -76,7 +77,9 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
     host.require()
     _require_memory(spec)
-    _require_cores(spec)
+    cores.require(spec.limits, spec.nodes)
+    if spec.limits.cores_each is not None and cores.generator_shares(spec.limits, spec.nodes):
+        report("warning: the nodes need every core that can be used here, and the generator shares them")
     store.check_settings(spec.settings)
     user = host.server_user() if store.refuses_root else None
     found, origin = _installed(store, spec), "installed"
@@ -161,6 +164,7 @@ def start(
     founders = tuple(each.place.name for each in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
+    dealt = _dealt(spec, planned, roster.nodes)
     token = token_hex(4)
     name = roster.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
     for each, seat in zip(planned, places, strict=True):
@@ -195,7 +199,7 @@ def start(
             address=node.address,
             software=_software(spec, software.installation),
         )
-        process = host.start(command, spec.limits)
+        process = host.start(command, replace(spec.limits, cores=dealt[each.number] or None, cores_each=None))
         started = Node(
             name=node.name,
             address=f"{node.address}:{node.port}",
@@ -207,10 +211,32 @@ def start(
             serves=each.place.serves,
             state=state,
             shape=str(spec.link),
+            cores=dealt[each.number],
         )
         roster.update(put=[started])
         if spec.link and process.link:
             process.link.shape(spec.link)
+
+
+def _dealt(spec: ClusterSpec, planned: Sequence[Planned], known: Sequence[Node]) -> dict[int | None, tuple[int, ...]]:
+    """Return the cores of each data-bearing node that is about to start, by number, and of its companions (None).
+
+    All processes of one node share its cores. One that is known keeps those that it had.
+    """
+    numbers = list(dict.fromkeys(process.number for process in planned))
+    if spec.limits.cores_each is None:
+        return dict.fromkeys(numbers, spec.limits.cores or ())
+    had = {node.number: node.cores for node in known if node.number is not None}
+    size = max(spec.nodes, len({number for number in (*numbers, *had) if number is not None}))
+    dealt: dict[int | None, tuple[int, ...]] = {}
+    for number in sorted(number for number in numbers if number is not None):
+        others = [core for other, own in had.items() if other != number for core in own]
+        taken = [core for own in dealt.values() for core in own]
+        dealt[number] = cores.deal(spec.limits, size, (*others, *taken), had.get(number, ()))
+    if None in numbers:
+        used = {core for own in (*had.values(), *dealt.values()) for core in own}
+        dealt[None] = cores.of_companions(spec.limits, size, used)
+    return dealt
 
 
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
@@ -258,23 +284,6 @@ def _require_memory(spec: ClusterSpec) -> None:
             f"{spec.nodes} nodes of {format_size(spec.limits.memory or 0)} are {format_size(asked)} of memory,"
             f" and this machine has {format_size(there)}",
             remedy="give the nodes less memory, or take fewer",
-        )
-
-
-def _require_cores(spec: ClusterSpec) -> None:
-    """BadInput for nodes on cores that are not there, or that leave none to whoever asks them."""
-    usable = os.sched_getaffinity(0)
-    for core in spec.limits.cores or ():
-        if core not in usable:
-            raise BadInput(
-                f"core {core} cannot be used here",
-                remedy=f"give the nodes some of {', '.join(map(str, sorted(usable)))}",
-            )
-    if usable <= set(spec.limits.cores or ()):
-        all_of_them = "the only core" if len(usable) == 1 else f"all {len(usable)} cores"
-        raise BadInput(
-            f"the nodes have {all_of_them}, and the generator has none for itself",
-            remedy="give the nodes fewer, or leave cores out: they then share them all",
         )
 
 

@@ -79,6 +79,7 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
                 "state": node.state,
                 "cut": node.cut,
                 "shape": node.shape,
+                "cores": node.cores,
                 "process": node.process.record() if node.process else None,
             }
             for node in nodes
@@ -112,6 +113,7 @@ def load(name: str) -> Saved | None:
                 State(each["state"]),
                 bool(each.get("cut")),
                 each.get("shape", ""),
+                tuple(each.get("cores", ())),
             )
             for each in record["nodes"]
         ]

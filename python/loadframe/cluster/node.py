@@ -35,6 +35,7 @@ class Node:
     state: State = State.SETTLED
     cut: bool = False  #: its link was cut
     shape: str = ""  #: what its link does to packets, in words
+    cores: tuple[int, ...] = ()  #: the numbers of the cores that it keeps to; empty for all there are
 
     @property
     def alive(self) -> bool:

@@ -69,6 +69,7 @@ class ClusterSpec:
             "cpus": self.limits.cpus,
             "memory": self.limits.memory,
             "cores": self.limits.cores,
+            "cores_each": self.limits.cores_each,
             "settings": dict(self.settings),
             "name": self.name,
             "link": dataclasses.asdict(self.link),
@@ -82,6 +83,7 @@ class ClusterSpec:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Read a record."""
-        rest = {key: value for key, value in record.items() if key not in ("cpus", "memory", "cores", "link")}
-        cores = record.get("cores") and tuple(record["cores"])
-        return cls(limits=Limits(record["cpus"], record["memory"], cores), link=Shape(**record["link"]), **rest)
+        limits = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each")}
+        rest = {key: value for key, value in record.items() if key not in (*limits, "link")}
+        limits["cores"] = limits["cores"] and tuple(limits["cores"])
+        return cls(limits=Limits(**limits), link=Shape(**record["link"]), **rest)

@@ -19,11 +19,13 @@ def describe(roster: Roster) -> dict[str, Any]:
         "image": spec.image if spec else None,
         "home": spec.home if spec else None,
         "host": spec.host if spec else None,
+        "cores": {node.name: node.cores for node in roster.nodes if node.cores},
         "links": {node.name: node.shape for node in roster.nodes if node.shape},
         "limits": {
             "cpus": limits.cpus,
             "memory": limits.memory,
             "cores": limits.cores,
+            "cores_each": limits.cores_each,
             "enforced_by": facts.get("limited_by", "none"),
             "obstacle": facts.get("limits_missing"),
             "period": PERIOD if limits.cpus is not None else None,

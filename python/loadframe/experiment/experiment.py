@@ -63,7 +63,8 @@ class Experiment:
             "limits": {
                 "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
                 "memory": treatment.get("store.limits.memory", store.limits.memory),
-                "cores": store.limits.cores,
+                "cores": store.limits.cores and store.limits.cores.numbers,
+                "cores_each": store.limits.cores and store.limits.cores.each,
             },
             "home": store.home,
             "host": store.host,

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 from loadframe.errors import BadInput
 from loadframe.load.generator import Spread
 from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_THREADS
+from loadframe.units import Cores as CoreSets
 from loadframe.units import parse_cores, parse_share
 from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, wrong
 
@@ -23,19 +24,19 @@ Levels = Annotated[tuple[Scalar, ...], Strict(False), NOT_EMPTY]
 Factors = dict[str, Levels]
 
 
-def _cores(value: Any) -> tuple[int, ...]:
+def _cores(value: Any) -> CoreSets:
     try:
         return parse_cores(value)
     except BadInput as error:
         raise wrong(error.what, error.remedy) from None
 
 
-#: Numbers of cores, written `2`, `0-3` or `0,2`.
-Cores = Annotated[tuple[int, ...], Strict(False), BeforeValidator(_cores, json_schema_input_type=str | int)]
+#: Cores that all nodes share (`2`, `0-3`, `0,2`), or that each gets for itself (`1 each`, `2 each of 0-5`).
+Cores = Annotated[CoreSets, BeforeValidator(_cores, json_schema_input_type=str | int)]
 
 
 class LimitsEntry(Model):
-    """What each node may use of its machine: CPUs, bytes of memory, and the numbers of the cores that all share."""
+    """What each node may use of its machine: CPUs, bytes of memory, and cores."""
 
     cpus: Annotated[float, Field(gt=0)] | None = None
     memory: Size | None = None

@@ -21,7 +21,9 @@ class Limits:
 
     cpus: float | None = None  #: cores, such as 0.5
     memory: int | None = None  #: bytes
-    cores: tuple[int, ...] | None = None  #: the numbers of the cores that all nodes share; None for all there are
+    #: The numbers of the cores that all nodes share, or that are dealt out to them; None for those of the machine.
+    cores: tuple[int, ...] | None = None
+    cores_each: int | None = None  #: how many cores each node has to itself; None where they share them
 
     def __post_init__(self) -> None:
         if self.cpus is not None and not 0.01 <= self.cpus <= 4096:

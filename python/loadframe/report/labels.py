@@ -53,7 +53,7 @@ def cluster_text(store: Mapping[str, Any]) -> str:
 
 
 def limits_text(store: Mapping[str, Any]) -> str:
-    """Write what each node may use: `each 0.5 CPUs and 1 GiB on cores 0, 1`; empty without limits."""
+    """Write what each node may use, such as `each 0.5 CPUs and 1 GiB on cores 0, 1`; empty without limits."""
     limits = store.get("limits") or {}
     parts = []
     if limits.get("cpus"):
@@ -61,12 +61,17 @@ def limits_text(store: Mapping[str, Any]) -> str:
     if limits.get("memory"):
         parts.append(format_size(limits["memory"]))
     words = f"each {' and '.join(parts)}" if parts else ""
-    return " ".join(filter(None, [words, cores_text(limits.get("cores"))]))
+    return " ".join(filter(None, [words, cores_text(limits)]))
 
 
-def cores_text(cores: Sequence[int] | None) -> str:
-    """Write where nodes run: `on core 0`, `on cores 0, 1`; empty for all there are."""
-    return f"on core{'s' * (len(cores) != 1)} {', '.join(map(str, cores))}" if cores else ""
+def cores_text(limits: Mapping[str, Any]) -> str:
+    """Write where nodes run: `on core 0`, `on cores 0, 1`, `on a core of its own`; empty for all cores there are."""
+    numbers, each = limits.get("cores"), limits.get("cores_each")
+    listed = ", ".join(map(str, numbers or ()))
+    if each:
+        apart = "on a core of its own" if each == 1 else f"on {each} cores of its own"
+        return f"{apart} of {listed}" if numbers else apart
+    return f"on core{'s' * (len(numbers) != 1)} {listed}" if numbers else ""
 
 
 def seconds_text(seconds: float | None) -> str:

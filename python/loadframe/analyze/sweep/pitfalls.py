@@ -322,9 +322,11 @@ def _about_machine(
         threads = manifest.get("generator", {}).get("threads", 1)
         usable_cpus = hardware.get("usable")
         here = store.get("origin") in ("embedded", "vendor", "installed") and store.get("host") in _HERE
-        if cores:
-            if wanted and wanted > len(cores):
-                yield CrowdedCores(wanted, len(cores))
+        apart = limits.get("cores_each")
+        if cores or apart:
+            have = apart * store.get("nodes", 1) if apart else len(cores or ())
+            if wanted and wanted > have:
+                yield CrowdedCores(wanted, have)
         elif here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
             yield SharedCores(wanted, usable_cpus)
     stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]

@@ -35,10 +35,14 @@ def cores_used(run: RecordedRun, phase: str) -> float:
 
 
 def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
-    """Return the mean CPU use of each node as a share of its enforced limit; empty without a limit."""
+    """Return the mean CPU use of each node as a share of what it may use: a limit in force, or cores of its own.
+
+    Empty where nodes have neither.
+    """
     limits = run.manifest.get("store", {}).get("limits") or {}
-    cpus = limits.get("cpus")
-    if not cpus or limits.get("enforced_by", "none") == "none":
+    quota = limits.get("cpus") if limits.get("enforced_by", "none") != "none" else None
+    cpus = min(filter(None, (quota, limits.get("cores_each"))), default=None)
+    if cpus is None:
         return {}
     found = by_source(run, phase, "node:", "process.cpu")
     return {name.removeprefix("node:"): fmean(values) / cpus for name, values in found.items() if values}
