@@ -8,8 +8,8 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
+use crate::excerpt::excerpt;
 use crate::form::Form;
-use crate::http1::status::excerpt;
 use crate::json::pointer::Pointer;
 
 /// The assertions of one operation.

@@ -30,9 +30,9 @@ pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::packet::read_request;
 use self::statement::Statements;
-use crate::deadline::Limit;
-use crate::http1::client::Exchanged;
-use crate::http1::topology::Topology;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::topology::Topology;
 use crate::neutral::{Action, Neutral, Write};
 
 /// The driver of one target.

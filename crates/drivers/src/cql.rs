@@ -36,9 +36,9 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
 use self::statement::Buffers;
-use crate::deadline::{Deadline, Limit};
+use crate::net::deadline::{Deadline, Limit};
+use crate::net::per_thread::PerThread;
 use crate::neutral::Neutral;
-use crate::per_thread::PerThread;
 use crate::timeout;
 
 /// How long a node is waited for before the load.

@@ -13,9 +13,9 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::assertion::assertion;
-use crate::deadline::Limit;
 pub use crate::http::operations::Operation;
 use crate::http1::{self, Http1};
+use crate::net::deadline::Limit;
 
 /// The driver of one target.
 #[derive(Debug)]

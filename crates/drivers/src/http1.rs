@@ -1,21 +1,15 @@
 //! HTTP/1.1 as the drivers need it: one [`request`] at a time for each [`client`], its [`answer`] framed and handed
 //! over to be judged. It knows no operation and what no answer means.
 //!
-//! Which [`node`] it goes to is the [`topology`]'s to say.
+//! Which node it goes to is the [topology](crate::net::topology)'s to say.
 
 pub mod access;
 pub mod answer;
 pub mod client;
 pub mod compress;
-pub mod node;
-pub mod pool;
 pub mod request;
-pub mod route;
 pub mod status;
 pub mod text;
-pub mod tls;
-pub mod topology;
-pub mod wire;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,15 +21,17 @@ use loadframe_engine::variables::Values;
 
 use self::access::Access;
 use self::answer::Answer;
-use self::client::{Client, Exchanged, Trouble};
-use self::node::Node;
-use self::pool::Pool;
+use self::client::HttpClient;
 use self::request::{Buffers, Request};
-use self::route::Route;
-use self::topology::Topology;
-use self::wire::Wire;
-use crate::deadline::Limit;
-use crate::per_thread::PerThread;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::per_thread::PerThread;
+use crate::net::pool::Pool;
+use crate::net::route::{self, Route};
+use crate::net::target_node::TargetNode;
+use crate::net::topology::Topology;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
 use crate::timeout;
 
 /// How long a host is waited for before the load.
@@ -64,7 +60,7 @@ pub struct Connection {
     means: Means,
     /// The node that was asked last.
     node: u16,
-    client: Client,
+    client: HttpClient,
     buffers: Buffers,
 }
 
@@ -104,7 +100,7 @@ impl Http1 {
         let Some(tls) = &self.access.tls else { return Ok(()) };
         let timeout = self.timeout.min(PATIENCE);
         let members = self.topology.members();
-        let ask = |node: &Arc<Node>| {
+        let ask = |node: &Arc<TargetNode>| {
             let (node, tls) = (node.clone(), tls.clone());
             tokio::spawn(async move { Wire::refusal(&node.host, &tls, timeout).await })
         };
@@ -149,15 +145,15 @@ impl Http1 {
     /// What client number `client` holds; it connects when it first asks.
     pub fn connection(&self, client: u64) -> Connection {
         let means = match &self.cap {
-            None => Means::Own(Route::new(self.topology.place(client))),
+            None => Means::Own(Route::new(self.topology.assign(client))),
             Some(cap) => {
                 // A worker's clients are those whose numbers leave its own when divided by that of all workers.
                 let own = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
-                let route = |number| Route::new(self.topology.place(number));
+                let route = |number| Route::new(self.topology.assign(number));
                 Means::Shared(cap.pools.get(|| Pool::new(own.map(route).collect())))
             }
         };
-        Connection { means, node: 0, client: Client::new(), buffers: Buffers::default() }
+        Connection { means, node: 0, client: HttpClient::new(), buffers: Buffers::default() }
     }
 
     /// A request as people read it, which is not sent. See [`Connection::shown`].
@@ -191,11 +187,11 @@ impl Http1 {
                 borrowed.route()
             }
         };
-        let Route { place, wires } = route;
-        let wire = route::turn(place, wires, values.draw.k);
-        let node = place.node();
+        let Route { assignment, wires } = route;
+        let wire = route::turn(assignment, wires, values.draw.k);
+        let node = assignment.node();
         *last = node.number;
-        let _busy = place.occupy();
+        let _busy = assignment.occupy();
         let rendered = request.render(&node.host, &self.access, values, buffers);
         let (number, documents) = (node.number, rendered.documents);
         if wire.is_none() {
@@ -207,7 +203,7 @@ impl Http1 {
                     node.rise();
                 }
                 Err(trouble) => {
-                    place.refused(&trouble.message);
+                    assignment.refused(&trouble.message);
                     let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };
                     return Err(Answered { exchanged, node: number, documents }.without(trouble));
                 }

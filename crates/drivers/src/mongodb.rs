@@ -30,10 +30,10 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::request::Room;
 use self::terms::Terms;
-use crate::deadline::{Deadline, Limit};
-use crate::http1::topology::Place;
+use crate::net::deadline::{Deadline, Limit};
+use crate::net::per_thread::PerThread;
+use crate::net::topology::Assignment;
 use crate::neutral::Neutral;
-use crate::per_thread::PerThread;
 use crate::tally::Tally;
 
 /// The driver of one target.
@@ -46,7 +46,7 @@ pub struct Mongo {
 pub struct Connection {
     client: u64,
     /// Among the hosts that are alike.
-    place: Place,
+    assignment: Assignment,
     /// By the number of the node.
     lines: Vec<Option<Line>>,
     room: Room,
@@ -99,7 +99,7 @@ impl Driver for Mongo {
     fn connection(&self, client: u64) -> Connection {
         Connection {
             client,
-            place: self.nodes.topology.place(client),
+            assignment: self.nodes.topology.assign(client),
             lines: Vec::new(),
             room: Room::default(),
             deadline: Deadline::default(),

@@ -29,9 +29,9 @@ use self::nodes::{Mode, Nodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::resp::{Item, Reader};
-use crate::deadline::Limit;
-use crate::http1::client::Exchanged;
-use crate::http1::topology::Topology;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::topology::Topology;
 use crate::neutral::{Action, Neutral};
 
 /// The driver of one target.
@@ -87,7 +87,7 @@ impl Driver for Redis {
     }
 
     fn connection(&self, client: u64) -> Connection {
-        Connection { means: Means::new(self.nodes.topology.place(client)), room: Room::default(), shown: None }
+        Connection { means: Means::new(self.nodes.topology.assign(client)), room: Room::default(), shown: None }
     }
 
     async fn execute(

@@ -16,9 +16,9 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::assertion::Assertion;
-use crate::deadline::Limit;
 use crate::http1::request::Request;
 use crate::http1::{Connection, Http1};
+use crate::net::deadline::Limit;
 use crate::search::dialect::Dialect;
 pub use crate::search::operations::Operation;
 use crate::search::operations::Step;

@@ -8,8 +8,8 @@ use super::judge::NOT_MINE;
 use super::line::Line;
 use super::nodes::{Bucket, Nodes, unserved};
 use super::packet::Response;
-use crate::deadline::Limit;
-use crate::http1::client::Exchanged;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
 
 /// Between two tries where nobody knows yet who has a vbucket.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -13,8 +13,8 @@ use super::nodes::{Bucket, Nodes, unserved};
 use super::operation::{changed, misnamed, stored};
 use super::packet::{Opcode, Packet, Response};
 use super::subdoc::{self, FIELDS};
-use crate::deadline::Limit;
 use crate::json::Cursor;
+use crate::net::deadline::Limit;
 use crate::neutral::{Action, Bulk, Scalar};
 use crate::tally::Tally;
 

@@ -8,13 +8,15 @@ use loadframe_engine::plan::{PlanError, Target};
 
 use super::judge::refusal;
 use super::packet::{Answers, Opcode, Packet};
-use crate::deadline::Limit;
 use crate::http1::access::Access;
 use crate::http1::access::Authorization;
-use crate::http1::client::{Client, Exchanged, Trouble};
-use crate::http1::node::Host;
-use crate::http1::tls::Tls;
-use crate::http1::wire::Wire;
+use crate::net::client::Client;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::target_node::Host;
+use crate::net::tls::Tls;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
 use crate::timeout;
 
 /// What we ask the server to speak: no delay, reasons in words, buckets by name, frames before the extras, durable

@@ -11,10 +11,10 @@ use super::judge::client;
 use super::line::Terms;
 use super::rest;
 use super::vbuckets::{Configuration, Seat, Vbuckets};
-use crate::deadline::Limit;
-use crate::http1::node::Host;
-use crate::http1::topology::Topology;
-use crate::known::Known;
+use crate::net::deadline::Limit;
+use crate::net::known::Known;
+use crate::net::target_node::Host;
+use crate::net::topology::Topology;
 
 /// How long a node is waited for that is asked for the others.
 const PATIENCE: Duration = Duration::from_secs(2);

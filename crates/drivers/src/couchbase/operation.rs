@@ -261,7 +261,7 @@ mod tests {
     use super::super::line::Terms;
     use super::super::packet::read_request;
     use super::*;
-    use crate::http1::topology::Topology;
+    use crate::net::topology::Topology;
 
     fn nodes() -> Nodes {
         let target: Target = serde_json::from_value(json!({"driver": "couchbase", "hosts": ["127.0.0.1:1"]})).unwrap();

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use crate::http1::answer::{LIMIT, give_back};
-use crate::http1::client::Frame;
+use crate::net::buffer::{AnswerBuffer, LIMIT};
+use crate::net::exchange::Frame;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,6 @@ const FRAMED_ANSWER: u8 = 0x18;
 const ANSWER: u8 = 0x81;
 /// The frame that says how durable a write is to be, with one byte of content.
 const DURABILITY: u8 = 0x11;
-/// Room at first; it grows by doubling, with what has really come.
-const ROOM: usize = 16 << 10;
 /// A key is no longer than this.
 pub const KEY_LIMIT: usize = 250;
 
@@ -116,9 +114,7 @@ impl fmt::Display for Malformed {
 /// The answers to the requests of one exchange, in the order of the requests.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// Initialised throughout; `filled` bytes of it came from the peer.
-    bytes: Vec<u8>,
-    filled: usize,
+    bytes: AnswerBuffer,
     /// What comes before this is complete answers.
     at: usize,
     /// Answers that are still to come.
@@ -138,7 +134,7 @@ impl Answers {
     /// Makes room for the answers to so many requests.
     pub fn begin(&mut self, requests: usize) {
         let mut bytes = std::mem::take(&mut self.bytes);
-        give_back(&mut bytes, self.filled);
+        bytes.begin();
         *self = Self { bytes, left: requests, ..Self::default() };
     }
 
@@ -183,19 +179,13 @@ impl Frame for Answers {
     type Error = Malformed;
 
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
-        if self.filled == self.bytes.len() {
-            if self.filled >= LIMIT {
-                return Err(Malformed("they are longer than 64 MiB"));
-            }
-            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
-        }
-        Ok(&mut self.bytes[self.filled..])
+        self.bytes.space(LIMIT).ok_or(Malformed("they are longer than 64 MiB"))
     }
 
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
-        self.filled += count;
+        self.bytes.advance(count);
         while self.left > 0 {
-            let Some((_, length)) = split(&self.bytes[self.at..self.filled])? else { return Ok(false) };
+            let Some((_, length)) = split(&self.bytes[self.at..])? else { return Ok(false) };
             self.at += length;
             self.left -= 1;
         }
@@ -207,11 +197,11 @@ impl Frame for Answers {
     }
 
     fn received(&self) -> u64 {
-        self.filled as u64
+        self.bytes.len() as u64
     }
 
     fn reusable(&self) -> bool {
-        self.left == 0 && self.at == self.filled
+        self.left == 0 && self.at == self.bytes.len()
     }
 }
 

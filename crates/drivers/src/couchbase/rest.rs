@@ -3,11 +3,13 @@
 use loadframe_engine::driver::Failure;
 
 use super::line::Terms;
-use crate::deadline::Limit;
 use crate::http1::answer::{Answer, Body};
-use crate::http1::client::{Client, Exchanged, Trouble};
-use crate::http1::node::Host;
-use crate::http1::wire::Wire;
+use crate::http1::client::HttpClient;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::target_node::Host;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
 
 /// Asks for what is at `path`, on a connection of its own.
 pub async fn get(host: &Host, terms: &Terms, path: &str, limit: Limit) -> Result<Response, Failure> {
@@ -20,7 +22,7 @@ pub async fn get(host: &Host, terms: &Terms, path: &str, limit: Limit) -> Result
 }
 
 /// An answer that is kept.
-pub struct Response(Client);
+pub struct Response(HttpClient);
 
 impl Response {
     /// Such as 200.
@@ -37,14 +39,14 @@ impl Response {
 /// One client's connection to a service.
 pub struct Service {
     wire: Option<Wire>,
-    client: Client,
+    client: HttpClient,
     /// Where it leads.
     at: String,
 }
 
 impl Default for Service {
     fn default() -> Self {
-        Self { wire: None, client: Client::new(), at: String::new() }
+        Self { wire: None, client: HttpClient::new(), at: String::new() }
     }
 }
 

@@ -9,9 +9,9 @@ use super::judge::client;
 use super::nodes::Nodes;
 use super::operation::Operation;
 use super::rest::{Service, head};
-use crate::deadline::Limit;
-use crate::http1::client::Exchanged;
 use crate::json::Cursor;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
 
 const PATH: &str = "/query/service";
 

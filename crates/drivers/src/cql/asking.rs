@@ -17,7 +17,7 @@ use super::row::Row;
 use super::session::Thread;
 use super::statement::columns;
 use super::table::{Table, TableName};
-use crate::deadline::{Deadline, Limit};
+use crate::net::deadline::{Deadline, Limit};
 use crate::neutral::{Neutral, Read, Scan, Write};
 
 /// The read of a read_modify_write among its operation's statements, which are found by names of columns.

@@ -14,7 +14,7 @@ use super::asking::{Asked, Asking, show};
 use super::row::Row;
 use super::statement::{Document, columns};
 use super::table::Table;
-use crate::deadline::Deadline;
+use crate::net::deadline::Deadline;
 use crate::neutral::{Action, Bulk};
 use crate::tally::Tally;
 

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn silence_is_a_timeout_and_an_empty_cluster_no_connection() {
-        let silent = crate::deadline::Limit::starting_now(std::time::Duration::from_millis(1500)).missed();
+        let silent = crate::net::deadline::Limit::starting_now(std::time::Duration::from_millis(1500)).missed();
         assert_eq!((silent.class, silent.message.as_str()), (ErrorClass::Timeout, "no answer within 1.5 s"));
         assert_eq!(execution(&ExecutionError::EmptyPlan).class, ErrorClass::Connect);
     }

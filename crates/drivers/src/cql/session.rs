@@ -28,7 +28,7 @@ use super::nodes::Nodes;
 use super::routing::{Noting, noted};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
-use crate::deadline::{Deadline, Limit};
+use crate::net::deadline::{Deadline, Limit};
 
 /// How sessions are opened.
 #[derive(Clone, Debug)]

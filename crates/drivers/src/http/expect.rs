@@ -7,9 +7,10 @@ use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
 use crate::assertion::{alike, assertion};
+use crate::excerpt::excerpt;
 use crate::form::Form;
 use crate::http1::answer::Answer;
-use crate::http1::status::{class_of, excerpt};
+use crate::http1::status::class_of;
 use crate::json::pointer::Pointer;
 
 /// Assertions about an answer. Without any, a status of success suffices.

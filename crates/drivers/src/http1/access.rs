@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use loadframe_engine::access::Auth;
 use loadframe_engine::plan::{PlanError, Target};
 
-use super::tls::Tls;
+use crate::net::tls::Tls;
 
 /// How all hosts of a target are talked to.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Authorization(Vec<u8>);
 impl Access {
     /// Reads certificates; says which credentials cannot be sent.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        let tls = target.tls.as_ref().map(Tls::new).transpose()?;
+        let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some("http/1.1"))).transpose()?;
         let authorization = target.auth.as_ref().map(Authorization::new).transpose()?.unwrap_or_default();
         Ok(Self { tls, authorization, compress: target.compress })
     }

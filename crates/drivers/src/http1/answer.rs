@@ -8,22 +8,17 @@ use std::fmt;
 
 use memchr::memchr;
 
-use super::client::Frame;
+use crate::net::buffer::{AnswerBuffer, LIMIT};
+use crate::net::exchange::Frame;
 
 /// A head longer than this is none.
 const HEAD_LIMIT: usize = 64 << 10;
 /// The line of a chunk's size.
 const CHUNK_LINE_LIMIT: usize = 4 << 10;
-/// A body longer than this is not taken where it has to be read as a whole. Every client may hold one.
-pub const LIMIT: usize = 64 << 20;
 /// A body longer than this is not waited for even where it is only counted: a length like that is a slip.
 const COUNTED_LIMIT: usize = 1 << 40;
 /// So much is kept of a body that is only counted: enough for what a store says of an error.
 const KEPT: usize = 64 << 10;
-/// Room at first; it grows by doubling, with what has really come.
-const ROOM: usize = 16 << 10;
-/// Room beyond this is given back when the next answer begins, unless the last one needed much of it.
-const SPARE: usize = 1 << 20;
 
 /// What is done with the body of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +76,8 @@ struct Head {
 /// See the module. `begin`, then `space` and `advance` until it is complete.
 #[derive(Debug)]
 pub struct Answer {
-    /// Initialised throughout; `filled` bytes of it came from the peer.
-    bytes: Vec<u8>,
-    filled: usize,
+    /// What came from the peer, but for what was dropped.
+    bytes: AnswerBuffer,
     /// All bytes that came, also those that were dropped.
     received: u64,
     /// What comes before this has been dealt with.
@@ -106,8 +100,7 @@ impl Answer {
     /// An empty one.
     pub fn new() -> Self {
         Self {
-            bytes: Vec::new(),
-            filled: 0,
+            bytes: AnswerBuffer::default(),
             received: 0,
             at: 0,
             searched: 0,
@@ -124,7 +117,7 @@ impl Answer {
     /// Makes room for the next answer, and says what is done with its body.
     pub fn begin(&mut self, body: Body) {
         let mut bytes = std::mem::take(&mut self.bytes);
-        give_back(&mut bytes, self.filled);
+        bytes.begin();
         *self = Self { bytes, body, ..Self::new() };
     }
 
@@ -194,8 +187,8 @@ impl Answer {
             Stage::Length(_) | Stage::UntilClose | Stage::ChunkSize | Stage::Chunk(_) | Stage::ChunkEnd
         );
         if in_body && gap > 0 {
-            self.bytes.copy_within(self.at..self.filled, self.body_end);
-            self.filled -= gap;
+            self.bytes.copy_within(self.at.., self.body_end);
+            self.bytes.truncate(self.bytes.len() - gap);
             self.at -= gap;
             self.searched = self.searched.saturating_sub(gap);
         }
@@ -219,7 +212,7 @@ impl Answer {
                 }
             }
             Stage::Length(missing) => {
-                let count = usize::try_from(missing).unwrap_or(usize::MAX).min(self.filled - self.at);
+                let count = usize::try_from(missing).unwrap_or(usize::MAX).min(self.bytes.len() - self.at);
                 self.take(count)?;
                 let missing = missing - count as u64;
                 if missing > 0 {
@@ -229,7 +222,7 @@ impl Answer {
                 self.stage = Stage::Done;
             }
             Stage::UntilClose => {
-                self.take(self.filled - self.at)?;
+                self.take(self.bytes.len() - self.at)?;
                 return Ok(false);
             }
             Stage::ChunkSize => {
@@ -240,7 +233,7 @@ impl Answer {
                 self.stage = if size == 0 { Stage::Trailer(self.at) } else { Stage::Chunk(size) };
             }
             Stage::Chunk(missing) => {
-                let count = missing.min(self.filled - self.at);
+                let count = missing.min(self.bytes.len() - self.at);
                 self.take(count)?;
                 if count < missing {
                     self.stage = Stage::Chunk(missing - count);
@@ -270,15 +263,15 @@ impl Answer {
     /// are refused.
     fn line(&mut self, limit: usize, what: &str) -> Result<Option<(usize, usize)>, Malformed> {
         let from = self.searched.max(self.at);
-        match memchr(b'\n', &self.bytes[from..self.filled]) {
+        match memchr(b'\n', &self.bytes[from..]) {
             Some(length) if from + length < limit => {
                 let (start, end) = (self.at, from + length);
                 self.at = end + 1;
                 let end = if end > start && self.bytes[end - 1] == b'\r' { end - 1 } else { end };
                 Ok(Some((start, end)))
             }
-            None if self.filled < limit => {
-                self.searched = self.filled;
+            None if self.bytes.len() < limit => {
+                self.searched = self.bytes.len();
                 Ok(None)
             }
             _ => malformed(format!("its {what} has no end")),
@@ -311,18 +304,16 @@ impl Frame for Answer {
     type Error = Malformed;
 
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
-        if self.filled == self.bytes.len() {
+        if self.bytes.is_full() {
             self.close_gap();
         }
-        if self.filled == self.bytes.len() {
-            // Heads and lines around the body have limits of their own, which are smaller.
-            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT * 2), 0);
-        }
-        Ok(&mut self.bytes[self.filled..])
+        // Heads and lines around the body have limits of their own, which are smaller.
+        let longest = LIMIT * 2;
+        self.bytes.space(longest).ok_or_else(|| Malformed(format!("it is longer than {longest} bytes")))
     }
 
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
-        self.filled += count;
+        self.bytes.advance(count);
         self.received += count as u64;
         while self.step()? {}
         Ok(self.stage == Stage::Done)
@@ -341,15 +332,7 @@ impl Frame for Answer {
 
     /// The answer is complete, nothing came after it, and the server did not say that it would close.
     fn reusable(&self) -> bool {
-        self.stage == Stage::Done && self.head.keep_alive && self.at == self.filled
-    }
-}
-
-/// Gives room back that one large answer took, when the next begins. `used`: how much of it the last one needed.
-pub fn give_back(bytes: &mut Vec<u8>, used: usize) {
-    if bytes.len() > SPARE && used < bytes.len() / 4 {
-        bytes.truncate(SPARE);
-        bytes.shrink_to_fit();
+        self.stage == Stage::Done && self.head.keep_alive && self.at == self.bytes.len()
     }
 }
 

@@ -1,129 +1,16 @@
-//! One request in flight on an HTTP/1.1 connection: made for many small requests per second on one thread.
-//!
-//! A request costs one write and one read when both fit the socket's buffers: a partial read tells Tokio that the
-//! socket is drained, and the next read waits for the kernel's word. The timeout costs a comparison: its timer
-//! is armed once per period, not per request. Nothing is tried twice; the caller decides.
-
-use std::fmt::Display;
-use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Instant;
-
-use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+//! One HTTP/1.1 request in flight on a connection.
 
 use super::answer::{Answer, Body};
-use super::tls::refusal;
-use super::wire::Wire;
-use crate::deadline::{Deadline, Limit};
+use crate::net::client::Client;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub struct Trouble {
-    /// Connect or Timeout.
-    pub class: ErrorClass,
-    /// In words.
-    pub message: String,
-}
+/// A client that reads HTTP/1.1 answers.
+pub type HttpClient = Client<Answer>;
 
-impl Trouble {
-    /// No connection, or none any more.
-    pub fn broken(message: impl Into<String>) -> Self {
-        Self { class: ErrorClass::Connect, message: message.into() }
-    }
-
-    /// Nothing in time.
-    pub fn late(what: &str, limit: Limit) -> Self {
-        Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", limit.timeout.as_secs_f64()) }
-    }
-}
-
-impl From<Trouble> for Failure {
-    /// What became of a request without an answer.
-    fn from(Trouble { class, message }: Trouble) -> Self {
-        Self { class, message, items: 1 }
-    }
-}
-
-/// What takes the bytes of an answer as they come, and knows where it ends.
-pub trait Frame {
-    /// Says in words what is wrong with an answer.
-    type Error: Display;
-    /// Where the next bytes are to be put; never empty.
-    fn space(&mut self) -> Result<&mut [u8], Self::Error>;
-    /// Takes note of `count` bytes that were put into `space`. Says whether the answer is complete.
-    fn advance(&mut self, count: usize) -> Result<bool, Self::Error>;
-    /// The peer has closed the connection. Says whether that completes the answer.
-    fn end(&mut self) -> bool;
-    /// Bytes that came.
-    fn received(&self) -> u64;
-    /// Whether the connection can serve another exchange after this answer.
-    fn reusable(&self) -> bool;
-}
-
-/// A request that was sent, or begun to be.
-#[derive(Debug)]
-pub struct Exchanged {
-    /// Right before the first byte was written.
-    pub sent: Instant,
-    /// Right after the last byte was read, or when the request was given up.
-    pub done: Instant,
-    /// Bytes that the kernel took.
-    pub bytes_sent: u64,
-    /// Bytes that came.
-    pub bytes_received: u64,
-}
-
-impl Exchanged {
-    /// One that never began.
-    pub fn never() -> Self {
-        let now = Instant::now();
-        Self { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
-    }
-
-    /// What became of the request that it was.
-    pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
-        let Self { sent, done, bytes_sent, bytes_received } = self;
-        Reply {
-            sent,
-            done,
-            outcome,
-            bytes_sent,
-            bytes_received,
-            documents,
-            node,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-        }
-    }
-
-    /// What became of the part of a request that it was; `name` is its place among the operation's parts.
-    pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> Part {
-        let Self { sent, done, .. } = *self;
-        let failed = outcome.err().map(|failure| failure.class);
-        Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
-    }
-
-    /// This one and a later one of the same request.
-    pub fn then(&self, later: &Self) -> Self {
-        Self {
-            sent: self.sent,
-            done: later.done,
-            bytes_sent: self.bytes_sent + later.bytes_sent,
-            bytes_received: self.bytes_received + later.bytes_received,
-        }
-    }
-}
-
-/// See the module.
-pub struct Client<F = Answer> {
-    answer: F,
-    deadline: Deadline,
-}
-
-impl Client {
+impl HttpClient {
     /// Without an answer yet.
     pub fn new() -> Self {
         Self::with(Answer::new())
@@ -131,7 +18,7 @@ impl Client {
 
     /// Forgets the last answer.
     pub fn forget(&mut self) {
-        self.answer.begin(Body::None);
+        self.answer_mut().begin(Body::None);
     }
 
     /// Sends a request that consists of `parts` and reads the answer; see `speak`. `body`: what is done with the answer's.
@@ -142,154 +29,7 @@ impl Client {
         body: Body,
         limit: Limit,
     ) -> (Exchanged, Result<(), Trouble>) {
-        self.answer.begin(body);
+        self.answer_mut().begin(body);
         self.speak(wire, parts, limit).await
     }
-}
-
-impl<F: Frame> Client<F> {
-    /// One whose answers `answer` takes.
-    pub fn with(answer: F) -> Self {
-        Self { answer, deadline: Deadline::default() }
-    }
-
-    /// What takes the answers, to be made ready for the next.
-    pub fn answer_mut(&mut self) -> &mut F {
-        &mut self.answer
-    }
-
-    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next; the
-    /// error says why there is no whole one, and `wire` is gone then, or when it cannot be used again. A server may
-    /// answer before it has read all; its word counts then.
-    pub async fn speak(
-        &mut self,
-        wire: &mut Option<Wire>,
-        parts: [&[u8]; 2],
-        limit: Limit,
-    ) -> (Exchanged, Result<(), Trouble>) {
-        // The wire is put back when the exchange has ended well: one that was broken off is not used again.
-        let taken = wire.take();
-        let sent = Instant::now();
-        let Some(mut stream) = taken else {
-            let exchanged = Exchanged { sent, done: sent, bytes_sent: 0, bytes_received: 0 };
-            return (exchanged, Err(Trouble::broken("not connected")));
-        };
-        let due = limit.due;
-        self.deadline.arm(due);
-
-        let mut outgoing = Outgoing { parts, written: 0, flushed: false, trouble: None };
-        let mut done = sent;
-        let outcome = poll_fn(|cx| {
-            outgoing.poll(&mut stream, cx);
-            if let Poll::Ready(outcome) = poll_answer(&mut stream, &mut self.answer, limit, &mut done, cx) {
-                return Poll::Ready(outcome);
-            }
-            ready!(self.deadline.poll(due, cx));
-            done = Instant::now();
-            Poll::Ready(Err(Trouble::late("no answer", limit)))
-        })
-        .await;
-        let (bytes_sent, bytes_received) = (outgoing.written as u64, self.answer.received());
-        let outcome = match (outcome, outgoing.trouble.take()) {
-            (Err(trouble), Some(error)) if trouble.class == ErrorClass::Connect => {
-                Err(Trouble::broken(format!("the connection broke while sending: {error}")))
-            }
-            (outcome, _) => outcome,
-        };
-        if outcome.is_ok() && self.answer.reusable() && outgoing.flushed {
-            *wire = Some(stream);
-        }
-        (Exchanged { sent, done, bytes_sent, bytes_received }, outcome)
-    }
-
-    /// The answer of the last exchange; complete if that ended well.
-    pub fn answer(&self) -> &F {
-        &self.answer
-    }
-}
-
-/// A request on its way out.
-struct Outgoing<'a> {
-    parts: [&'a [u8]; 2],
-    written: usize,
-    /// And nothing is held back by what encrypts it.
-    flushed: bool,
-    /// Writing failed: no more is written, but an answer may have come before.
-    trouble: Option<io::Error>,
-}
-
-impl Outgoing<'_> {
-    fn is_written(&self) -> bool {
-        self.written == self.parts[0].len() + self.parts[1].len()
-    }
-
-    /// Writes as much as the socket takes.
-    fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) {
-        while !self.is_written() && self.trouble.is_none() {
-            let [head, body] = self.parts;
-            let wire = Pin::new(&mut *wire);
-            let written = if self.written >= head.len() {
-                wire.poll_write(cx, &body[self.written - head.len()..])
-            } else if body.is_empty() {
-                wire.poll_write(cx, &head[self.written..])
-            } else {
-                wire.poll_write_vectored(cx, &[io::IoSlice::new(&head[self.written..]), io::IoSlice::new(body)])
-            };
-            match written {
-                Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => self.trouble = Some(error),
-                Poll::Pending => return,
-            }
-        }
-        if !self.flushed && self.trouble.is_none() {
-            match Pin::new(wire).poll_flush(cx) {
-                Poll::Ready(Ok(())) => self.flushed = true,
-                Poll::Ready(Err(error)) => self.trouble = Some(error),
-                Poll::Pending => {}
-            }
-        }
-    }
-}
-
-/// Reads what has come; ready when the answer is complete or never will be, or when it goes on beyond the limit, which
-/// no timer would say of one that never pauses. `done` is read after each read.
-fn poll_answer(
-    wire: &mut Wire,
-    answer: &mut impl Frame,
-    limit: Limit,
-    done: &mut Instant,
-    cx: &mut Context<'_>,
-) -> Poll<Result<(), Trouble>> {
-    loop {
-        let mut space = ReadBuf::new(answer.space().map_err(malformed)?);
-        let read = ready!(Pin::new(&mut *wire).poll_read(cx, &mut space));
-        let count = space.filled().len();
-        *done = Instant::now();
-        let complete = match read {
-            Ok(()) if count > 0 => answer.advance(count).map_err(malformed)?,
-            Ok(()) if answer.end() => true,
-            Ok(()) => return Poll::Ready(Err(closed(answer))),
-            // The end of TLS without a word: whether the answer was to end there, nobody knows.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Err(closed(answer))),
-            Err(error) => {
-                let words = refusal(&error).unwrap_or_else(|| error.to_string());
-                return Poll::Ready(Err(Trouble::broken(format!("the connection broke: {words}"))));
-            }
-        };
-        if complete {
-            return Poll::Ready(Ok(()));
-        }
-        if *done >= limit.due {
-            return Poll::Ready(Err(Trouble::late("no whole answer", limit)));
-        }
-    }
-}
-
-fn malformed(error: impl Display) -> Trouble {
-    Trouble::broken(error.to_string())
-}
-
-fn closed(answer: &impl Frame) -> Trouble {
-    let when = if answer.received() == 0 { "without an answer" } else { "amid its answer" };
-    Trouble::broken(format!("the server closed the connection {when}"))
 }

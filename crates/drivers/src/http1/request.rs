@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::answer;
 use super::compress;
-use super::node::Host;
+use crate::net::target_node::Host;
 
 /// A method, what stands in the first line after it, and fields, to be completed by [`Line::finish`].
 pub struct Line<'a> {

@@ -15,8 +15,8 @@ use super::failure::{self, failure, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, Nodes};
 use super::operation::{Concern, Kind, Operation};
-use crate::deadline::Limit;
 use crate::json::Unexpected;
+use crate::net::deadline::Limit;
 use crate::neutral::{Bulk, Neutral};
 use crate::tally::Tally;
 
@@ -107,8 +107,8 @@ impl Asking<'_> {
             Ok(command) => command,
             Err(unexpected) => return unsent(0, unfit(unexpected)),
         };
-        let Connection { place, client, lines, deadline, shown, .. } = connection;
-        let (node, address) = match self.nodes.pick(self.operation.prefer, place, *client, self.k) {
+        let Connection { assignment, client, lines, deadline, shown, .. } = connection;
+        let (node, address) = match self.nodes.pick(self.operation.prefer, assignment, *client, self.k) {
             Ok(picked) => picked,
             Err(failure) => return unsent(0, failure),
         };
@@ -128,7 +128,7 @@ impl Asking<'_> {
         }
         let bytes_sent = command.as_bytes().len() as u64;
         let criteria = self.operation.prefer.criteria();
-        let busy = if self.nodes.mode() == Mode::Alone { place.occupy() } else { None };
+        let busy = if self.nodes.mode() == Mode::Alone { assignment.occupy() } else { None };
         let sent = Instant::now();
         let exchange = async {
             match take {
@@ -149,12 +149,12 @@ impl Asking<'_> {
         }
         let alone = self.nodes.mode() == Mode::Alone;
         match &answer {
-            Ok(_) if alone => place.node().rise(),
+            Ok(_) if alone => assignment.node().rise(),
             Err(failure) if is_displaced(failure) => {
                 lines[at] = None;
                 self.nodes.doubt();
                 if alone && failure.class == ErrorClass::Connect {
-                    place.refused(&failure.message);
+                    assignment.refused(&failure.message);
                 }
             }
             _ => {}

@@ -4,7 +4,7 @@ use bson::Document;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use mongodb::error::{Error, ErrorKind};
 
-use crate::http1::status::excerpt;
+use crate::excerpt::excerpt;
 use crate::json::Unexpected;
 
 /// One failed request.

@@ -16,8 +16,8 @@ use loadframe_engine::plan::{PlanError, Spread};
 use super::failure::{self, failure};
 use super::operation::Prefer;
 use super::terms::Terms;
-use crate::http1::topology::{Place, Topology};
-use crate::known::Known;
+use crate::net::known::Known;
+use crate::net::topology::{Assignment, Topology};
 
 /// How long a node is waited for that is asked who it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -131,14 +131,20 @@ impl Nodes {
     }
 
     /// The node that request `k` of client number `client` goes to: its number, and its address.
-    pub fn pick(&self, prefer: Prefer, place: &mut Place, client: u64, k: u64) -> Result<(u16, String), Failure> {
+    pub fn pick(
+        &self,
+        prefer: Prefer,
+        assignment: &mut Assignment,
+        client: u64,
+        k: u64,
+    ) -> Result<(u16, String), Failure> {
         if self.mode() != Mode::Set {
-            place.look();
-            place.turn(k);
-            if place.node().is_down() {
-                place.detour(k);
+            assignment.look();
+            assignment.turn(k);
+            if assignment.node().is_down() {
+                assignment.detour(k);
             }
-            let node = place.node();
+            let node = assignment.node();
             return Ok((node.number, node.host.text.clone()));
         }
         let turn = if self.spread == Spread::Fixed { client } else { k };

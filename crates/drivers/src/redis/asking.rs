@@ -10,10 +10,10 @@ use super::nodes::{Mode, Nodes, redirection};
 use super::resp::{Item, Reader};
 use super::script::{is_unknown, spelled_out};
 use super::slots::SLOTS;
-use crate::deadline::Limit;
-use crate::http1::client::Exchanged;
-use crate::http1::route::turn;
-use crate::http1::topology::Place;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::route::turn;
+use crate::net::topology::Assignment;
 
 /// Further on than this nothing is followed: two nodes that send each other's clients to the other are broken.
 const REDIRECTIONS: usize = 8;
@@ -23,7 +23,7 @@ const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 /// One client's connections.
 pub struct Means {
-    place: Place,
+    assignment: Assignment,
     /// By the number of the node.
     lines: Vec<Line>,
 }
@@ -41,8 +41,8 @@ pub struct Asked {
 
 impl Means {
     /// No connection yet.
-    pub fn new(place: Place) -> Self {
-        Self { place, lines: Vec::new() }
+    pub fn new(assignment: Assignment) -> Self {
+        Self { assignment, lines: Vec::new() }
     }
 
     /// The answer to the request that was asked last.
@@ -96,12 +96,12 @@ impl Means {
 
     /// Turns to the node that request `k` of a single server is for, and opens a line to it; returns its number.
     pub async fn turn(&mut self, nodes: &Nodes, k: u64, limit: Limit) -> (u16, Result<(), Failure>) {
-        let line = turn(&mut self.place, &mut self.lines, k);
-        let node = self.place.node();
+        let line = turn(&mut self.assignment, &mut self.lines, k);
+        let node = self.assignment.node();
         let opened = line.open(&node.host, &nodes.terms, limit).await;
         match &opened {
             Ok(()) => node.rise(),
-            Err(failure) if failure.class == ErrorClass::Connect => self.place.refused(&failure.message),
+            Err(failure) if failure.class == ErrorClass::Connect => self.assignment.refused(&failure.message),
             Err(_) => {}
         }
         (node.number, opened)

@@ -13,7 +13,7 @@ use super::nodes::{Mode, Nodes};
 use super::operation::{Collection, Room};
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
-use crate::deadline::Limit;
+use crate::net::deadline::Limit;
 use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 

@@ -9,12 +9,14 @@ use loadframe_engine::plan::{PlanError, Target};
 use super::command::Writer;
 use super::judge::refusal;
 use super::resp::{Answers, Item, Reader};
-use crate::deadline::Limit;
-use crate::http1::client::{Client, Exchanged, Trouble};
-use crate::http1::node::Host;
-use crate::http1::route::Wired;
-use crate::http1::tls::Tls;
-use crate::http1::wire::Wire;
+use crate::net::client::Client;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::route::Wired;
+use crate::net::target_node::Host;
+use crate::net::tls::Tls;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
 use crate::timeout;
 
 /// What nodes are approached with.
@@ -38,7 +40,11 @@ impl Terms {
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
         };
-        Ok(Self { tls: target.tls.as_ref().map(Tls::new).transpose()?, user, timeout: timeout::of_target(target)? })
+        Ok(Self {
+            tls: target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?,
+            user,
+            timeout: timeout::of_target(target)?,
+        })
     }
 
     /// In the clear, as nobody in particular.

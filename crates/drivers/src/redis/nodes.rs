@@ -12,10 +12,10 @@ use super::line::{Line, Terms};
 use super::operation::Collection;
 use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
-use crate::deadline::Limit;
-use crate::http1::node::Host;
-use crate::http1::topology::Topology;
-use crate::known::Known;
+use crate::net::deadline::Limit;
+use crate::net::known::Known;
+use crate::net::target_node::Host;
+use crate::net::topology::Topology;
 
 /// How long a node is waited for that is asked for the others.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -7,13 +7,11 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::http1::answer::{LIMIT, give_back};
-use crate::http1::client::Frame;
+use crate::net::buffer::{AnswerBuffer, LIMIT};
+use crate::net::exchange::Frame;
 
 /// A line of a kind, a length or an error longer than this is none.
 const LINE_LIMIT: usize = 64 << 10;
-/// Room at first; it grows by doubling, with what has really come.
-const ROOM: usize = 16 << 10;
 
 /// Bytes that are no answer, or one beyond the bounds set here.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,9 +26,7 @@ impl fmt::Display for Malformed {
 /// The answers to the commands of one exchange.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// Initialised throughout; `filled` bytes of it came from the peer.
-    bytes: Vec<u8>,
-    filled: usize,
+    bytes: AnswerBuffer,
     /// What comes before this is complete items.
     at: usize,
     /// Between `at` and this there is no line end.
@@ -64,7 +60,7 @@ impl Answers {
     /// Makes room for the answers to so many commands.
     pub fn begin(&mut self, commands: usize) {
         let mut bytes = std::mem::take(&mut self.bytes);
-        give_back(&mut bytes, self.filled);
+        bytes.begin();
         *self = Self { bytes, left: commands, ..Self::default() };
     }
 
@@ -81,9 +77,9 @@ impl Answers {
     /// Passes over an item that is here; false when more bytes are wanted.
     fn step(&mut self) -> Result<bool, Malformed> {
         let from = self.searched.max(self.at);
-        let Some(found) = memchr(b'\n', &self.bytes[from..self.filled]) else {
-            self.searched = self.filled;
-            return if self.filled - self.at > LINE_LIMIT {
+        let Some(found) = memchr(b'\n', &self.bytes[from..]) else {
+            self.searched = self.bytes.len();
+            return if self.bytes.len() - self.at > LINE_LIMIT {
                 Err(Malformed("a line without an end"))
             } else {
                 Ok(false)
@@ -97,7 +93,7 @@ impl Answers {
             Line::Item(Item::List(elements)) => (Some(elements), end),
             Line::Item(_) => (None, end),
         };
-        if after > self.filled {
+        if after > self.bytes.len() {
             return Ok(false);
         }
         if after > end && &self.bytes[after - 2..after] != b"\r\n" {
@@ -116,17 +112,11 @@ impl Frame for Answers {
     type Error = Malformed;
 
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
-        if self.filled == self.bytes.len() {
-            if self.filled >= LIMIT {
-                return Err(Malformed("it is longer than 64 MiB"));
-            }
-            self.bytes.resize((self.filled * 2).clamp(ROOM, LIMIT), 0);
-        }
-        Ok(&mut self.bytes[self.filled..])
+        self.bytes.space(LIMIT).ok_or(Malformed("it is longer than 64 MiB"))
     }
 
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
-        self.filled += count;
+        self.bytes.advance(count);
         while self.left > 0 && self.step()? {}
         Ok(self.left == 0)
     }
@@ -136,11 +126,11 @@ impl Frame for Answers {
     }
 
     fn received(&self) -> u64 {
-        self.filled as u64
+        self.bytes.len() as u64
     }
 
     fn reusable(&self) -> bool {
-        self.left == 0 && self.at == self.filled
+        self.left == 0 && self.at == self.bytes.len()
     }
 }
 

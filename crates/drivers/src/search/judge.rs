@@ -7,7 +7,8 @@ use loadframe_engine::variables::Values;
 use serde_json::Value;
 
 use crate::assertion::Assertion;
-use crate::http1::status::{class_of, excerpt};
+use crate::excerpt::excerpt;
+use crate::http1::status::class_of;
 use crate::json::pointer::Pointer;
 use crate::json::{Cursor, Unexpected};
 

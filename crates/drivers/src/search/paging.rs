@@ -12,11 +12,11 @@ use super::Search;
 use super::operations::Step;
 use super::steps::Tally;
 use crate::assertion::Assertion;
-use crate::deadline::Limit;
 use crate::http1::Connection;
 use crate::http1::request::Request;
 use crate::json::pointer::Pointer;
 use crate::json::{Cursor, Unexpected};
+use crate::net::deadline::Limit;
 
 /// The parts of a scan; those that a way of paging does not have are cut off.
 pub const PARTS: [&str; 3] = ["page", "close", "open"];

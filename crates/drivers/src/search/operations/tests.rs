@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::*;
 use crate::http1::access::Access;
-use crate::http1::node::Host;
 use crate::http1::request::Buffers;
+use crate::net::target_node::Host;
 
 fn context() -> Context {
     let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});

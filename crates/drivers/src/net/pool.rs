@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::deadline::Limit;
 use super::route::Route;
-use crate::deadline::Limit;
 
 /// See the module.
 pub struct Pool {

@@ -1,20 +1,20 @@
-//! One way to the target: a place among its nodes, and a connection to the node that is asked, or to each.
+//! One way to the target: an assignment to one of its nodes, and a connection to the node that is asked, or to each.
 
-use super::topology::Place;
+use super::topology::Assignment;
 use super::wire::Wire;
 
 /// What one request at a time goes by.
 pub struct Route {
     /// Which node is asked.
-    pub place: Place,
+    pub assignment: Assignment,
     /// Connections, by the number of the node.
     pub wires: Vec<Option<Wire>>,
 }
 
 impl Route {
     /// It connects when it is first used.
-    pub fn new(place: Place) -> Self {
-        Self { place, wires: Vec::new() }
+    pub fn new(assignment: Assignment) -> Self {
+        Self { assignment, wires: Vec::new() }
     }
 }
 
@@ -31,21 +31,21 @@ impl Wired for Option<Wire> {
 }
 
 /// Turns to the node that request number `k` goes to; returns the connection to it, or the place for one.
-pub fn turn<'a, W: Wired>(place: &mut Place, wires: &'a mut Vec<W>, k: u64) -> &'a mut W {
-    let before = usize::from(place.node().number);
-    if place.look() {
-        let gone = wires.iter_mut().enumerate().filter(|(number, _)| !place.has(*number));
+pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, k: u64) -> &'a mut W {
+    let before = usize::from(assignment.node().number);
+    if assignment.look() {
+        let gone = wires.iter_mut().enumerate().filter(|(number, _)| !assignment.has(*number));
         gone.for_each(|(_, wire)| *wire.wire() = None);
     }
-    place.turn(k);
-    let mut number = usize::from(place.node().number);
+    assignment.turn(k);
+    let mut number = usize::from(assignment.node().number);
     if !is_open(wires, number) {
-        place.detour(k);
-        number = usize::from(place.node().number);
+        assignment.detour(k);
+        number = usize::from(assignment.node().number);
         is_open(wires, number);
     }
     if number != before
-        && !place.keeps()
+        && !assignment.keeps()
         && let Some(wire) = wires.get_mut(before)
     {
         *wire.wire() = None;

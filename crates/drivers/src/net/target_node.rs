@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// A node of the target. All clients share it.
 #[derive(Debug)]
-pub struct Node {
+pub struct TargetNode {
     /// Its number in the records: that of its host, for as long as the load runs.
     pub number: u16,
     /// Where it is.
@@ -32,11 +32,11 @@ pub struct Node {
 }
 
 /// A request in flight to a node, for as long as it lives.
-pub struct Busy(Arc<Node>);
+pub struct Busy(Arc<TargetNode>);
 
 impl Busy {
     /// Counts it.
-    pub fn new(node: Arc<Node>) -> Self {
+    pub fn new(node: Arc<TargetNode>) -> Self {
         node.busy.fetch_add(1, Ordering::Relaxed);
         Self(node)
     }
@@ -61,7 +61,7 @@ pub struct Host {
     pub field: Vec<u8>,
 }
 
-impl Node {
+impl TargetNode {
     /// `proven`: it counts as up until a connection is refused; otherwise nobody moves to it before it was reached.
     pub fn new(number: u16, host: Host, proven: bool) -> Self {
         let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_node_that_lets_nobody_in_is_tried_by_one_at_a_time_and_ever_more_rarely() {
-        let node = Node::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
+        let node = TargetNode::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
         let mut now = 0;
         // All of its clients find the door closed.
         (0..10).for_each(|_| node.fall(now, "refused"));

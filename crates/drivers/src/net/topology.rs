@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::plan::{PlanError, Spread};
 
-use super::node::{Busy, Host, Node};
+use super::deadline::Limit;
+use super::target_node::{Busy, Host, TargetNode};
 use super::tls::Tls;
 use super::wire::Wire;
-use crate::deadline::Limit;
 
 /// A node that is asked whether it is back has this long to answer.
 const PROBE: Duration = Duration::from_secs(1);
@@ -33,14 +33,14 @@ pub struct Topology {
 #[derive(Debug)]
 struct Shape {
     /// Every node that ever was, by its number.
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<TargetNode>>,
     members: Members,
     /// The clients that there are, by their seats.
     seats: Vec<Option<Seat>>,
 }
 
 /// The nodes of the target, in the order of its hosts.
-type Members = Arc<[Arc<Node>]>;
+type Members = Arc<[Arc<TargetNode>]>;
 
 #[derive(Clone, Copy, Debug)]
 struct Seat {
@@ -50,7 +50,7 @@ struct Seat {
 }
 
 /// One client's view of the nodes. It gives its seat up with itself.
-pub struct Place {
+pub struct Assignment {
     topology: Arc<Topology>,
     client: u64,
     seat: usize,
@@ -66,7 +66,7 @@ impl Topology {
     /// Resolves the hosts. Each counts as up until a connection is refused.
     pub fn new(hosts: &[String], spread: Spread, tls: Option<Tls>) -> Result<Self, PlanError> {
         let hosts = resolve(hosts)?;
-        let node = |(number, host)| Arc::new(Node::new(number as u16, host, true));
+        let node = |(number, host)| Arc::new(TargetNode::new(number as u16, host, true));
         let nodes: Vec<_> = hosts.into_iter().enumerate().map(node).collect();
         let members = nodes.as_slice().into();
         let shape = Mutex::new(Shape { nodes, members, seats: Vec::new() });
@@ -99,7 +99,7 @@ impl Topology {
 
     /// The hosts among those that there are now which let nobody in, each with the reason.
     pub fn unreachable(&self) -> Vec<(String, String)> {
-        let refusal = |node: &Arc<Node>| node.refusal().map(|why| (node.host.text.clone(), why));
+        let refusal = |node: &Arc<TargetNode>| node.refusal().map(|why| (node.host.text.clone(), why));
         self.members().iter().filter_map(refusal).collect()
     }
 
@@ -113,8 +113,8 @@ impl Topology {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
-    /// A place for client number `client`.
-    pub fn place(self: &Arc<Self>, client: u64) -> Place {
+    /// Gives client number `client` a home.
+    pub fn assign(self: &Arc<Self>, client: u64) -> Assignment {
         let mut shape = self.shape();
         let seen = self.epoch.load(Ordering::Acquire);
         let members = shape.members.clone();
@@ -126,7 +126,7 @@ impl Topology {
         } else {
             shape.seats[seat] = taken;
         }
-        Place { topology: self.clone(), client, seat, seen, members, home, at: home }
+        Assignment { topology: self.clone(), client, seat, seen, members, home, at: home }
     }
 
     fn shape(&self) -> MutexGuard<'_, Shape> {
@@ -138,7 +138,7 @@ impl Topology {
     }
 
     /// Asks a node that is down whether it is back, if it is time to, beside the load.
-    fn probe(self: &Arc<Self>, node: &Arc<Node>) {
+    fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
         }
@@ -156,7 +156,7 @@ impl Topology {
 /// Somebody is asking a node whether it is back; if it is given up before the answer, others may.
 struct Claim {
     topology: Arc<Topology>,
-    node: Arc<Node>,
+    node: Arc<TargetNode>,
 }
 
 impl Drop for Claim {
@@ -167,11 +167,11 @@ impl Drop for Claim {
 
 impl Shape {
     /// A node that joins, with its old number if it was here before.
-    fn join(&mut self, host: Host) -> Result<Arc<Node>, PlanError> {
+    fn join(&mut self, host: Host) -> Result<Arc<TargetNode>, PlanError> {
         let known = self.nodes.iter().position(|node| node.host.text == host.text);
         let number = known.unwrap_or(self.nodes.len());
         let number = u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))?;
-        let node = Arc::new(Node::new(number, host, false));
+        let node = Arc::new(TargetNode::new(number, host, false));
         match known {
             Some(number) => self.nodes[number] = node.clone(),
             None => self.nodes.push(node.clone()),
@@ -219,7 +219,7 @@ impl Shape {
     }
 }
 
-impl Place {
+impl Assignment {
     /// Takes note of changed hosts. Says whether there were any: connections to nodes that have left are to be closed.
     pub fn look(&mut self) -> bool {
         if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
@@ -302,7 +302,7 @@ impl Place {
     }
 
     /// The node that is turned to.
-    pub fn node(&self) -> &Arc<Node> {
+    pub fn node(&self) -> &Arc<TargetNode> {
         &self.members[self.at]
     }
 
@@ -312,7 +312,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Assignment {
     fn drop(&mut self) {
         self.topology.shape().seats[self.seat] = None;
     }
@@ -342,13 +342,13 @@ mod tests {
         ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    /// The home of each place, by its port.
-    fn homes(places: &mut [Place]) -> Vec<u16> {
-        let home = |place: &mut Place| {
-            place.look();
-            place.members[place.home].host.addresses[0].port()
+    /// The home of each assignment, by its port.
+    fn homes(assignments: &mut [Assignment]) -> Vec<u16> {
+        let home = |assignment: &mut Assignment| {
+            assignment.look();
+            assignment.members[assignment.home].host.addresses[0].port()
         };
-        places.iter_mut().map(home).collect()
+        assignments.iter_mut().map(home).collect()
     }
 
     fn counts(homes: &[u16]) -> BTreeMap<u16, usize> {
@@ -361,8 +361,8 @@ mod tests {
     #[test]
     fn a_change_moves_as_few_clients_as_possible_and_leaves_them_evenly_spread() {
         let topology = Arc::new(Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap());
-        let mut places: Vec<Place> = (0..24).map(|client| topology.place(client)).collect();
-        let mut before = homes(&mut places);
+        let mut assignments: Vec<Assignment> = (0..24).map(|client| topology.assign(client)).collect();
+        let mut before = homes(&mut assignments);
         assert_eq!(before[..6], [1, 2, 3, 1, 2, 3]);
         for (now, moved) in [
             (&[1, 2, 3, 4][..], 6),
@@ -373,7 +373,7 @@ mod tests {
             (&[5, 1, 2, 3, 4, 6], 20),
         ] {
             topology.set_hosts(&hosts(now)).unwrap();
-            let after = homes(&mut places);
+            let after = homes(&mut assignments);
             assert_eq!(before.iter().zip(&after).filter(|(a, b)| a != b).count(), moved, "{before:?} {after:?}");
             assert_eq!(counts(&after), now.iter().map(|port| (*port, 24 / now.len())).collect(), "{after:?}");
             before = after;
@@ -383,10 +383,10 @@ mod tests {
     #[test]
     fn each_node_gets_its_share_of_the_first_clients_too_when_the_others_have_not_come_yet() {
         let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
-        let mut places: Vec<Place> = (0..12).map(|client| topology.place(client)).collect();
+        let mut assignments: Vec<Assignment> = (0..12).map(|client| topology.assign(client)).collect();
         for now in [&[1, 2][..], &[1, 2, 3]] {
             topology.set_hosts(&hosts(now)).unwrap();
-            let first = counts(&homes(&mut places)[..6]);
+            let first = counts(&homes(&mut assignments)[..6]);
             assert_eq!(first.values().sum::<usize>(), 6);
             assert!(now.iter().all(|port| first.get(port).is_some_and(|count| *count >= 1)), "{first:?}");
         }
@@ -398,9 +398,9 @@ mod tests {
         let mut all = Vec::new();
         for generator in 0..4 {
             let topology = Arc::new(Topology::new(&hosts(&[1, 2]), Spread::Fixed, None).unwrap());
-            let mut places: Vec<Place> = (0..3).map(|n| topology.place(generator + 4 * n)).collect();
+            let mut assignments: Vec<Assignment> = (0..3).map(|n| topology.assign(generator + 4 * n)).collect();
             topology.set_hosts(&hosts(&[1, 2, 3])).unwrap();
-            all.extend(homes(&mut places));
+            all.extend(homes(&mut assignments));
         }
         assert_eq!(counts(&all), BTreeMap::from([(1, 4), (2, 4), (3, 4)]));
     }
@@ -408,11 +408,11 @@ mod tests {
     #[test]
     fn a_client_that_has_gone_takes_no_room() {
         let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
-        let mut places: Vec<Place> = (0..100).map(|client| topology.place(client)).collect();
-        places.truncate(4);
-        places.push(topology.place(4));
+        let mut assignments: Vec<Assignment> = (0..100).map(|client| topology.assign(client)).collect();
+        assignments.truncate(4);
+        assignments.push(topology.assign(4));
         topology.set_hosts(&hosts(&[1, 2])).unwrap();
-        assert_eq!(counts(&homes(&mut places)), BTreeMap::from([(1, 3), (2, 2)]));
+        assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
         assert_eq!(topology.shape().seats.len(), 100, "the seats that were left are taken again");
     }
 }

@@ -29,8 +29,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files that `plan` names.
-    pub fn new(plan: &access::Tls) -> Result<Self, PlanError> {
+    /// Reads the files that `plan` names. `protocol`: the name that the handshake offers (ALPN), such as `http/1.1`.
+    pub fn new(plan: &access::Tls, protocol: Option<&str>) -> Result<Self, PlanError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -52,7 +52,7 @@ impl Tls {
             (Some(_), None) => return Err(PlanError("a client's certificate wants its key beside it".to_owned())),
             (None, Some(_)) => return Err(PlanError("a client's key wants its certificate beside it".to_owned())),
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocol.map(|name| name.as_bytes().to_vec()).into_iter().collect();
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 

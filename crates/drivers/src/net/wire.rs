@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::client::Trouble;
-use super::node::Host;
+use super::deadline::Limit;
+use super::target_node::Host;
 use super::tls::{Tls, refusal};
-use crate::deadline::Limit;
+use super::trouble::Trouble;
 
 /// One connection.
 pub enum Wire {

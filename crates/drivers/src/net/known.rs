@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use loadframe_engine::plan::PlanError;
 
-use crate::http1::node::Host;
+use crate::net::target_node::Host;
 
 /// Every node of a cluster that was ever heard of, by its number.
 #[derive(Debug, Default)]

@@ -1,0 +1,33 @@
+//! Why a request has no answer: the connection failed, or the time was up.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+
+use super::deadline::Limit;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct Trouble {
+    /// Connect or Timeout.
+    pub class: ErrorClass,
+    /// In words.
+    pub message: String,
+}
+
+impl Trouble {
+    /// No connection, or none any more.
+    pub fn broken(message: impl Into<String>) -> Self {
+        Self { class: ErrorClass::Connect, message: message.into() }
+    }
+
+    /// Nothing in time.
+    pub fn late(what: &str, limit: Limit) -> Self {
+        Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", limit.timeout.as_secs_f64()) }
+    }
+}
+
+impl From<Trouble> for Failure {
+    /// What became of a request without an answer.
+    fn from(Trouble { class, message }: Trouble) -> Self {
+        Self { class, message, items: 1 }
+    }
+}
