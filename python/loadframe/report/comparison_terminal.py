@@ -1,12 +1,12 @@
 """A comparison on the terminal: a table, a sentence, what to doubt."""
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.comparison import Comparison
 from loadframe.report import comparison_words as words
 from loadframe.report.fit_terminal import print_findings
+from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "yellow"}
 
@@ -18,31 +18,29 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         console.print(Text(sentence, style="bold"))
     if comparison.contrasts:
         console.print()
-        console.print(_table(comparison))
+        _table(comparison).print(console)
     console.print(Text(words.runs_text(comparison), style="dim"))
-    for label, found in comparison.differing.items():
-        shown = [str(each) for each in found[:6]] + ([f"and {len(found) - 6} more"] if len(found) > 6 else [])
+    for label, differences in comparison.differing.items():
+        shown = [str(difference) for difference in differences[:6]] + (
+            [f"and {len(differences) - 6} more"] if len(differences) > 6 else []
+        )
         differs = "; ".join(shown) or "nothing that was recorded"
         console.print(Text(f"{label} differs in {differs}", style="dim"))
     print_findings(console, comparison.warnings)
 
 
-def _table(comparison: Comparison) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("measure")
-    table.add_column("group")
-    for header in (comparison.groups[0].label, "group's", "ratio", "p", "delta"):
-        table.add_column(header, justify="right")
-    table.add_column("")
-    for each in comparison.contrasts:
-        table.add_row(
-            Text(words.name(each)),
-            Text(each.label),
-            Text(words.quantity(each.medians[0], each.measure)),
-            Text(words.quantity(each.medians[1], each.measure)),
-            Text(words.ratio_text(each).replace(" [", "\n[", 1)),
-            words.p_text(each.p),
-            f"{each.delta:+.2f}",
-            Text(words.OUTCOMES[each.outcome], style=_TONES[each.outcome]),
+def _table(comparison: Comparison) -> TerminalTable:
+    baseline = comparison.groups[0].label
+    table = TerminalTable(("measure", "group", "", baseline, "group's", "ratio", "p", "delta"), names=3)
+    for contrast in comparison.contrasts:
+        table.add(
+            words.name(contrast),
+            contrast.label,
+            Text(words.OUTCOMES[contrast.outcome], style=_TONES[contrast.outcome]),
+            words.quantity(contrast.medians[0], contrast.measure),
+            words.quantity(contrast.medians[1], contrast.measure),
+            words.ratio_text(contrast).replace(" [", "\n[", 1),
+            words.p_text(contrast.p),
+            f"{contrast.delta:+.2f}",
         )
     return table

@@ -33,7 +33,9 @@ def models_table(fit: ScalabilityFit) -> Table:
     models = list(fit.models.values())
     for model in models:
         best = model.name == fit.best
-        table.add_column(f"{'→ ' if best else ''}{NAMES[model.name]}", style="" if best else "dim", justify="right")
+        table.add_column(
+            f"{'→ ' if best else ''}{NAMES[model.name]}", style="" if best else "dim", justify="right", overflow="fold"
+        )
     for name in (name for name in _PARAMETERS if any(name in model.parameters for model in models)):
         table.add_row(name, *(_two_lines(model.parameters.get(name)) for model in models))
     for name, text in (

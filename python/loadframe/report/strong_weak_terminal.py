@@ -1,23 +1,23 @@
 """A strong and a weak curve on the terminal: the answer, the table of speed-ups, the laws, what to doubt."""
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.sweep.strong_weak import CurvePair, StrongAndWeak
 from loadframe.report import strong_weak_words as words
 from loadframe.report.fit_terminal import print_findings
+from loadframe.report.terminal_table import TerminalTable
 
 
-def print_strong_weak(found: StrongAndWeak, console: Console) -> None:
+def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
     """Print both curves in brief."""
-    for pair in found.pairs:
-        if len(found.pairs) > 1:
+    for pair in both.pairs:
+        if len(both.pairs) > 1:
             console.print(Text(words.title(pair), style="bold"))
         console.print(Text(words.lead(pair), style="bold"))
         if pair.rows:
             console.print()
-            console.print(_table(pair))
+            _table(pair).print(console)
             console.print()
         for sentence in words.laws(pair):
             console.print(Text(sentence))
@@ -27,16 +27,14 @@ def print_strong_weak(found: StrongAndWeak, console: Console) -> None:
                 console.print(Text(f"\nOn the {scaling} curve:", style="bold"))
             print_findings(console, findings)
         console.print()
-    for sentence in words.trusts(found):
+    for sentence in words.trusts(both):
         console.print(Text(sentence, style="dim"))
-    for difference in found.differing:
+    for difference in both.differing:
         console.print(Text(f"where both curves begin, the runs differ in {difference}", style="dim"))
 
 
-def _table(pair: CurvePair) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for header in words.COLUMNS:
-        table.add_column(header, justify="right")
+def _table(pair: CurvePair) -> TerminalTable:
+    table = TerminalTable(words.COLUMNS, names=0)
     for row in words.cells(pair):
-        table.add_row(*(Text(cell.replace(" [", "\n[", 1)) for cell in row))
+        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
     return table

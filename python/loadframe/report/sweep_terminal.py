@@ -1,7 +1,6 @@
 """An experiment on the terminal: the answer, the speed-ups, what to doubt, and which runs were left out."""
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.sweep import PhaseCurves, Sweep
@@ -9,6 +8,7 @@ from loadframe.report import answer
 from loadframe.report.fit_terminal import print_findings
 from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text
+from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 from loadframe.units import format_count
 
@@ -35,7 +35,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
         console.print(Text(words, style="dim"))
     if curves.speedups:
         console.print()
-        console.print(_speedups(curves))
+        _speedups(curves).print(console)
     for name, words in answer.over_clients(curves):
         console.print()
         console.print(Text.assemble((f"{name}: ", "bold"), words))
@@ -48,25 +48,21 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
     print_findings(console, curves.warnings)
 
 
-def _speedups(curves: PhaseCurves) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for header in ("nodes", "clients", "runs", answer.UNIT, "speed-up", "efficiency", "p50", "p99"):
-        table.add_column(header, justify="right")
+def _speedups(curves: PhaseCurves) -> TerminalTable:
+    table = TerminalTable(
+        ("nodes", "clients", "runs", answer.UNIT, "speed-up", "efficiency", "p50", "p99"), names=0
+    )  # fmt: skip
     for row in curves.speedups:
         treatment = row.treatment
-        table.add_row(
-            *(
-                Text(cell.replace(" [", "\n[", 1))
-                for cell in (
-                    format_count(treatment.nodes or 0),
-                    format_count(treatment.clients) if treatment.clients else "",
-                    format_count(len(treatment.points)),
-                    measured_text(treatment.throughput),
-                    measured_text(row.speedup),
-                    percent_text(row.efficiency),
-                    seconds_text(treatment.response_p50),
-                    seconds_text(treatment.response_p99),
-                )
-            )
+        cells = (
+            format_count(treatment.nodes or 0),
+            format_count(treatment.clients) if treatment.clients else "",
+            format_count(len(treatment.points)),
+            measured_text(treatment.throughput),
+            measured_text(row.speedup),
+            percent_text(row.efficiency),
+            seconds_text(treatment.response_p50),
+            seconds_text(treatment.response_p99),
         )
+        table.add(*(cell.replace(" [", "\n[", 1) for cell in cells))
     return table

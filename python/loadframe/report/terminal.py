@@ -1,6 +1,6 @@
 """One run on the terminal: figures per phase and operation, and whether to believe them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +22,7 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
+from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_count, format_duration
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
@@ -45,7 +46,7 @@ def print_run(run: Run, console: Console | None = None) -> None:
             window += f" after {format_duration(phase['warmup'])} of warm-up"
         console.print(Text.assemble((phase["name"], "bold"), f" · {load_text(phase)} · {window}"))
         known = percentiles[phase["name"]]
-        console.print(_operations(phase["operations"], known))
+        _operations(phase["operations"], known).print(console)
         if words := few_text(each for own in known.values() for each in own.values()):
             console.print(Text(words, style="yellow"))
         for words in (*ended_early_texts(phase), *set_aside_texts(phase)):
@@ -74,25 +75,24 @@ def print_verdict(console: Console, verdict: Mapping[str, Any]) -> None:
         console.print(grid)
 
 
-def _operations(operations: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Percentile]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("operation")
+def _operations(
+    operations: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Percentile]]
+) -> TerminalTable:
     failing = any(errors_text(operation) for _, operation in with_parts(operations))
-    headers: Sequence[str] = ("requests/s", "documents/s", *_PERCENTILES.values(), *(["failures"] if failing else []))
-    for header in headers:
-        table.add_column(header, justify="right")
+    failures = ["failures"] if failing else []
+    table = TerminalTable(("operation", "requests/s", "documents/s", *_PERCENTILES.values(), *failures))
+    last = [""] * len(failures)
     for name, operation in with_parts(operations):
         intervals = known.get(name, {})
         marks = ["*" if key in intervals and intervals[key].few else "" for key in _PERCENTILES]
         times = zip((operation["response"][key] for key in _PERCENTILES), marks, strict=True)
         percentiles = [f"{seconds_text(time)}{mark}" for time, mark in times]
         figures = [format_count(operation["throughput"]), format_count(operation["documents_per_second"])]
-        row = [name, *figures, *percentiles, *([errors_text(operation)] if failing else [])]
-        table.add_row(*(Text(cell) for cell in row))
+        table.add(name, *figures, *percentiles, *([errors_text(operation)] if failing else []))
         ends = [ends_text(intervals.get(key)) for key in _PERCENTILES]
         for words, end in (("  at least", 0), ("  at most", 1)) if intervals else ():
-            table.add_row(*(Text(cell) for cell in (words, "", "", *(each[end] for each in ends))), style="dim")
+            table.add(words, "", "", *(pair[end] for pair in ends), *last, style="dim")
         if every := with_failures(operation):
             percentiles = [seconds_text(every[key]) for key in _PERCENTILES]
-            table.add_row(*(Text(cell) for cell in ("  with failures", "", "", *percentiles)), style="dim")
+            table.add("  with failures", "", "", *percentiles, *last, style="dim")
     return table
