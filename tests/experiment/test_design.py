@@ -157,10 +157,3 @@ def test_the_expected_time_guesses_the_documents_of_a_file(load, tmp_path):
     assert estimate(design(experiment), experiment) == pytest.approx(20 + 1 + 2 + 2 * 10.5)
 
 
-def test_the_demo_sweeps_six_client_counts_on_three_cluster_sizes_within_ten_minutes():
-    experiment = load_experiment(Path(loadframe.experiment.__file__).parent / "demo.yaml")
-    levels = {factor.name: factor.levels for factor in experiment.factors}
-    assert len(levels["nodes"]) == 3
-    assert len(levels["clients"]) >= 6
-    assert experiment.repetitions >= 2
-    assert estimate(design(experiment), experiment) < 600

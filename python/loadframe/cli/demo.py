@@ -1,14 +1,16 @@
-"""`loadframe demo`: a real cluster on this machine, a sweep, a fitted curve, a report."""
+"""`loadframe demo`: a real cluster on this machine, a sweep, a curve with intervals, a claim, a report."""
 
-from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loadframe.cli.app import app
-from loadframe.cli.output import err
+from loadframe.cli.output import err, out
 from loadframe.cli.run import carry_out
+
+if TYPE_CHECKING:
+    from loadframe.analyze.sweep import Sweep
 
 _EXAMPLES = """\b
 Examples:
@@ -23,12 +25,32 @@ def demo(
         "results/demo"
     ),
 ) -> None:
-    """Start real clusters of one, two and three nodes, load them, and report how they scale."""
+    """Start real clusters of one to six nodes, load them, and say how they scale. It takes about four minutes."""
+    from loadframe.analyze.sweep import read_sweep
+    from loadframe.experiment.demo import demo_experiment
     from loadframe.experiment.design import design
-    from loadframe.experiment.file import load_experiment
 
-    with as_file(files("loadframe.experiment") / "demo.yaml") as path:
-        loaded = load_experiment(path)
+    loaded = demo_experiment()
     carry_out(loaded, design(loaded), output, retry_failed=True, as_json=False)
+    out.print(f"\n{claim(read_sweep(output))}", markup=False, highlight=False, style="bold")
     report = (output / "report.html").resolve()
     err.print(f"\nThe report: {report.as_uri()}", markup=False, highlight=False)
+
+
+def claim(sweep: "Sweep") -> str:
+    """Return what the demo claims of more nodes, or why its intervals carry no claim."""
+    from loadframe.report.numbers import estimate_text
+
+    rows = sweep.curves[0].speedups
+    invalid = sum(not run.sound for run in sweep.folder.runs)
+    left_out = f" {invalid} of {len(sweep.folder.runs)} runs were invalid." if invalid else ""
+    again = "Stop what else runs on this machine, and run the demo again in another folder (--output)."
+    if len(rows) < 2 or not rows[-1].speedup.is_finite:
+        return f"No claim: too few valid runs.{left_out} {again}"
+    few, many, ratio = rows[0].treatment.nodes, rows[-1].treatment.nodes, rows[-1].speedup
+    words = f"{estimate_text(ratio)} times the throughput on {many} nodes instead of {few} (95 % interval in brackets)"
+    if ratio.low > 1:
+        return f"The claim: more nodes answer more requests, {words}."
+    if ratio.high < 1:
+        return f"The claim: more nodes answered fewer requests, {words}."
+    return f"No claim: these runs do not show whether more nodes answer more requests, {words}.{left_out} {again}"

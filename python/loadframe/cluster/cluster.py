@@ -75,6 +75,12 @@ class Cluster:
         store = stores.find(spec.store)
         return {"store": store.software(launch.version(store, spec))}
 
+    @staticmethod
+    def start_seconds(store: str, nodes: int) -> float:
+        """Return about how long starting and stopping a new cluster of that kind of store takes, s."""
+        first, further = stores.find(store).start_seconds
+        return first + further * (nodes - 1)
+
     @classmethod
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:
         """Start a cluster and return when every node sees it complete and ready, with the limits in force.

@@ -2,6 +2,7 @@
 
 A cluster is grown where that is equal to a new one: in the same block, to more nodes and nothing else, of a store whose
 nodes are the same at any age. Its data are dropped before, so that they are loaded as they would be into a new one.
+Nodes join one after the other, while those of a new cluster start at once: a few are added, more get a new cluster.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,9 @@ from typing import Self
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import LoadframeError
 from loadframe.experiment.listener import Listener
+
+#: More nodes than this are sooner there in a new cluster than one after the other (MongoDB and Redis, on two cores).
+_MOST_ADDED = 2
 
 
 class Clusters:
@@ -59,7 +63,7 @@ class Clusters:
         if cluster is None or before is None or not self._grown or block != self._block:
             return False
         more = spec.nodes - before.nodes
-        if more < 1 or replace(spec, nodes=before.nodes) != before or cluster.store.ages:
+        if not 1 <= more <= _MOST_ADDED or replace(spec, nodes=before.nodes) != before or cluster.store.ages:
             return False
         if cluster.size != before.nodes or not all(node.alive for node in cluster.nodes):
             return False

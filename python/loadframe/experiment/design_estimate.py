@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from loadframe.cluster import Cluster
 from loadframe.workload import Workload
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
@@ -10,10 +11,8 @@ if TYPE_CHECKING:
     from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
 
-#: Seconds, as seen with embedded stores on two cores: a cluster's start and stop, each further node, a run's own
-#: bookkeeping; and documents per second that a small cluster takes in.
-CLUSTER = 20.0
-FURTHER_NODE = 5.0
+#: Seconds of a run's own bookkeeping, and documents per second that a small cluster takes in, as seen with embedded
+#: stores on two cores. What a cluster's start takes, its store knows.
 RUN = 0.5
 INGESTION = 10_000.0
 #: A number of requests says nothing about their time; such phases are refreshes and merges, or short.
@@ -28,8 +27,8 @@ def estimate(design: "Design", experiment: "Experiment") -> float:
     total = 0.0
     workloads: dict[str, Workload] = {}
     for group in design.groups():
-        nodes = experiment.nodes(group[0].treatment)
-        total += CLUSTER + FURTHER_NODE * (nodes - 1)
+        spec = experiment.cluster_spec(group[0].treatment)
+        total += Cluster.start_seconds(spec["store"], spec["nodes"])
         for index, run in enumerate(group):
             key = repr(experiment.workload_parameters(run.treatment))
             workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))

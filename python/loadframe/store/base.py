@@ -147,6 +147,8 @@ class Store(ABC):
     )
     many_processes: bool = False  #: most of a node's work is done by processes below the one that is started
     ages: bool = False  #: a node gets faster for minutes after its start, so an old one is not equal to a new one
+    #: s that a cluster's start and stop take about, on two cores: of one node, and of each further one.
+    start_seconds: tuple[float, float] = (20.0, 5.0)
     keeps_address: bool = False  #: nodes are known by their addresses, and have to get the same ones again
     administrator: str = ""  #: the user that a cluster started here gets, with a password; none if it lets everybody in
     watched: tuple[Figure, ...] = ()  #: what `loadframe watch` shows of each node, the most telling first

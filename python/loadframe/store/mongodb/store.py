@@ -53,6 +53,7 @@ class MongoDB(Store):
     family = "mongodb"
     driver = "mongodb"
     versions = ("6.0.5",)
+    start_seconds = (6.0, 1.0)
     offered = f"from {'.'.join(map(str, _OFFERED))}"
     watched = figures.WATCHED
 

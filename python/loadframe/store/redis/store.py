@@ -69,6 +69,7 @@ class Redis(Store):
     kind = "redis"
     family = "redis"
     driver = "redis"
+    start_seconds = (3.0, 0.5)
     watched = (
         Figure("commands/s", "commands", total=True),
         Figure("keys", "keys"),

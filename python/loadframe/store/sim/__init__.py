@@ -24,6 +24,7 @@ class Sim(SearchStore):
     """Nodes of `loadframe.store.sim.server`; the settings are those of its model."""
 
     kind = "sim"
+    start_seconds = (1.0, 0.2)
     watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),
         Figure("searches", "search_active"),

@@ -1,0 +1,55 @@
+"""The demo's experiment: what it asks on machines of several sizes, and what it says where it cannot be made."""
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment import demo
+from loadframe.experiment.design import design
+from loadframe.experiment.design_estimate import estimate
+from loadframe.experiment.file import load_experiment
+
+NO_GROUPS = "cgroup v2: Permission denied (/sys/fs/cgroup/probe)"
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    def experiment(cores, obstacle=None):
+        path = tmp_path / "demo.yaml"
+        path.write_text(demo.demo_text(cores, obstacle))
+        return load_experiment(path)
+
+    return experiment
+
+
+def test_the_demo_takes_less_than_five_minutes_on_two_cores(experiment):
+    loaded = experiment([0, 1])
+    assert estimate(design(loaded), loaded) < 270
+    assert loaded.repetitions >= 2
+
+
+@pytest.mark.parametrize(("cores", "nodes"), [([0, 1], (1,)), ([0, 1, 2, 3], (1, 2, 3)), ([4, 6], (6,)), ([0], None)])
+def test_limited_nodes_keep_off_the_generators_core_where_there_is_another(experiment, cores, nodes):
+    loaded = experiment(cores)
+    assert loaded.file.store.limits.cores == nodes
+    levels = {factor.name: factor.levels for factor in loaded.factors}
+    assert levels["nodes"] == (1, 2, 4, 6)
+    # All of them leave a part of one core to everything else.
+    assert loaded.file.store.limits.cpus * 6 < 0.7
+
+
+@pytest.mark.parametrize(("cores", "nodes"), [(3, (1, 2)), (4, (1, 2)), (5, (1, 2, 4)), (16, (1, 2, 4, 6))])
+def test_without_control_groups_each_node_has_a_core_and_so_has_the_generator(experiment, cores, nodes):
+    loaded = experiment(range(cores), NO_GROUPS)
+    limits = loaded.file.store.limits
+    assert (limits.cpus, limits.memory) == (None, None)
+    levels = {factor.name: factor.levels for factor in loaded.factors}
+    assert levels["nodes"] == nodes
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_too_few_cores_without_control_groups_are_said_before_anything_starts(cores):
+    with pytest.raises(BadInput) as caught:
+        demo.demo_text(range(cores), NO_GROUPS)
+    assert f"{cores} core" in caught.value.what
+    assert "Permission denied" in str(caught.value)
+    assert "as root" in str(caught.value.remedy)
