@@ -1,8 +1,8 @@
-"""How far a download is: a bar on a terminal, a line now and then where nobody watches. Both on standard error."""
+"""How far long work is: how much time is left of it, and how far a download has come."""
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -15,8 +15,45 @@ from loadframe.units import format_size
 _EVERY = 5.0
 
 
+#: Seconds for which the expectation counts as much as as many seconds of what was seen.
+_TRUST = 30.0
+
+
+class TimeLeft:
+    """How long work will take that consists of parts of which each is expected to take a while.
+
+    What is left is corrected by the pace of the parts that are over: how long they took for what was expected of them.
+    """
+
+    def __init__(self, expected: Mapping[str, float], now: Callable[[], float] = time.monotonic) -> None:
+        """`expected` is how long each part takes about, s, in their order; `now` is a clock, s."""
+        self._rest = dict(expected)
+        self._now = now
+        self._part: str | None = None
+        self._current = 0.0
+        self._began = now()
+        self._taken = self._over = _TRUST
+
+    def begin(self, part: str) -> None:
+        """The part before is over, and this one begins; nothing happens where that is not among the parts to come."""
+        if part not in self._rest:
+            return
+        now = self._now()
+        if self._part is not None:
+            self._taken += now - self._began
+            self._over += self._current
+        self._part, self._current, self._began = part, self._rest.pop(part), now
+
+    @property
+    def seconds(self) -> float:
+        """About how long it goes on, s."""
+        pace = self._taken / self._over
+        current = max(self._current * pace - (self._now() - self._began), 0.0) if self._part is not None else 0.0
+        return current + pace * sum(self._rest.values())
+
+
 class Download:
-    """Counts bytes that arrive, from several threads."""
+    """Counts bytes that arrive, from several threads. It draws a bar on a terminal, and else a line now and then."""
 
     def __init__(self, what: str, total: int | None, report: Callable[[str], None]) -> None:
         """`total` is None where nobody knows; `report` takes the lines when standard error is no terminal."""

@@ -2,15 +2,12 @@
 
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 
-import loadframe.experiment
 from loadframe.errors import BadInput
 from loadframe.experiment.design import design
 from loadframe.experiment.design_estimate import estimate
-from loadframe.experiment.file import load_experiment
 
 EXPERIMENT = """\
 experiment: e
@@ -155,5 +152,3 @@ def test_the_expected_time_guesses_the_documents_of_a_file(load, tmp_path):
     text = re.sub(r"factors: .*", "factors: {clients: [1, 2]}\nwith: {file: d.json}", EXPERIMENT)
     experiment = load(text.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1"))
     assert estimate(design(experiment), experiment) == pytest.approx(20 + 1 + 2 + 2 * 10.5)
-
-

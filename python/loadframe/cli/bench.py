@@ -132,6 +132,7 @@ def bench(
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
+    from loadframe.experiment.design_estimate import resolved_seconds
     from loadframe.experiment.session import Labels, Session, require_sound
     from loadframe.host.local import LocalHost
     from loadframe.load import Generator
@@ -176,6 +177,7 @@ def bench(
             )
             if not reuse:
                 session.create_collections(replace=replace or not (hosts or cluster))
+            console.expect({phase.name: resolved_seconds(phase) for phase in phases})
             try:
                 session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
             except KeyboardInterrupt:

@@ -1,43 +1,48 @@
-"""Draws on the terminal how long work goes: which run, which phase, its rates, and the time that is left."""
+"""Draws on the terminal how long work goes: which run, which phase, its figures, and the time that is left."""
 
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from loadframe.cli.output import err
 from loadframe.experiment.listener import Listener
+from loadframe.progress import TimeLeft
 from loadframe.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from loadframe.load import Progress as PhaseProgress
 
+#: Seconds of a phase between two lines, where standard error is not a terminal.
+_EVERY = 10
+
 
 class Console(Listener):
-    """A listener on standard error: bars on a terminal, a line for each step elsewhere. A context manager."""
+    """A listener on standard error. A context manager.
+
+    On a terminal it draws bars, and the figures of the last second beside that of the phase. Elsewhere it prints a line
+    for each step, and the figures every ten seconds and at the end of each phase.
+    """
 
     def __init__(self) -> None:
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            _Left(self._words_of_time_left),
             TextColumn("{task.fields[figures]}", markup=False),
             console=err,
             transient=True,
             disable=not err.is_terminal,
         )
-        self._runs: TaskID | None = None
+        self._whole: TaskID | None = None
         self._phase: TaskID | None = None
+        self._left: TimeLeft | None = None
+        #: The last figures of the phase, and the second of the last line that had some.
+        self._figures: PhaseProgress | None = None
+        self._told = 0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -46,41 +51,98 @@ class Console(Listener):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._finish_phase()
         self._bars.stop()
 
     def step(self, text: str) -> None:
         """Print what begins, above the bars."""
+        self._tell_figures()
         err.print(f"  {text}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def remark(self, text: str) -> None:
         """Print what the user should read."""
+        self._tell_figures()
         err.print(text, style="yellow", markup=False, highlight=False)
 
+    def expect(self, parts: Mapping[str, float]) -> None:
+        """Count the time that is left from now on."""
+        self._left = TimeLeft(parts)
+
+    def part(self, name: str) -> None:
+        """Correct the time that is left by how long the part before has taken."""
+        if self._left:
+            self._left.begin(name)
+
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Show which of the runs this is; the bar's remaining time is that of all runs."""
+        """Show which of the runs this is, and how long all of them take."""
+        self._finish_phase()
+        words = f"run {index + 1} of {runs}: {run_id}"
         if not err.is_terminal:
-            err.print(f"run {index + 1} of {runs}: {run_id}", markup=False, highlight=False)
-        if self._runs is None:
-            self._runs = self._bars.add_task("", total=runs, figures="")
-        self._bars.update(self._runs, completed=index, description=f"run {run_id}")
+            err.print(", ".join(filter(None, [words, self._words_of_time_left()])), markup=False, highlight=False)
+        if self._whole is None:
+            self._whole = self._bars.add_task("", total=runs, figures="", whole=True)
+        self._bars.update(self._whole, completed=index, description=words)
 
     def phase(self, name: str, seconds: float | None) -> None:
         """Show a bar for the phase; without a known length it only moves."""
-        if self._phase is not None:
-            self._bars.remove_task(self._phase)
+        self._finish_phase()
+        self.part(name)
         if not err.is_terminal:
             length = f", {format_duration(seconds)}" if seconds else ""
             err.print(f"  phase {name}{length}", markup=False, highlight=False)
-        self._phase = self._bars.add_task(f"phase {name}", total=seconds, figures="")
+        self._phase = self._bars.add_task(f"phase {name}", total=seconds, figures="", whole=self._whole is None)
 
     def progress(self, progress: "PhaseProgress") -> None:
-        """Show the last second's rates."""
+        """Show the figures of the last second."""
         if self._phase is None:
             return
-        documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
-        errors = f"  {format_count(progress.errors)} errors" if progress.errors else ""
-        figures = (
-            f"{format_count(progress.throughput)} requests/s{documents}"
-            f"  p99 {format_duration(progress.response_p99)}{errors}"
-        )
-        self._bars.update(self._phase, completed=progress.seconds, figures=figures)
+        self._figures = progress
+        self._bars.update(self._phase, completed=progress.seconds, figures=_words(progress))
+        if not err.is_terminal and progress.seconds >= self._told + _EVERY:
+            self._print_figures(progress)
+
+    def _print_figures(self, progress: "PhaseProgress") -> None:
+        self._told = progress.seconds
+        words = f"  {progress.seconds} s: {_words(progress)}"
+        err.print("  ".join(filter(None, [words, self._words_of_time_left()])), markup=False, highlight=False,
+                  soft_wrap=True)  # fmt: skip
+
+    def _tell_figures(self) -> None:
+        """Print the last figures where nobody could see them change, unless they were printed."""
+        if self._figures and not err.is_terminal and self._figures.seconds > self._told:
+            self._print_figures(self._figures)
+
+    def _finish_phase(self) -> None:
+        """The phase is over: take its bar away."""
+        self._tell_figures()
+        if self._phase is not None:
+            self._bars.remove_task(self._phase)
+        self._phase, self._figures, self._told = None, None, 0
+
+    def _words_of_time_left(self) -> str:
+        if self._left is None or not self._left.seconds:
+            return ""
+        return f"about {format_duration(max(round(self._left.seconds), 1))} left"
+
+
+class _Left(ProgressColumn):
+    """The time that is left of the whole, beside one of the bars."""
+
+    max_refresh = 0.5
+
+    def __init__(self, words: Callable[[], str]) -> None:
+        super().__init__()
+        self._words = words
+
+    def render(self, task: Task) -> Text:
+        """Return it for the bar of the whole, and nothing for others."""
+        return Text(self._words() if task.fields["whole"] else "", style="progress.remaining")
+
+
+def _words(progress: "PhaseProgress") -> str:
+    """Write the figures of the last second, and how many errors there were so far."""
+    documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
+    return (
+        f"{format_count(progress.throughput)} requests/s{documents}  p50 {format_duration(progress.response_p50)}"
+        f"  p99 {format_duration(progress.response_p99)}  {format_count(progress.errors)} errors"
+    )

@@ -25,7 +25,7 @@ def demo(
         "results/demo"
     ),
 ) -> None:
-    """Start real clusters of one to six nodes, load them, and say how they scale. It takes about four minutes."""
+    """Start real clusters of one to four nodes, load them, and say how they scale. It takes about four minutes."""
     from loadframe.analyze.sweep import read_sweep
     from loadframe.experiment.demo import demo_experiment
     from loadframe.experiment.design import design

@@ -13,7 +13,7 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file import load_experiment
 
 #: The numbers of nodes of the file, as far as there are cores for them where nodes cannot be limited.
-_NODES = (1, 2, 4, 6)
+_NODES = (1, 2, 4)
 
 
 def demo_experiment() -> Experiment:

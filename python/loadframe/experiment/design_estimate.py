@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from loadframe.cluster import Cluster
-from loadframe.workload import Workload
+from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
 
@@ -24,19 +24,33 @@ LONG = 24 * 3600.0
 
 def estimate(design: "Design", experiment: "Experiment") -> float:
     """Return the expected seconds from the first cluster's start to the last run's end."""
-    total = 0.0
+    return sum(run_seconds(design, experiment).values())
+
+
+def run_seconds(design: "Design", experiment: "Experiment") -> dict[str, float]:
+    """Return the expected seconds of each run, by its name; the first of each cluster has its start, and its data."""
+    seconds: dict[str, float] = {}
     workloads: dict[str, Workload] = {}
     for group in design.groups():
         spec = experiment.cluster_spec(group[0].treatment)
-        total += Cluster.start_seconds(spec["store"], spec["nodes"])
-        for index, run in enumerate(group):
+        for run in group:
             key = repr(experiment.workload_parameters(run.treatment))
             workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))
-            phases = {phase.name: phase for phase in workload.file.phases}
-            if index == 0:
-                total += sum(phase_seconds(workload, phases[name]) for name in experiment.prepared)
-            total += RUN + experiment.kind.seconds(experiment, workload, run.treatment)
-    return total
+            seconds[run.id] = RUN + experiment.kind.seconds(experiment, workload, run.treatment)
+            if run is group[0]:
+                phases = {phase.name: phase for phase in workload.file.phases}
+                seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"])
+                seconds[run.id] += sum(phase_seconds(workload, phases[name]) for name in experiment.prepared)
+    return seconds
+
+
+def resolved_seconds(phase: ResolvedPhase) -> float:
+    """Return about how long a phase lasts that is ready to be run, s; a corpus of unknown length counts as none."""
+    if phase.duration is not None:
+        return phase.warmup + phase.duration
+    if phase.stop != "exhausted":
+        return phase.warmup + REQUESTS
+    return phase.warmup + sum(corpus.get("documents") or 0 for corpus in phase.corpora.values()) / INGESTION
 
 
 def phase_seconds(

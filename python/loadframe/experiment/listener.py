@@ -1,5 +1,6 @@
 """Whom long work tells how it goes. The command line draws it; tests and programs may not care."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ class Listener:
 
     def remark(self, text: str) -> None:
         """Something that the user should read, now or later."""
+
+    def expect(self, parts: Mapping[str, float]) -> None:
+        """All that is to come: its parts by name (runs, or phases of a run), with about how long each takes, s."""
+
+    def part(self, name: str) -> None:
+        """A part of what is expected begins: a run with the start of its cluster, if it needs one, or a phase."""
 
     def run(self, index: int, runs: int, run_id: str) -> None:
         """Run `index` (from 0) of an experiment's `runs` begins."""

@@ -14,6 +14,7 @@ from loadframe.cluster import Cluster, ClusterSpec, Limits, Shape
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.clusters import Clusters
 from loadframe.experiment.design import Design, PlannedRun
+from loadframe.experiment.design_estimate import run_seconds
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
 from loadframe.experiment.folder import ExperimentFolder
@@ -47,6 +48,7 @@ def _further(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedR
 
 
 def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
+    listener.expect({name: s for name, s in run_seconds(design, experiment).items() if not folder.has(name)})
     with Clusters(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
             while pending := [run for run in group if not folder.has(run.id)]:
@@ -113,6 +115,7 @@ class _Group:
 
         Runs that follow from these and want the cluster in the same state are made on it, too.
         """
+        self._listener.part(runs[0].id)
         cluster = self._clusters.bring(_spec(self._experiment, runs[0].treatment), runs[0].block)
         stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
         session = stage.session(runs[0])
@@ -124,6 +127,7 @@ class _Group:
         cluster.throttle(True)
         made: list[PlannedRun] = []
         while run := self._following(runs, made):
+            self._listener.part(run.id)
             self._listener.run(self._number(run, made), len(self._design.runs), run.id)
             made.append(run)
             interrupts.check()
