@@ -1,17 +1,23 @@
 """`loadframe demo`, as far as a test has time for it: it begins, can be stopped, and would go on."""
 
 import json
+import math
 import signal
+from types import SimpleNamespace
 
 import pytest
 
-from commands import Running, loadframe, servers
+from commands import Running, servers
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.sweep.curves import SpeedUp
+from loadframe.analyze.sweep.treatments import Treatment
+from loadframe.cli.demo import claim
 
 
 @pytest.mark.store
 def test_the_demo_begins_and_stops_at_once_on_request(state, tmp_path):
     with Running("demo", "--output", tmp_path / "demo", folder=tmp_path) as command:
-        command.wait_for("36 runs, about")
+        command.wait_for("18 runs, about")
         command.wait_for("starting ")
         status, seconds = command.send(signal.SIGINT)
         assert status == 130
@@ -20,12 +26,40 @@ def test_the_demo_begins_and_stops_at_once_on_request(state, tmp_path):
         assert "Traceback" not in command.stderr
     assert servers(state) == []
     assert not any(state.glob("passing/*"))
-    assert len(json.loads((tmp_path / "demo" / "experiment.json").read_text())["design"]) == 36
+    assert len(json.loads((tmp_path / "demo" / "experiment.json").read_text())["design"]) == 18
     assert not any((tmp_path / "demo" / "runs").iterdir())
 
 
-def test_a_machine_that_cannot_show_it_is_told_why(state, tmp_path, monkeypatch):
-    monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
-    done = loadframe("demo", "--output", tmp_path / "demo")
-    assert done.returncode == 2
-    assert "no Java" in done.stderr
+def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
+    """Return speed-ups of 1, 2, 4, ... nodes, of which the first is 1."""
+    of = [Estimate(1.0, 1.0, 1.0), *(Estimate(*ratio) for ratio in ratios)]
+    throughput = Estimate(10.0, 9.0, 11.0)
+    return [SpeedUp(Treatment(2**at, 4, (), throughput, None, None, None), each, each) for at, each in enumerate(of)]
+
+
+def claimed(speedups: list[SpeedUp], invalid: int = 0) -> str:
+    """Return what the demo claims of such an analysis, of whose eight runs so many are invalid."""
+    runs = [SimpleNamespace(sound=number >= invalid) for number in range(8)]
+    return claim(SimpleNamespace(curves=[SimpleNamespace(speedups=speedups)], folder=SimpleNamespace(runs=runs)))
+
+
+def test_growth_is_claimed_where_the_whole_interval_is_above_one():
+    words = claimed(rows((1.9, 1.5, 2.4), (3.6, 2.9, 4.4)))
+    assert words.startswith("The claim: more nodes answer more requests")
+    assert "3.6 [2.9, 4.4] times the throughput on 4 nodes instead of 1" in words
+
+
+@pytest.mark.parametrize(
+    "speedups",
+    [rows((1.6, 0.9, 2.8)), rows((1.6, 0.0, math.inf)), rows(), []],
+    ids=["wide", "unbounded", "one", "none"],
+)
+def test_what_the_intervals_do_not_carry_is_not_claimed(speedups):
+    words = claimed(speedups, invalid=3)
+    assert words.startswith("No claim: ")
+    assert "3 of 8 runs were invalid" in words
+    assert "run the demo again" in words
+
+
+def test_a_loss_is_claimed_as_a_loss():
+    assert claimed(rows((0.5, 0.4, 0.6))).startswith("The claim: more nodes answered fewer requests")

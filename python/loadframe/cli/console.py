@@ -142,7 +142,10 @@ class _Left(ProgressColumn):
 def _words(progress: "PhaseProgress") -> str:
     """Write the figures of the last second, and how many errors there were so far."""
     documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
+    errors = f"{format_count(progress.errors)} errors"
+    if not progress.throughput:
+        return f"no answers in this second  {errors}"
     return (
         f"{format_count(progress.throughput)} requests/s{documents}  p50 {format_duration(progress.response_p50)}"
-        f"  p99 {format_duration(progress.response_p99)}  {format_count(progress.errors)} errors"
+        f"  p99 {format_duration(progress.response_p99)}  {errors}"
     )
