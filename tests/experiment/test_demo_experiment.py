@@ -30,7 +30,8 @@ def test_the_demo_takes_less_than_five_minutes_on_two_cores(experiment):
 @pytest.mark.parametrize(("cores", "nodes"), [([0, 1], (1,)), ([0, 1, 2, 3], (1, 2, 3)), ([4, 6], (6,)), ([0], None)])
 def test_limited_nodes_keep_off_the_generators_core_where_there_is_another(experiment, cores, nodes):
     loaded = experiment(cores)
-    assert loaded.file.store.limits.cores == nodes
+    cores_of_nodes = loaded.file.store.limits.cores
+    assert (cores_of_nodes and cores_of_nodes.numbers) == nodes
     levels = {factor.name: factor.levels for factor in loaded.factors}
     assert levels["nodes"] == (1, 2, 4)
     # All of them leave a part of one core to everything else.
@@ -41,7 +42,7 @@ def test_limited_nodes_keep_off_the_generators_core_where_there_is_another(exper
 def test_without_control_groups_each_node_has_a_core_and_so_has_the_generator(experiment, cores, nodes):
     loaded = experiment(range(cores), NO_GROUPS)
     limits = loaded.file.store.limits
-    assert (limits.cpus, limits.memory) == (None, None)
+    assert (limits.cpus, limits.memory, limits.cores.each) == (None, None, 1)
     levels = {factor.name: factor.levels for factor in loaded.factors}
     assert levels["nodes"] == nodes
 
