@@ -103,7 +103,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --reuse", "--reuse is about data that is there", "--hosts or --cluster"),
         ("bench w.yaml --output w.yaml", "w.yaml: it exists already", "--output"),
         ("bench w.yaml --output w.yaml/run", "w.yaml is no folder", "--output"),
-        ("bench w.yaml --hosts localhost", "'localhost' is no address", "host:port"),
+        ("bench w.yaml --hosts localhost:", "'localhost:' is not an address", "host:port"),
         ("bench w.yaml --cluster none", "there is no cluster 'none'", "loadframe cluster up"),
         ("fit /dev/zero", "/dev/zero: this is a device, and not a file", "name a file or a pipe"),
         ("cluster up " + "a" * 300, "is no name for a cluster", "up to 41 small letters"),

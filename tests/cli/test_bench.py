@@ -76,7 +76,16 @@ def test_data_of_an_existing_cluster_is_replaced_or_used_only_on_request(node, h
     assert used["phases"][0]["streams"][0]["pacing"] == {"closed": {"clients": 2, "think_time": 0.0}}
     assert node.count("nyc_taxis") == 1000
 
-    replaced = result(*BRIEF, *hosts, "--replace")
+    refused = loadframe(*BRIEF, *hosts, "--replace")
+    assert refused.returncode == 2
+    assert (
+        "--replace drops nyc_taxis (1,000 documents) of opensearch 3.8.0, which loadframe did not start"
+        in refused.stderr
+    )
+    assert "give --yes" in refused.stderr
+    assert node.count("nyc_taxis") == 1000
+
+    replaced = result(*BRIEF, *hosts, "--replace", "--yes")
     assert [phase["name"] for phase in replaced["phases"]] == ["load", "merge", "refresh", "range_100"]
     assert node.count("nyc_taxis") == 700
 
@@ -91,6 +100,12 @@ def test_a_rate_makes_an_open_load_that_is_achieved(node, hosts):
 
 
 def test_a_named_cluster_is_used_and_goes_on(node):
+    refused = loadframe(*BRIEF, "--cluster", "shared", "--store", "elasticsearch", "--output", "run")
+    assert refused.returncode == 2
+    assert "cluster shared is opensearch, not elasticsearch" in refused.stderr
+    refused = loadframe(*BRIEF, "--hosts", node.addresses[0], "--store", "elasticsearch", "--replace", "--yes")
+    assert refused.returncode == 2
+    assert "this is opensearch 3.8.0, not elasticsearch" in refused.stderr
     done = loadframe(*BRIEF, "--cluster", "shared", "--output", "run")
     assert done.returncode == 0, done.stderr
     run = Run("run")
@@ -138,12 +153,12 @@ def test_a_manifest_suffices_to_repeat_a_run(node, hosts, folder):
 
     parameters = [f"--set={name}={value}" for name, value in manifest["workload"]["parameters"].items()]
     words = (manifest["workload"]["file"]["path"], "--seed", manifest["seed"], *parameters)
-    again = result("bench", *words, *hosts, "--replace", "--output", "again")
+    again = result("bench", *words, *hosts, "--replace", "--yes", "--output", "again")
     assert looked(again) == looked(first)
     assert sum(requests for requests, _ in looked(again).values()) == 200
     assert documents() == filled
 
-    other = result("bench", words[0], "--seed", manifest["seed"] + 1, *parameters, *hosts, "--replace")
+    other = result("bench", words[0], "--seed", manifest["seed"] + 1, *parameters, *hosts, "--replace", "--yes")
     assert documents() != filled
     assert looked(other) != looked(first)
 

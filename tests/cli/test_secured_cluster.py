@@ -104,7 +104,7 @@ def test_a_certificate_that_does_not_verify_ends_it_before_the_load(node, author
         assert front.admitted == 0
         assert not (files / "run").exists()
 
-        done = loadframe(*words, "--insecure", "--replace")
+        done = loadframe(*words, "--insecure", "--replace", "--yes")
         assert done.returncode == 0, done.stderr
         assert "certificates are not verified" in done.stderr
         assert Run(files / "run").manifest["store"]["access"]["verified"] is False

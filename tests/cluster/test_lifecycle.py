@@ -101,6 +101,38 @@ def test_a_node_that_is_gone_or_stands_still_cannot_hand_over_its_data(cluster, 
     assert cluster.deviations() == []
 
 
+def test_a_cluster_with_a_node_that_is_gone_or_stands_still_does_not_grow(cluster, toy):
+    cluster.kill("node-1")
+    with pytest.raises(BadInput, match=r"node-1 is gone, and a node that joins(.|\n)*loadframe cluster up trial"):
+        cluster.grow()
+    toy.joins_without_all = True
+    assert cluster.grow() == ["node-2"], "a store whose nodes can join without the others"
+    assert cluster.shrink("node-2") == ["node-2"]
+    assert cluster.mend()
+    cluster.pause("node-0")
+    events = []
+    with (
+        cluster.telling(events.append),
+        pytest.raises(BadInput, match=r"node-0 is paused, and a node that joins.*\n.*cluster resume trial node-0"),
+    ):
+        cluster.grow()
+    cluster.resume("node-0")
+    assert events == []
+    assert cluster.size == 2
+    assert cluster.deviations() == []
+
+
+def test_pausing_a_paused_node_and_resuming_a_running_one_are_no_events(cluster):
+    events = []
+    with cluster.telling(events.append):
+        cluster.resume("node-0")
+        cluster.pause("node-0")
+        cluster.pause("node-0")
+        cluster.resume("node-0")
+        cluster.resume("node-0")
+    assert [event.kind for event in events] == ["node paused", "node resumed"]
+
+
 def test_an_unknown_node_is_answered_with_the_nearest(cluster):
     for change in (cluster.shrink, cluster.kill, cluster.pause, cluster.resume):
         with pytest.raises(BadInput, match=r"no node 'nod-1'\n  did you mean node-1\?"):

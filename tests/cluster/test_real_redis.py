@@ -103,3 +103,28 @@ def test_the_users_own_installation_is_started_and_described(module_state, tmp_p
         assert described["version"] == cluster.store.version(cluster.addresses)
     with pytest.raises(BadInput, match=r"this is redis \S+, and not 1\.2\.3"):
         Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(tmp_path)))
+
+
+def test_hosts_that_are_not_of_one_cluster_are_said(single):
+    with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
+        for hosts in ([*cluster.addresses, *single.addresses], [*single.addresses, *cluster.addresses]):
+            with pytest.raises(BadInput, match="this is a single server, which shares no data") as caught:
+                Cluster.attach(hosts, "redis")
+            assert caught.value.where == single.addresses[0]
+        dead = "127.0.0.1:1"
+        attached = Cluster.attach([*cluster.addresses, dead], "redis")
+        assert attached.deviations() == [f"{dead} does not answer"]
+        assert Cluster.attach(cluster.addresses, "redis").deviations() == []
+        with (
+            Cluster.start(ClusterSpec(store="redis", nodes=1, settings={"cluster": True})) as other,
+            pytest.raises(BadInput, match="this node belongs to another cluster"),
+        ):
+            Cluster.attach([*cluster.addresses, *other.addresses], "redis")
+
+
+def test_a_cluster_that_grew_and_shrank_has_few_ranges_of_slots(module_state):
+    with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
+        cluster.grow()
+        cluster.shrink()
+        lines = cluster.store.client(cluster.addresses[0]).look("CLUSTER SLOTS")
+        assert len(lines) == 2

@@ -49,6 +49,14 @@ def test_a_run_is_not_seen_before_it_is_finished(tmp_path):
         assert writer.path.is_dir()
 
 
+def test_events_are_in_the_order_of_time_however_late_they_are_told(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        for kind, time in (("third", 3.0), ("first", 1.0), ("second", 2.0), ("with the second", 2.0)):
+            writer.event(kind, time)
+        path = writer.finish(manifest().as_dict(), summary())
+    assert [event["kind"] for event in Run(path).events] == ["first", "second", "with the second", "third"]
+
+
 def test_an_exception_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError), RunWriter(tmp_path, "r1") as writer:
         writer.telemetry(0.0, "host", "cpu.busy", 1 / 0)
@@ -233,7 +241,7 @@ def test_events_carry_both_clocks(tmp_path):
         writer.event("now")
         writer.finish(manifest(started=writer.started).as_dict(), summary())
     run = Run(tmp_path / "r1")
-    first, now = run.events
+    now, first = run.events
     assert first.items() >= {"time": 1.5, "kind": "node requested", "node": "n4"}.items()
     began = datetime.fromisoformat(run.manifest["started"])
     assert (datetime.fromisoformat(first["wall"]) - began).total_seconds() == pytest.approx(1.5, abs=0.002)

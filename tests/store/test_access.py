@@ -69,8 +69,36 @@ def test_hosts_are_addresses_with_or_without_a_scheme(text, addresses, secure):
     "text", ["localhost", "a:b", ":9200", "", "a:1,", "ftp://a:1", "https://a:1/path", "https://a:b", "::1:9200"]
 )
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(BadInput, match="is no address"):
+    with pytest.raises(BadInput, match="is not an address"):
         endpoints(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "addresses", "secure"),
+    [
+        ("cassandra", "10.0.0.1, node.example:9043", ["10.0.0.1:9042", "node.example:9043"], None),
+        ("cassandra", "[::1]", ["[::1]:9042"], None),
+        ("redis", "redis://a", ["a:6379"], False),
+        ("redis", "rediss://a:7000/", ["a:7000"], True),
+        ("redis", "redis://a:7000,b:7001,c", ["a:7000", "b:7001", "c:6379"], False),
+        ("mongodb", "mongodb://a,b:27018/", ["a:27017", "b:27018"], None),
+        ("opensearch", "localhost", ["localhost:9200"], None),
+        ("opensearch", "https://search.example", ["search.example:443"], True),
+        ("couchbase", "couchbase://a", ["a:8091"], False),
+    ],
+)
+def test_each_store_has_urls_and_a_port_of_its_own(kind, text, addresses, secure):
+    store = find(kind)
+    assert endpoints(text, store.port, store.schemes) == (addresses, secure)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("redis", "mongodb://a"), ("opensearch", "a:"), ("mongodb", "mongodb://a/?tls=true"), ("http", "a")],
+)
+def test_what_is_not_a_stores_url_is_refused(kind, text):
+    with pytest.raises(BadInput, match="is not an address"):
+        endpoints(text, find(kind).port, find(kind).schemes)
 
 
 def test_hosts_are_asked_in_one_way():

@@ -9,7 +9,7 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
-from loadframe.store.access import Access, Auth, Tls
+from loadframe.store.access import Access, Auth
 from loadframe.store.base import Member
 
 GIB = 2**30
@@ -120,9 +120,7 @@ def test_what_loadframe_decides_is_refused_among_the_settings(key):
         STORE.check_settings({key: 1})
 
 
-@pytest.mark.parametrize(
-    "access", [Access(tls=Tls()), Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))]
-)
+@pytest.mark.parametrize("access", [Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))])
 def test_what_the_protocol_has_not_is_refused(access):
     with pytest.raises(BadInput):
         STORE.with_access(access)

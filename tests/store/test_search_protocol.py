@@ -3,11 +3,13 @@
 import http.server
 import json
 import socket
+import socketserver
 import threading
 
 import pytest
 
-from loadframe.errors import LoadframeError
+from loadframe.cluster import Cluster
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store import find
 from loadframe.store.search.store import Unreachable
 
@@ -77,3 +79,75 @@ def test_another_distribution_of_the_family_is_called_by_its_name(answering):
 def test_something_else_that_speaks_http_is_no_cluster(answering):
     with pytest.raises(LoadframeError, match="is no cluster of this family"):
         find("opensearch").version([answering(200, "<html>Welcome to nginx</html>")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "said"),
+    [
+        ("opensearch", {"number": "6.8.23"}, "this is elasticsearch 6.8.23, not opensearch"),
+        (
+            "elasticsearch",
+            {"number": "3.8.0", "distribution": "opensearch"},
+            "this is opensearch 3.8.0, not elasticsearch",
+        ),
+        ("elasticsearch", {"number": "5.6.16"}, "the oldest version that loadframe speaks to is 6.2"),
+    ],
+)
+def test_another_product_or_version_is_refused_before_anything_is_asked_of_it(answering, kind, answer, said):
+    address = answering(200, json.dumps({"version": answer}))
+    with pytest.raises(BadInput, match=said):
+        Cluster.attach([address], kind)
+
+
+def test_a_version_that_is_spoken_to_is_accepted(answering):
+    address = answering(200, json.dumps({"version": {"number": "6.2.0"}}))
+    store = find("elasticsearch")
+    store.require_product([address], store.version([address]))
+
+
+def test_json_without_a_version_is_not_a_cluster(answering):
+    with pytest.raises(BadInput, match="does not say which version it is"):
+        find("opensearch").version([answering(200, json.dumps({"hello": "world"}))])
+
+
+@pytest.fixture
+def mute():
+    """A server that takes requests and answers none; returns its address and the requests."""
+    taken: list[bytes] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            taken.append(self.request.recv(4096))
+            while self.request.recv(4096):
+                pass
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}", taken
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+def test_a_change_that_was_not_answered_is_not_asked_of_the_next_node(mute, method):
+    address, taken = mute
+    with pytest.raises(
+        StoreFailed, match=f"{method} /taxis was not answered(.|\n)*whether it was carried out is not known"
+    ):
+        find("opensearch").request([address, address], method, "/taxis", timeout=0.2)
+    assert len(taken) == 1
+
+
+def test_a_question_that_was_not_answered_is_asked_of_the_next_node(mute):
+    address, taken = mute
+    with pytest.raises(Unreachable):
+        find("opensearch").request([address, address], "GET", "/taxis", timeout=0.2)
+    assert len(taken) == 2
+
+
+def test_a_change_goes_to_the_next_node_when_it_could_not_be_sent(closed, mute):
+    address, taken = mute
+    with pytest.raises(StoreFailed):
+        find("opensearch").request([closed, address], "PUT", "/taxis", timeout=0.2)
+    assert len(taken) == 1

@@ -37,6 +37,9 @@ Insecure = Annotated[
 Compress = Annotated[bool, typer.Option("--compress", help="Compress bodies of requests.", rich_help_panel=_PANEL)]
 
 
+#: The kind of store where none is named.
+DEFAULT_STORE = "opensearch"
+
 #: The parameters of a command that takes all of these, by name, and their options.
 _OPTIONS = {
     name: f"--{name.replace('_', '-')}"
@@ -59,7 +62,7 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
 
     BadInput for options that contradict each other, or that say something about a cluster that is not named.
     """
-    from loadframe.store import OPEN, Access
+    from loadframe.store import OPEN, Access, find
     from loadframe.store.access import endpoints
     from loadframe.store.secrets import credentials
 
@@ -68,7 +71,8 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
             if given[name]:
                 raise BadInput(f"{option} is about a cluster that is there already", remedy="name it with --hosts")
         return [], OPEN
-    addresses, secure = endpoints(given["hosts"])
+    kind = find(given.get("store") or DEFAULT_STORE)
+    addresses, secure = endpoints(given["hosts"], kind.port, kind.schemes)
     tls = _tls(secure, given["ca"], given["cert"], given["key"], given["insecure"])
     auth = credentials(
         user=given["user"],
@@ -92,7 +96,7 @@ def _tls(secure: bool | None, ca: Path | None, cert: Path | None, key: Path | No
     if key and not cert:
         raise BadInput("--key is the key of no certificate", remedy="give --cert, too")
     if asked and secure is False:
-        raise BadInput(f"{asked} is about TLS, and the hosts are asked by http://", remedy="write https://")
+        raise BadInput(f"{asked} is about TLS, and the hosts are asked without it", remedy="write https://")
     if ca and insecure:
         raise BadInput("--ca and --insecure contradict each other: one verifies, the other does not")
     if not (asked or secure):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from loadframe.cli import access
+from loadframe.cli import access, loss
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
     ContainerRuntime,
@@ -28,6 +28,7 @@ from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
+    from loadframe.cluster import Cluster
     from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
 _EXAMPLES = """\b
@@ -62,6 +63,9 @@ def bench(
     cluster: Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before --replace drops data of a cluster at --hosts.")
     ] = False,
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")
@@ -146,7 +150,7 @@ def bench(
         if hosts:
             started = Cluster.attach(addresses, store, reached)
         elif cluster:
-            started = Cluster.load(cluster)
+            started = _named(cluster, store, context)
         else:
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(
@@ -176,7 +180,9 @@ def bench(
                 listener=console,
             )
             if not reuse:
-                session.create_collections(replace=replace or not (hosts or cluster))
+                session.create_collections(
+                    replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
+                )
             console.expect({phase.name: resolved_seconds(phase) for phase in phases})
             try:
                 session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
@@ -187,6 +193,20 @@ def bench(
     _show(path, as_json)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _named(name: str, asked: str, context: typer.Context) -> "Cluster":
+    """Return the named cluster; BadInput if it is of another kind than a --store that was given."""
+    from loadframe.cluster import Cluster
+
+    cluster = Cluster.load(name)
+    source = context.get_parameter_source("store")
+    if source is not None and source.name != "DEFAULT" and asked != cluster.store.kind:
+        raise BadInput(
+            f"cluster {name} is {cluster.store.kind}, not {asked}",
+            remedy="leave --store out: a named cluster is known by its name",
+        )
+    return cluster
 
 
 def _show(path: Path, as_json: bool) -> None:

@@ -155,6 +155,7 @@ def _done(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
     events: list[ClusterEvent] = []
     with found.telling(events.append):
         change(found)
+    events.sort(key=lambda event: event.monotonic)
     if as_json:
         print_json({"name": name, "events": [_plain(event) for event in events]})
     else:
@@ -196,3 +197,5 @@ def _telling(found: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
 
     with found.telling(hear), line if err.is_terminal else contextlib.nullcontext():
         yield events, tell
+    # What other commands did meanwhile was told last.
+    events.sort(key=lambda event: event.monotonic)

@@ -9,6 +9,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.patience import Patience, Tell
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.spec import ClusterSpec
+from loadframe.errors import BadInput
 from loadframe.host.base import Host
 from loadframe.store import Store
 
@@ -49,6 +50,19 @@ class Change:
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
         """Tell of nodes by the names of their first processes."""
         self.emit(ClusterEvent(kind, tuple(self.roster.of(number)[0].name for number in numbers)))
+
+    def require_awake(self, node: Node, consequence: str) -> None:
+        """BadInput if a node is gone, paused or cut off; `consequence` says why it is needed."""
+        name = self.spec.name or "NAME"
+        if not node.alive:
+            how, remedy = "gone", f"start it again with `loadframe cluster up {name}`"
+        elif node.paused:
+            how, remedy = "paused", f"let it go on with `loadframe cluster resume {name} {node.name}`"
+        elif node.cut:
+            how, remedy = "cut off", f"undo that with `loadframe cluster link {name} {node.name} --restore`"
+        else:
+            return
+        raise BadInput(f"{node.name} is {how}, {consequence}", remedy=f"{remedy}, and try again")
 
     def mark(self, number: int, state: State) -> None:
         """Write down what a node is in the middle of."""

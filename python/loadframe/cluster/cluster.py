@@ -158,14 +158,18 @@ class Cluster:
     def attach(cls, hosts: Sequence[str], store: str = "opensearch", access: Access = OPEN) -> Self:
         """Return an existing cluster, reached at these `host:port`; LoadframeError when none of them answers.
 
-        BadInput for a certificate that does not verify, and when the cluster does not let us in.
+        BadInput for a certificate that does not verify, when the cluster does not let us in, when it is another product
+        than `store`, and when the hosts are not of one cluster.
         """
-        found = stores.find(store).with_access(access)
+        kind = stores.find(store).with_access(access)
         require_known(hosts)
         access.verify(hosts)
+        version = kind.version(hosts)
+        kind.require_product(hosts, version)
+        kind.require_one_cluster(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
-        roster = Roster(None, {"version": found.version(hosts)}, nodes)
-        cluster = cls(found, roster, attached=found.health(hosts).nodes)
+        roster = Roster(None, {"version": version}, nodes)
+        cluster = cls(kind, roster, attached=kind.health(hosts).nodes)
         cluster.access = access
         return cluster
 
@@ -288,13 +292,22 @@ class Cluster:
         self._emit(ClusterEvent(events.KILLED, (name,)))
 
     def pause(self, name: str) -> None:
-        """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing."""
-        self._process(self._named(name)).pause()
+        """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing.
+
+        Nothing happens to one that is paused already, and no event is told of it; the same holds for `resume`.
+        """
+        process = self._process(self._named(name))
+        if process.paused():
+            return
+        process.pause()
         self._emit(ClusterEvent(events.PAUSED, (name,)))
 
     def resume(self, name: str) -> None:
         """Let a paused node go on (SIGCONT)."""
-        self._process(self._named(name)).resume()
+        process = self._process(self._named(name))
+        if not process.paused():
+            return
+        process.resume()
         self._emit(ClusterEvent(events.RESUMED, (name,)))
 
     def cut(self, name: str) -> None:
@@ -472,6 +485,8 @@ class Cluster:
         """Return how the live cluster differs from what was asked for, one sentence each; empty when it does not."""
         self._roster.follow()
         found = state.deviations(self._roster, self._throttled)
+        if self._attached is not None:
+            found += self.store.silent(self.addresses)
         try:
             health = self.health()
         except LoadframeError as error:

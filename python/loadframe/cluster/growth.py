@@ -14,9 +14,14 @@ from loadframe.errors import LoadframeError
 def grow(change: Change, count: int) -> list[str]:
     """Add that many data-bearing nodes, and return their names when the data is balanced.
 
+    BadInput, with nothing started, when a node does not run or the store cannot take one in.
     Whatever breaks it off, each node is then either a member, or stopped and no part of the cluster. The folder of one
     that never became a member stays until the cluster is deleted: its log tells why.
     """
+    for node in change.roster.nodes:
+        if node.alive or not change.store.joins_without_all:
+            change.require_awake(node, "and a node that joins has to meet every other one")
+    change.store.require_growing(change.addresses)
     software = launch.prepare(
         change.store, replace(change.spec, nodes=change.spec.nodes + count), change.host, change.report
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from loadframe.cluster.change import Change
 from loadframe.cluster.events import LEAVING, LEFT, ClusterEvent
 from loadframe.cluster.growth import balance
-from loadframe.cluster.node import Node, State
+from loadframe.cluster.node import State
 from loadframe.errors import BadInput, LoadframeError
 
 #: Seconds between telling clients that a node has left and stopping it. The load looks for changes five times a second;
@@ -28,24 +28,13 @@ def shrink(change: Change, numbers: Sequence[int]) -> list[str]:
             remedy="to stop it, use `loadframe cluster down`",
         )
     for node in (node for number in numbers for node in change.roster.of(number)):
-        _require_awake(change, node)
+        change.require_awake(node, "and nobody can have its data from it")
     names = [change.roster.of(number)[0].name for number in numbers]
     for number in numbers:
         _drain(change, number)
         depart(change, number)
     balance(change)
     return names
-
-
-def _require_awake(change: Change, node: Node) -> None:
-    name = change.spec.name or "NAME"
-    if not node.alive:
-        how, remedy = "gone", f"start it again with `loadframe cluster up {name}`, and take it out then"
-    elif node.paused:
-        how, remedy = "paused", f"let it go on with `loadframe cluster resume {name} {node.name}`, and take it out then"
-    else:
-        return
-    raise BadInput(f"{node.name} is {how}, and nobody can have its data from it", remedy=remedy)
 
 
 def _drain(change: Change, number: int) -> None:

@@ -54,6 +54,15 @@ class Labels:
     repetition: int | None = None
 
 
+@dataclass(frozen=True)
+class Loss:
+    """What will be lost when collections are dropped."""
+
+    documents: Mapping[str, int | None]  #: by collection; None where they could not be counted
+    product: str  #: what runs there: the kind of store and its version
+    addresses: Sequence[str]
+
+
 def require_sound(
     phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any], generator: Generator, nodes: int
 ) -> None:
@@ -90,14 +99,19 @@ class Session:
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         self._acknowledged = Acknowledged()
 
-    def create_collections(self, *, replace: bool = False) -> None:
-        """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data."""
+    def create_collections(self, *, replace: bool = False, confirm: Callable[[Loss], None] | None = None) -> None:
+        """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data.
+
+        `confirm` is told what will be lost before anything is dropped, and raises if that is not wanted.
+        """
         there = [name for name in self.workload.collections if self.cluster.has_collection(name)]
         if there and not replace:
             raise BadInput(
                 f"the cluster has {', '.join(there)} already",
                 remedy="--replace drops and fills it anew, --reuse keeps its data and skips the phases that prepare",
             )
+        if there and confirm:
+            confirm(self._loss(there))
         for name in there:
             self.listener.step(f"dropping {name}")
             self.cluster.drop_collection(name)
@@ -105,6 +119,17 @@ class Session:
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
             self._acknowledged.made(name)
+
+    def _loss(self, there: Sequence[str]) -> Loss:
+        documents: dict[str, int | None] = {}
+        for name in there:
+            try:
+                documents[name] = self.cluster.count(name)
+            except LoadframeError:
+                # It is to be dropped all the same, and its size is only told.
+                documents[name] = None
+        kind, version = self.cluster.store.kind, str(self.cluster.describe()["version"])
+        return Loss(documents, f"{kind} {version}", self.cluster.addresses)
 
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
         """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""

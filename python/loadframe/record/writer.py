@@ -157,6 +157,7 @@ class RunWriter:
             self._write_json(schema.MANIFEST_FILE, manifest)
             self._write_json(schema.SUMMARY_FILE, summary)
             self._events.close()
+            self._order_events()
             for member in schema.MEMBERS:
                 _sync(self._partial / member)
             _sync(self._partial)
@@ -166,6 +167,12 @@ class RunWriter:
             _sync(self.path.parent)
             self._finished = True
         return self.path
+
+    def _order_events(self) -> None:
+        """Put the events into the order of time: what others did meanwhile is told when all is over."""
+        path = self._partial / schema.EVENTS_FILE
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(sorted(lines, key=lambda line: float(json.loads(line)["time"]))), encoding="utf-8")
 
     def _flush(self) -> None:
         if self._rows:

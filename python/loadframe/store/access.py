@@ -5,12 +5,14 @@ Secrets stay inside: they are in no representation, description or message. Wher
 
 import base64
 import contextlib
+import re
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ from loadframe.ranges import LAST_PORT
 #: How long a host is waited for while its certificate is looked at, s.
 _PATIENCE = 5.0
 
+#: Schemes that every store is reached by, with their usual ports.
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -161,30 +164,47 @@ class Access:
 OPEN = Access()
 
 
-def endpoints(text: str) -> tuple[list[str], bool | None]:
+def endpoints(
+    text: str, port: int | None = None, schemes: Mapping[str, bool | None] = MappingProxyType({})
+) -> tuple[list[str], bool | None]:
     """Return the `host:port`s of a comma-separated list, and whether it asks for TLS; None if it does not say.
 
-    Each is `host:port` or an address with `http://` or `https://`, whose usual port may be left out.
+    Each is `host:port`, or a URL with `http://`, `https://` or one of the store's `schemes`. The port may be left out
+    where `port` is the store's usual one, or the scheme has one. The hosts of one URL of the store's, such as
+    `mongodb://a,b`, are separated by commas, too.
     """
-    schemes, addresses = set(), []
-    for each in (part.strip() for part in text.split(",")):
-        scheme, address = _endpoint(each) if "://" in each else (None, each)
+    secure, addresses, native = set[bool | None](), list[str](), False
+    for part in (part.strip() for part in text.split(",")):
+        if "://" in part:
+            scheme, address = _endpoint(part, port, schemes)
+            native = scheme in schemes
+            asked = schemes[scheme] if native else scheme == "https"
+        else:
+            # What follows a URL of the store's is one of its hosts, too.
+            asked = asked if native else None
+            address = part.rstrip("/") if native else part
+            if port is not None and not re.search(r":\d*$", address.rpartition("]")[2]) and _is_host(address):
+                address = f"{address}:{port}"
         split_address(address)
-        schemes.add(scheme)
+        secure.add(asked)
         addresses.append(address)
-    if len(schemes) > 1:
+    if len(secure) > 1:
         raise BadInput(
             "some of these hosts are asked by TLS and some are not", where=text, remedy="write https:// before each"
         )
-    (scheme,) = schemes
-    return addresses, None if scheme is None else scheme == "https"
+    return addresses, secure.pop()
+
+
+def _is_host(text: str) -> bool:
+    """Whether this is a host without a port: a name, an IPv4 address, or an IPv6 address in brackets."""
+    return re.fullmatch(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", text) is not None
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of `host:port`, brackets of an IPv6 address taken off; BadInput for anything else."""
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or (":" in host and not host.startswith("[")):
-        raise BadInput(f"{address!r} is no address", remedy="write host:port, such as 127.0.0.1:9200")
+        raise BadInput(f"{address!r} is not an address", remedy="write host:port, such as 127.0.0.1:9200")
     number = int(port) if len(port) <= len(str(LAST_PORT)) else 0
     if not 1 <= number <= LAST_PORT:
         raise BadInput(f"{port} is not a port", where=address, remedy=f"ports are numbers from 1 to {LAST_PORT}")
@@ -205,7 +225,7 @@ def require_known(addresses: Sequence[str]) -> None:
             ) from error
 
 
-def _endpoint(url: str) -> tuple[str, str]:
+def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) -> tuple[str, str]:
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise BadInput(
@@ -213,12 +233,17 @@ def _endpoint(url: str) -> tuple[str, str]:
             where=f"{parts.scheme}://***@{parts.hostname}",
             remedy="give --user, and the password in --password-file, in LOADFRAME_PASSWORD or when asked",
         )
-    if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise BadInput(f"{url!r} is no address of a host", remedy="write https://host:port, without a path")
+    known = [*_PORTS, *schemes]
+    if parts.scheme not in known or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise BadInput(
+            f"{url!r} is not an address of a host",
+            remedy=f"write {known[-1]}://host:port, without a path; TLS and users are options of the command",
+        )
     with contextlib.suppress(ValueError):
         if parts.port is not None:
             return parts.scheme, parts.netloc
-    return parts.scheme, f"{parts.netloc}:{_PORTS[parts.scheme]}"
+    usual = port if parts.scheme in schemes else _PORTS[parts.scheme]
+    return parts.scheme, f"{parts.netloc}:{usual}"
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 A store knows files, commands and requests. It starts nothing and knows no host: the cluster joins the two.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,6 +153,10 @@ class Store(ABC):
     keeps_address: bool = False  #: nodes are known by their addresses, and have to get the same ones again
     administrator: str = ""  #: the user that a cluster started here gets, with a password; none if it lets everybody in
     watched: tuple[Figure, ...] = ()  #: what `loadframe watch` shows of each node, the most telling first
+    joins_without_all: bool = False  #: a node can join while another one is gone
+    oldest: tuple[int, ...] = ()  #: the oldest version that is spoken to; older ones may understand requests otherwise
+    port: int | None = None  #: where clients find it if they are not told; None where an address must have one
+    schemes: Mapping[str, bool | None] = {}  #: of its URLs, and whether they mean TLS; None for one that leaves it open
     extra_ports: int = 0  #: ports that a node needs beside the one for clients and the one for its peers
 
     def with_access(self, access: Access) -> "Store":
@@ -184,6 +189,27 @@ class Store(ABC):
         """Return what runs at that version, as `version` tells it, for drivers whose protocol differs by version."""
         distribution, _, number = version.rpartition(" ")
         return {"distribution": distribution or self.kind, "version": number}
+
+    def require_product(self, addresses: Sequence[str], version: str) -> None:
+        """BadInput for a cluster of that version if it is another product, or too old to be spoken to.
+
+        It is asked before anything is changed there. `version` is what `version` has returned.
+        """
+        numbers = tuple(int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2])[: len(self.oldest)])
+        if numbers and numbers < self.oldest:
+            oldest = ".".join(map(str, self.oldest))
+            raise BadInput(
+                f"this is {self.kind} {version}, and the oldest version that loadframe speaks to is {oldest}",
+                where=", ".join(addresses),
+                remedy="upgrade it, or measure another cluster",
+            )
+
+    def silent(self, addresses: Sequence[str]) -> list[str]:
+        """Return which of the addresses do not answer, one sentence each, where the load would not notice it."""
+        return []
+
+    def require_one_cluster(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most find that out by themselves
+        """BadInput for addresses that are not those of one cluster: each would be asked for data that another has."""
 
     @abstractmethod
     def check_settings(self, settings: Mapping[str, Any]) -> None:
@@ -225,6 +251,9 @@ class Store(ABC):
 
         Some may not answer yet. Most stores' nodes are told by their files where the others are.
         """
+
+    def require_growing(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most can
+        """BadInput if the cluster cannot take a node in; it is asked before one is started."""
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Take a node that has started into the cluster; return when it is a member, with or without data.

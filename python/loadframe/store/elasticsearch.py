@@ -67,6 +67,8 @@ class Elasticsearch(SearchStore):
     """Elasticsearch: 6.8 and newer are started here, 6.2 and newer are spoken to where they run."""
 
     kind = "elasticsearch"
+    port = 9200
+    oldest = (6, 2)
     ages = True  # its compiler is at work for minutes
     refuses_root = True
     versions = ("6.8.23",)

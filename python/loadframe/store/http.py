@@ -11,6 +11,7 @@ import httpx
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
+from loadframe.store.asking import first_answer
 from loadframe.store.base import Health, Installation, NodePlan, NodeSpec, Store, Unreachable
 from loadframe.store.distribution import Distribution
 
@@ -49,17 +50,15 @@ class Http(Store):
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return what the service calls itself in its `Server` header, or `unknown`."""
-        failure = "no address"
-        for address in addresses:
-            try:
-                return str(self._ask(address).headers.get("server", "unknown"))
-            except httpx.TransportError as error:
-                failure = str(error)
-        raise Unreachable(
-            f"the service does not answer ({failure})",
-            where=", ".join(addresses),
-            remedy="check that it runs, and write https:// before its addresses if it speaks TLS",
-        )
+        try:
+            answer = first_answer(addresses, self._ask, httpx.TransportError)
+        except httpx.TransportError as error:
+            raise Unreachable(
+                f"the service does not answer ({error})",
+                where=", ".join(addresses),
+                remedy="check that it runs, and write https:// before its addresses if it speaks TLS",
+            ) from error
+        return str(answer.headers.get("server", "unknown"))
 
     def health(self, addresses: Sequence[str]) -> Health:
         """Ready is that every address answers, with any status."""

@@ -35,6 +35,8 @@ class OpenSearch(SearchStore):
     """OpenSearch from the Maven repository, with the modules that searching, scripting and scaled numbers need."""
 
     kind = "opensearch"
+    port = 9200
+    oldest = (1,)
     ages = True  # its compiler is at work for minutes
     refuses_root = True
     versions = ("3.8.0", "2.19.6")

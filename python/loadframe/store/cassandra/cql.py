@@ -5,12 +5,14 @@ whoever asks for a node's own figures wants that node to answer.
 """
 
 import socket
+import ssl
 import struct
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from loadframe.errors import LoadframeError, StoreFailed
+from loadframe.store.access import split_address
 
 _VERSION = 4
 _ERROR, _READY, _AUTHENTICATE, _RESULT, _AUTH_SUCCESS = 0x00, 0x02, 0x03, 0x08, 0x10
@@ -36,13 +38,21 @@ NOT_LET_IN = (0x0100, 0x2100)
 class Connection:
     """A connection to one node. As a context it is closed at the end. OSError when the node does not answer."""
 
-    def __init__(self, address: str, user: tuple[str, str] | None = None, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        user: tuple[str, str] | None = None,
+        timeout: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Connect and log in. `address` is host:port, `timeout` is seconds for each answer."""
-        host, _, port = address.rpartition(":")
+        host, port = split_address(address)
         self._address = address
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=min(timeout, 5.0))
-        self._socket.settimeout(timeout)
+        self._socket = socket.create_connection((host, port), timeout=min(timeout, 5.0))
         try:
+            if tls:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+            self._socket.settimeout(timeout)
             opcode, _ = self._exchange(_STARTUP, struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.0.0"))
             if opcode == _AUTHENTICATE:
                 name, password = user or ("", "")

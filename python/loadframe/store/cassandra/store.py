@@ -12,6 +12,7 @@ import psutil
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import distribution, installed, jvm
 from loadframe.store.access import OPEN, Access
+from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Balancing,
     Figure,
@@ -39,10 +40,16 @@ _COUNT_TIMEOUT = 600.0
 _POLL = 0.5
 
 
+class _NotConnectedError(OSError):
+    """A node was not reached, and no statement was sent to it."""
+
+
 class Cassandra(Store):
     """Cassandra from the Maven repository; what is asked by CQL alone works for ScyllaDB, too."""
 
     kind = "cassandra"
+    port = 9042
+    schemes: Mapping[str, bool | None] = {"cassandra": None}
     family = "cassandra"
     driver = "cql"
     ages = True  # its compiler is at work for minutes
@@ -59,15 +66,14 @@ class Cassandra(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Remember who asks."""
+        """Remember who asks, and how."""
+        self._tls = access.context
         self._user = (access.auth.user or "", access.auth.secret) if access.auth else None
         #: A connection to each node for its figures, which are asked for every second.
         self._watched: dict[str, Connection] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked as a user with a password; BadInput for TLS, keys and tokens."""
-        if access.tls is not None:
-            raise BadInput("cassandra is spoken to in the clear here", remedy="leave the TLS options out")
+        """Return the store as it is asked by TLS, as a user with a password, or both; BadInput for keys and tokens."""
         if access.auth is not None and access.auth.scheme != "basic":
             raise BadInput("cassandra knows users with passwords, and no keys or tokens", remedy="give --user")
         if access.compress:
@@ -147,26 +153,41 @@ class Cassandra(Store):
         self, addresses: Sequence[str], statement: str, *, one: bool = True, timeout: float = 10.0
     ) -> list[dict[str, Any]]:
         """Ask the first address that answers; Unreachable when none does, LoadframeError with the store's words."""
-        failure: Exception | None = None
-        for address in addresses:
+
+        def ask(address: str) -> list[dict[str, Any]]:
             try:
-                with Connection(address, self._user, timeout) as connection:
-                    return connection.ask(statement, one=one)
-            except CqlError as error:
-                if error.code in NOT_LET_IN:
-                    raise BadInput(
-                        f"the cluster does not let us do that: {error.what}",
-                        where=address,
-                        remedy="say who asks by --user, or ask as somebody who may",
-                    ) from error
-                raise
+                connection = self._connect(address, timeout)
             except OSError as error:
-                failure = error
-        raise Unreachable(
-            f"the cluster does not answer ({failure})",
-            where=", ".join(addresses),
-            remedy="check that it runs, and that the addresses are those where it speaks CQL",
-        )
+                raise _NotConnectedError(str(error)) from error
+            with connection:
+                return connection.ask(statement, one=one)
+
+        repeatable = statement.startswith("SELECT ")
+        try:
+            return first_answer(addresses, ask, OSError, _NotConnectedError, repeatable=repeatable)
+        except CqlError as error:
+            if error.code in NOT_LET_IN:
+                raise BadInput(
+                    f"the cluster does not let us do that: {error.what}",
+                    where=error.where,
+                    remedy="say who asks by --user, or ask as somebody who may",
+                ) from error
+            raise
+        except OSError as error:
+            if not repeatable and not isinstance(error, _NotConnectedError):
+                raise StoreFailed(
+                    f"a statement was not answered ({error}); whether it was carried out is not known: {statement}",
+                    where=", ".join(addresses),
+                ) from error
+            raise Unreachable(
+                f"the cluster does not answer ({error})",
+                where=", ".join(addresses),
+                remedy="check that it runs, and that the addresses are those where it speaks CQL; if that is by TLS, "
+                "give --ca, or write https:// before each",
+            ) from error
+
+    def _connect(self, address: str, timeout: float = 10.0) -> Connection:
+        return Connection(address, self._user, timeout, self._tls)
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, with the name of one that only speaks the same protocol."""
@@ -196,7 +217,7 @@ class Cassandra(Store):
 
     def _answers(self, address: str) -> bool:
         try:
-            Connection(address, self._user, timeout=5.0).close()
+            self._connect(address, 5.0).close()
         except CqlError:
             return True
         except OSError:
@@ -228,7 +249,7 @@ class Cassandra(Store):
         left = 0.0
         for address in dict.fromkeys(addresses):
             try:
-                with Connection(address, self._user) as connection:
+                with self._connect(address) as connection:
                     streams = connection.ask("SELECT * FROM system_views.streaming")
             except (OSError, CqlError):
                 continue
@@ -350,7 +371,7 @@ class Cassandra(Store):
         found = {}
         for address in addresses:
             try:
-                connection = self._watched.get(address) or Connection(address, self._user, timeout=5.0)
+                connection = self._watched.get(address) or self._connect(address, 5.0)
                 self._watched[address] = connection
                 found[address] = figures(connection.ask)
             except (OSError, CqlError):

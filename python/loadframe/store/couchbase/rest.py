@@ -7,10 +7,14 @@ import httpx
 
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access
+from loadframe.store.asking import first_answer
 from loadframe.store.base import Unreachable
 
 #: Seconds. Adding a node takes ten or more, when machines are busy many more.
 _TIMEOUT = httpx.Timeout(120.0, connect=5.0)
+
+#: A request was not sent: there was no connection to send it on.
+UNSENT = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
 class Administration:
@@ -37,33 +41,36 @@ class Administration:
 
         404 is an answer. A node that has no administrator yet is asked by nobody in particular: not `known`.
         """
-        failure = "no address"
         headers = self._headers if known else {}
-        for address in addresses:
-            try:
-                answer = self._client.request(method, f"{self.scheme}://{address}{path}", data=form, headers=headers)
-            except httpx.TransportError as error:
-                if method != "GET" and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                    # Another node must not be asked the same again: this one may be doing it.
-                    raise StoreFailed(f"{method} {path} was not answered ({error})", where=address) from error
-                failure = str(error)
-                continue
-            if answer.status_code in (401, 403):
-                raise BadInput(
-                    f"the cluster does not let us do that: {answer.status_code}",
-                    where=address,
-                    remedy="say who asks by --user: one who may administer buckets",
-                )
-            if answer.status_code >= 400 and answer.status_code != 404:
-                raise (StoreFailed if answer.status_code >= 500 else LoadframeError)(
-                    f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=address
-                )
-            return answer
-        raise Unreachable(
-            f"the cluster does not answer ({failure})",
-            where=", ".join(addresses),
-            remedy="check that it runs, and that the addresses are those of its administration, such as host:8091",
-        )
+
+        def ask(address: str) -> httpx.Response:
+            return self._client.request(method, f"{self.scheme}://{address}{path}", data=form, headers=headers)
+
+        try:
+            answer = first_answer(addresses, ask, httpx.TransportError, UNSENT, repeatable=method == "GET")
+        except httpx.TransportError as error:
+            if method != "GET" and not isinstance(error, UNSENT):
+                raise StoreFailed(
+                    f"{method} {path} was not answered ({error}); whether it was carried out is not known",
+                    where=str(error.request.url),
+                ) from error
+            raise Unreachable(
+                f"the cluster does not answer ({error})",
+                where=", ".join(addresses),
+                remedy="check that it runs, and that the addresses are those of its administration, such as host:8091",
+            ) from error
+        where = answer.request.url.netloc.decode()
+        if answer.status_code in (401, 403):
+            raise BadInput(
+                f"the cluster does not let us do that: {answer.status_code}",
+                where=where,
+                remedy="say who asks by --user: one who may administer buckets",
+            )
+        if answer.status_code >= 400 and answer.status_code != 404:
+            raise (StoreFailed if answer.status_code >= 500 else LoadframeError)(
+                f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=where
+            )
+        return answer
 
     def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
         """Return the object that is told at a path."""

@@ -64,6 +64,8 @@ class Couchbase(Store):
     """A cluster that runs somewhere, or one from the user's installation: no package registry has the server."""
 
     kind = "couchbase"
+    port = 8091
+    schemes: Mapping[str, bool | None] = {"couchbase": False, "couchbases": True}
     family = "couchbase"
     driver = "couchbase"
     administrator = "Administrator"

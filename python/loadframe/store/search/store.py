@@ -9,6 +9,7 @@ import httpx
 
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import OPEN, Access
+from loadframe.store.asking import first_answer
 from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
 from loadframe.store.search import membership
 
@@ -16,6 +17,10 @@ from loadframe.store.search import membership
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
 
 
+#: A request was not sent: there was no connection to send it on.
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout)
+#: Methods of requests that change nothing.
+_READS = ("GET", "HEAD")
 _TOO_MANY = 429
 _NOT_LET_IN = {
     401: "say who asks: --user, --api-key-file or --token-file",
@@ -28,6 +33,7 @@ class SearchStore(Store):
 
     family = "elasticsearch"
     driver = "search"
+    joins_without_all = True
     #: The sections of a node's statistics that our figures are in.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
     watched: tuple[Figure, ...] = (
@@ -60,41 +66,32 @@ class SearchStore(Store):
         path: str,
         body: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        *,
+        repeatable: bool = False,
     ) -> Any:
-        """Ask the first address that answers and return its JSON; LoadframeError for a status of 400 or more."""
-        failure: Exception | None = None
-        for address in addresses:
-            limit = httpx.Timeout(timeout) if timeout else _TIMEOUT
-            try:
-                answer = self._client.request(method, f"{self._scheme}://{address}{path}", json=body, timeout=limit)
-            except httpx.TransportError as error:
-                failure = error
-                continue
-            if answer.status_code in _NOT_LET_IN:
-                raise BadInput(
-                    f"the cluster does not let us do that: {answer.status_code}, {_reason(answer)}",
-                    where=address,
-                    remedy=_NOT_LET_IN[answer.status_code],
-                )
-            if answer.status_code >= 400:
-                failed = answer.status_code >= 500 or answer.status_code == _TOO_MANY
-                raise (StoreFailed if failed else LoadframeError)(
-                    f"{method} {path} was answered with {answer.status_code}: {_reason(answer)}",
-                    where=address,
-                    remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
-                )
-            if not answer.content:
-                # Some requests that change the cluster are answered by their status alone.
-                return {}
-            try:
-                return answer.json()
-            except ValueError as error:
-                raise LoadframeError(
-                    f"what answers to {method} {path} is no cluster of this family: it sends no JSON",
-                    where=address,
-                    remedy="give the address of the cluster's HTTP interface",
+        """Ask the first address that answers and return its JSON; LoadframeError for a status of 400 or more.
+
+        A request that changes something, and is not `repeatable`, goes to the next address only if it could not be
+        sent to the one before: StoreFailed when it was sent and not answered. `timeout` is in s.
+        """
+        limit = httpx.Timeout(timeout) if timeout else _TIMEOUT
+
+        def ask(address: str) -> httpx.Response:
+            return self._client.request(method, f"{self._scheme}://{address}{path}", json=body, timeout=limit)
+
+        again = repeatable or method in _READS
+        try:
+            answer = first_answer(addresses, ask, httpx.TransportError, _UNSENT, repeatable=again)
+        except httpx.TransportError as error:
+            if not again and not isinstance(error, _UNSENT):
+                raise StoreFailed(
+                    f"{method} {path} was not answered ({error or type(error).__name__}); whether it was carried out "
+                    "is not known",
+                    where=error.request.url.netloc.decode(),
+                    remedy="look at the cluster (`loadframe cluster status`) before you try again",
                 ) from error
-        raise self._unreachable(addresses, str(failure))
+            raise self._unreachable(addresses, str(error)) from error
+        return _content(answer, method, path)
 
     def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
         if "certificate required" in reason.lower():
@@ -108,9 +105,27 @@ class SearchStore(Store):
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, with the distribution's name when it is not the default one of this kind."""
-        answer = self.request(addresses, "GET", "/")["version"]
-        number, distribution = str(answer["number"]), str(answer.get("distribution", "elasticsearch"))
+        answer = self.request(addresses, "GET", "/")
+        version = answer.get("version") if isinstance(answer, dict) else None
+        if not isinstance(version, dict) or "number" not in version:
+            raise BadInput(
+                "what answers is not a cluster of this family: it does not say which version it is",
+                where=", ".join(addresses),
+                remedy="give the address of the cluster's HTTP interface, or the --store that it is",
+            )
+        number, distribution = str(version["number"]), str(version.get("distribution", "elasticsearch"))
         return number if distribution == self.kind else f"{distribution} {number}"
+
+    def require_product(self, addresses: Sequence[str], version: str) -> None:
+        """BadInput for the other product of the family, which understands other requests, and for one too old."""
+        product, _, _ = version.rpartition(" ")
+        if product:
+            raise BadInput(
+                f"this is {version}, not {self.kind}",
+                where=", ".join(addresses),
+                remedy=f"give --store {product}",
+            )
+        super().require_product(addresses, version)
 
     def health(self, addresses: Sequence[str]) -> Health:
         """Ready is green: every primary and every replica in service."""
@@ -180,7 +195,7 @@ class SearchStore(Store):
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index and count."""
-        self.request(addresses, "POST", f"/{name}/_refresh")
+        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
         answer = self.request(addresses, "GET", f"/{name}/_count")
         if answer["_shards"]["failed"]:
             raise StoreFailed(
@@ -194,6 +209,35 @@ class SearchStore(Store):
         path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
         nodes = self.request(addresses, "GET", path, timeout=5.0)
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
+
+
+def _content(answer: httpx.Response, method: str, path: str) -> Any:
+    """Return what an answer says, in JSON; LoadframeError for a status of 400 or more."""
+    address = answer.request.url.netloc.decode()
+    if answer.status_code in _NOT_LET_IN:
+        raise BadInput(
+            f"the cluster does not let us do that: {answer.status_code}, {_reason(answer)}",
+            where=address,
+            remedy=_NOT_LET_IN[answer.status_code],
+        )
+    if answer.status_code >= 400:
+        failed = answer.status_code >= 500 or answer.status_code == _TOO_MANY
+        raise (StoreFailed if failed else LoadframeError)(
+            f"{method} {path} was answered with {answer.status_code}: {_reason(answer)}",
+            where=address,
+            remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
+        )
+    if not answer.content:
+        # Some requests that change the cluster are answered by their status alone.
+        return {}
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise LoadframeError(
+            f"what answers to {method} {path} is no cluster of this family: it sends no JSON",
+            where=address,
+            remedy="give the address of the cluster's HTTP interface",
+        ) from error
 
 
 def _reason(answer: httpx.Response) -> str:
