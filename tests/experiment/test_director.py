@@ -141,3 +141,36 @@ def test_a_policy_decides_within_its_bounds_and_one_change_at_a_time(directed, c
     decided = [event for event in events if event["kind"] == "policy decided"]
     assert [event["nodes"] for event in decided] == [3]
     assert (deviations, cluster.size) == ([], 3)
+
+
+def test_a_policy_that_breaks_fails_the_run(directed, cluster, tmp_path):
+    def broken(seen):
+        raise ValueError("no such level")
+
+    entry = PolicyEntry(python="mine.py:decide", most=3, every=0.1)
+    with RunWriter(tmp_path, "run") as writer:
+        director = Director(cluster, Ruled(entry, broken), lambda text: None, control=False, holds=False)
+        director.begin(writer)
+        director.phase(0.0, 0.0)
+        end = time.monotonic() + 20
+        number = 0
+        while director.failure() is None and time.monotonic() < end:
+            number += 1
+            director.progress(Progress(number, 100 * number, 0, 0, 100, 0, 0.01, 0.02))
+            time.sleep(0.05)
+        director.end()
+    failure = director.failure()
+    assert failure is not None
+    assert "the policy failed: ValueError: no such level" in failure.what
+    assert "test_director.py, line" in str(failure.remedy)
+
+
+def test_a_trigger_that_breaks_fails_the_run(cluster, tmp_path, monkeypatch):
+    plan = steps({"at": 0.0, "add": 1})
+    monkeypatch.setattr(type(plan[0].trigger), "fires", lambda self, moment: 1 / 0)
+    with RunWriter(tmp_path, "run") as writer:
+        director = Director(cluster, plan, lambda text: None, control=False, holds=False)
+        director.begin(writer)
+        director.phase(0.0, 0.0)
+        director.end()
+    assert "ZeroDivisionError" in str(director.failure())

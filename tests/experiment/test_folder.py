@@ -150,3 +150,21 @@ sys.stdin.read()
         other.kill()
         other.communicate()
     assert begun(folder)
+
+
+def test_a_run_that_is_removed_is_gone_at_once_or_still_there(folder, monkeypatch):
+    with_a_run(folder)
+    opened = begun(folder)
+
+    def cut_off(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loadframe.record.partial.shutil.rmtree", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        opened.remove("b1-nodes1")
+    # What is left of it counts as no run, and no run is there in part.
+    assert not opened.has("b1-nodes1")
+    assert opened.failed() == []
+    (left,) = opened.runs_path.iterdir()
+    assert left.name.startswith(".b1-nodes1.partial-")
+    assert (left / "summary.json").is_file()

@@ -6,12 +6,14 @@ import signal
 import pytest
 
 from commands import servers
-from loadframe.errors import BadInput
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.file import load_experiment
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.loop import run_experiment
+from loadframe.experiment.session import Beside, Labels, Session
 from loadframe.record import Run
 
 WORKLOAD = """\
@@ -164,3 +166,76 @@ def test_nothing_is_begun_on_a_machine_that_lacks_what_every_run_needs(experimen
         run_experiment(experiment, design(experiment), folder, witness)
     assert witness.heard == []
     assert list(folder.runs_path.iterdir()) == []
+
+
+@pytest.fixture
+def growing(tmp_path):
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    (tmp_path / "g.yaml").write_text(GROWING.replace("nodes: [1, 2], ", "").replace("repetitions: 2", "repetitions: 1"))
+    experiment = load_experiment(tmp_path / "g.yaml")
+    return experiment, ExperimentFolder(tmp_path / "results", describe(experiment, design(experiment)))
+
+
+def failing(monkeypatch, times, error):
+    """Have so many starts of a cluster fail."""
+    start, starts = Cluster.start, []
+
+    def flaky(spec, report=None):
+        starts.append(spec)
+        if len(starts) <= times:
+            raise error
+        return start(spec, report)
+
+    monkeypatch.setattr(Cluster, "start", flaky)
+    return starts
+
+
+@pytest.mark.store
+def test_one_start_that_fails_costs_no_run(growing, monkeypatch, state):
+    experiment, folder = growing
+    failing(monkeypatch, 1, StoreFailed("node-0 ended while it started: port 20001 is in use"))
+    witness = Witness()
+    run_experiment(experiment, design(experiment), folder, witness)
+    assert [said for said in witness.heard if "a new cluster is tried" in said and "port 20001" in said]
+    assert folder.failed() == []
+    assert len(list(folder.runs_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "starts"), [(StoreFailed("it does not start"), 2), (BadInput("there is no such setting"), 1)]
+)
+def test_a_state_that_cannot_be_brought_about_fails_its_runs(growing, monkeypatch, error, starts):
+    experiment, folder = growing
+    tried = failing(monkeypatch, 99, error)
+    run_experiment(experiment, design(experiment), folder, Witness())
+    assert len(tried) == starts
+    assert len(folder.failed()) == 2
+
+
+class Breaking(Beside):
+    """Something beside the load that breaks once the load goes on."""
+
+    broken = None
+
+    def progress(self, progress):
+        self.broken = LoadframeError("the policy failed: ValueError")
+
+    def failure(self):
+        return self.broken
+
+
+@pytest.mark.store
+def test_what_breaks_beside_the_load_fails_the_run_and_keeps_what_was_measured(growing, tmp_path, state):
+    experiment, _ = growing
+    with Cluster.start(ClusterSpec("sim"), print) as cluster:
+        workload = experiment.resolve({}, cluster.store.family)
+        session = Session(cluster, workload, seed=1, generator=experiment.generator, listener=Listener())
+        session.create_collections()
+        look = workload.phase("look").override(duration=60.0)
+        with pytest.raises(LoadframeError, match="the policy failed") as caught:
+            session.record(tmp_path, "r", [look], Labels(), beside=Breaking())
+    assert caught.value.where == str(tmp_path / "r")
+    summary = Run(tmp_path / "r").summary
+    assert summary["status"] == "failed"
+    assert "the policy failed" in summary["failure"]
+    assert summary["phases"]

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.session import Labels
 from loadframe.record import Manifest, Run, RunWriter
+from loadframe.record.partial import remove_run
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
 _WORDS = ("question", "file")
@@ -83,8 +83,8 @@ class ExperimentFolder:
         return [path.name for path in self._recorded() if Run(path).summary["status"] == "failed"]
 
     def remove(self, run_id: str) -> None:
-        """Remove a run, so that it is made again."""
-        shutil.rmtree(self.runs_path / run_id)
+        """Remove a run, so that it is made again; cut off at any instant, this leaves the whole run or none."""
+        remove_run(self.runs_path / run_id)
 
     def record_failure(self, run_id: str, labels: Labels, asked: Mapping[str, Any], error: LoadframeError) -> None:
         """Record that a run failed, why and by whose fault; `asked` holds the parts of the manifest that were to be."""

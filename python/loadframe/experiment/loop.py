@@ -22,13 +22,16 @@ from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import require_sound
 from loadframe.experiment.stage import Stage, labels_of, seed_of
 
+#: How many clusters in turn may fail before a run is recorded before the state that they should bring is given up.
+_STARTS = 2
+
 
 def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
     """Record every run of the design that the folder does not hold yet.
 
-    Then follow the runs that its kind draws from those. A run that fails, or whose cluster does not come up, is
-    recorded as failed, and the rest goes on. An interrupt leaves the folder without the run in flight, and goes on to
-    the caller. BadInput if this machine lacks what every run needs: then none is made.
+    Then follow the runs that its kind draws from those. A run that fails, or whose cluster does not come up in two
+    attempts, is recorded as failed, and the rest goes on. An interrupt leaves the folder without the run in flight, and
+    goes on to the caller. BadInput if this machine lacks what every run needs: then none is made.
     """
     done = sum(folder.has(run.id) for run in design.runs)
     if done == len(design.runs) and not _further(experiment, folder):
@@ -51,13 +54,20 @@ def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder,
     listener.expect({name: s for name, s in run_seconds(design, experiment).items() if not folder.has(name)})
     with Clusters(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
+            failed = 0
             while pending := [run for run in group if not folder.has(run.id)]:
                 try:
                     _Group(experiment, design, folder, listener, clusters).run(pending)
+                    failed = 0
                 except LoadframeError as error:
                     # Bad input too: a level that this machine cannot do must not end the levels that it can.
                     clusters.discard()
-                    first, *others = [run for run in pending if not folder.has(run.id)]
+                    failed += 1
+                    if failed < _STARTS and not isinstance(error, BadInput):
+                        # Another process may have taken a port between the look at it and the node's start.
+                        listener.remark(f"{pending[0].id}: a new cluster is tried, since this one failed: {error}")
+                        continue
+                    first, *others = pending
                     listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
                     for run in (first, *others):
                         _record_failure(experiment, folder, run, error)

@@ -40,6 +40,10 @@ class Beside:
         """Whether the number of clients is to stay as it is from now on."""
         return False
 
+    def failure(self) -> LoadframeError | None:
+        """Return what broke in it, if something did: it then ends the load, and the run has failed."""
+        return None
+
     def end(self) -> list[str]:
         """The load is over: finish, and return how the run differs from what was asked for, one sentence each."""
         return []
@@ -161,8 +165,8 @@ class Session:
         """Record a run of the phases into `parent/run_id` and return its folder.
 
         An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on. One that
-        comes when the last phase is over costs nothing. Where a part of the generator dies, what it had measured is
-        kept in a run of status `failed`, and PhaseFailed goes on.
+        comes when the last phase is over costs nothing. Where a part of the generator dies (PhaseFailed) or what goes
+        on beside the load breaks, what was measured by then is kept in a run of status `failed`, and the error goes on.
         """
         beside = beside or Beside()
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
@@ -173,7 +177,8 @@ class Session:
             outcomes: list[Outcome] = []
             samplers = self._samplers(health=beside.disturbs)
             with self.cluster.telling(_into(writer)), Observer(samplers, writer), _going_on(beside, writer, deviations):
-                failure = self._measure(phases, writer, beside, outcomes, meanwhile)
+                failure: LoadframeError | None = self._measure(phases, writer, beside, outcomes, meanwhile)
+            failure = failure or beside.failure()
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt
@@ -288,6 +293,9 @@ class Session:
             self.listener.progress(progress)
             if beside:
                 beside.progress(progress)
+                if beside.failure():
+                    # Ends the phase; what broke is asked for when the load is over.
+                    raise KeyboardInterrupt
 
         held = beside.held if beside else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left

@@ -19,6 +19,16 @@ def partial_name(run: str) -> str:
     return f".{run}.partial-{os.uname().nodename}-{pid}-{_start_of(pid)}"
 
 
+def remove_run(path: Path) -> None:
+    """Remove a run's folder, which is gone at once: cut off at any instant, this leaves the whole run or none.
+
+    What is left of it then is a partial folder, which the next run removes.
+    """
+    hidden = path.with_name(partial_name(path.name))
+    path.rename(hidden)
+    shutil.rmtree(hidden)
+
+
 def remove_stale(parent: Path) -> list[Path]:
     """Remove the partial folders in `parent` whose process on this machine has ended; return them."""
     stale = [path for path in sorted(parent.glob(".*.partial-*")) if _is_stale(path)]

@@ -5,6 +5,7 @@ that happens is written into the run's events. In a control run it watches for t
 """
 
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,7 @@ class Director(Beside):
         self._threads: list[threading.Thread] = []
         self._changes: list[_Change] = []
         self._deviations: list[str] = []
+        self._failure: LoadframeError | None = None
         self._zero = 0.0
 
     def begin(self, writer: RunWriter) -> None:
@@ -94,6 +96,10 @@ class Director(Beside):
         """Whether something has happened, where that keeps the clients as they are."""
         return self._holds and self._happened.is_set()
 
+    def failure(self) -> LoadframeError | None:
+        """Return what broke in one of its threads: the user's policy, a trigger, a change."""
+        return self._failure
+
     def end(self) -> list[str]:
         """Break off what goes on, and return what was not done as it was asked for."""
         self._over.set()
@@ -104,9 +110,19 @@ class Director(Beside):
         return self._deviations
 
     def _begin(self, target: Callable[[], None]) -> None:
-        thread = threading.Thread(target=target, daemon=True)
+        thread = threading.Thread(target=lambda: self._watched(target), daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def _watched(self, target: Callable[[], None]) -> None:
+        """Keep what breaks in a thread, where nobody else would hear of it: the run has failed then."""
+        try:
+            target()
+        except BaseException as error:
+            told = (
+                error if isinstance(error, LoadframeError) else _broken("what watches and changes the cluster", error)
+            )
+            self._failure = self._failure or told
 
     def _now(self) -> float:
         return self._writer.elapsed() - self._zero
@@ -202,7 +218,11 @@ class Director(Beside):
             asked = now
             if seen is None:
                 continue
-            wanted = min(max(int(decide(seen)), entry.least), entry.most)
+            try:
+                asked_for = int(decide(seen))
+            except Exception as error:
+                raise _broken("the policy", error) from error
+            wanted = min(max(asked_for, entry.least), entry.most)
             if wanted == seen.nodes:
                 continue
             number, quiet_until = number + 1, now + entry.cooldown
@@ -225,6 +245,13 @@ class Director(Beside):
             errors=sum(second.errors for second in last) / len(last),
             response_p99=max(second.response_p99 for second in last),
         )
+
+
+def _broken(what: str, error: BaseException) -> LoadframeError:
+    """Return the error of a run in which something broke that the user is not told of otherwise."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return LoadframeError(f"{what} failed: {why}", remedy=f"see {last.filename}, line {last.lineno}")
 
 
 def _within(seconds: float | None) -> str:

@@ -62,7 +62,11 @@ def _own(words: str, folder: Path) -> Policy:
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        what = f"the policy's file cannot be loaded: {type(error).__name__}: {error}"
+        raise BadInput(what, where=str(path), remedy="mend it; `python FILE.py` shows where it fails") from error
     policy = getattr(module, function, None)
     if not callable(policy):
         raise BadInput(f"{path.name} has no function {function!r}", where=str(path))
