@@ -190,12 +190,13 @@ def alarm(*_: Any) -> None:
 @contextlib.contextmanager
 def expanded_here() -> Iterator[None]:
     """Have templates expanded in this process, for speed: the alarm ends what loops."""
-    before = isolated.expand
-    isolated.expand = template.expand
+    before = isolated.expand, isolated.locate
+    isolated.expand = lambda path, root, values, _: template.expand(path, root, values)
+    isolated.locate = lambda path, root, values, _: template.locate(path, root, values)
     try:
         yield
     finally:
-        isolated.expand = before
+        isolated.expand, isolated.locate = before
 
 
 def damage(target: str, seed: int) -> bytes:

@@ -59,7 +59,7 @@ def test_a_track_becomes_a_workload(folder):
     [
         ("rally none", "none: there is no such track"),
         ("rally .", "there is no track.json and no workload.json in it"),
-        ("rally broken.json", "broken.json (rendered):1:2: this is no JSON"),
+        ("rally broken.json", "broken.json:1: this is not JSON once it is rendered"),
         ("rally steps.json --set a=1", "steps.json: expected an object"),
         ("ycsb none", "none: there is no such file"),
         ("ycsb steps.json", "steps.json:1: "),
@@ -67,7 +67,7 @@ def test_a_track_becomes_a_workload(folder):
         ("ycsb wrong -p recordcount", "-p 'recordcount' sets nothing"),
         ("queries none.json", "none.json: there is no such file"),
         ("queries .", "this is a folder"),
-        ("queries broken.json", "broken.json:2:1: this is no JSON"),
+        ("queries broken.json", "broken.json:2:1: this is not JSON"),
         ("queries steps.json --output there.yaml", "there.yaml: it exists already"),
         ("queries steps.json --output steps.txt", "a workload's path ends with .yaml"),
         ("queries steps.json --output no/where.yaml", "cannot be written"),

@@ -1,5 +1,6 @@
 """`loadframe import`: makes workload files of what other tools have: query lists, YCSB properties, Rally tracks."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from loadframe.cli.app import Group, app
 from loadframe.cli.choices import assignments
 from loadframe.cli.output import err
 from loadframe.errors import BadInput
+from loadframe.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from loadframe.workload.importers import Imported
@@ -36,7 +38,8 @@ _RALLY = """\b
 Examples:
   loadframe import rally ./my-track --output my-track.yaml
   loadframe import rally ./my-track --challenge append-only --set bulk_size=1000
-  loadframe import rally ./my-track --allow-code --output my-track.yaml
+  loadframe import rally ./my-track --test-mode --output small.yaml
+  loadframe import rally ./my-track --allow-code --time-limit 2m --output my-track.yaml
 """
 
 
@@ -75,19 +78,39 @@ def rally(
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="Run the track's Python code, to see what parameters it makes.")
     ] = False,
+    test_mode: Annotated[
+        bool, typer.Option("--test-mode", help="Make everything small, to try it once: as Rally's option does.")
+    ] = False,
+    root: Annotated[
+        Path | None,
+        typer.Option(help="The folder whose files the track may include; the checkout around it if not given."),
+    ] = None,
+    time_limit: Annotated[str, typer.Option(help="The CPU time that its templates may take, and its code.")] = "20s",
+    memory_limit: Annotated[str, typer.Option(help="The memory that its templates may take, and its code.")] = "1GiB",
     output: Output = None,
 ) -> None:
     """Import a track of Rally or a workload of OpenSearch Benchmark; its Python code runs only with --allow-code."""
     from loadframe.workload.importers import import_rally
+    from loadframe.workload.importers.rally.isolated import Limits
 
+    limits = Limits(cpu=math.ceil(parse_duration(time_limit)) or 1, memory=parse_size(memory_limit))
     if allow_code:
         err.print(f"runs the Python code of {path}: import only tracks that you trust", markup=False, highlight=False)
-    _write(import_rally(path, challenge, assignments(set_), allow_code=allow_code), output)
+    imported = import_rally(
+        path,
+        challenge,
+        assignments(set_),
+        root=root,
+        test_mode=test_mode,
+        allow_code=allow_code,
+        limits=limits,
+    )
+    _write(imported, output)
 
 
 def _write(imported: "Imported", output: Path | None) -> None:
     """Write the workload file where it is wanted, and say what is not in it."""
-    text = imported.text()
+    text, imported = imported.valid()
     if output is None:
         print(text, end="")
     else:

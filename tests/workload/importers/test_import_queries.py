@@ -63,8 +63,8 @@ def test_what_is_not_known_is_named_in_the_head(written):
 @pytest.mark.parametrize(
     ("content", "where", "what"),
     [
-        ("", "q.json:1:1", "no JSON"),
-        ('[\n {"search_queries": [}]', "q.json:2:22", "no JSON"),
+        ("", "q.json:1:1", "not JSON"),
+        ('[\n {"search_queries": [}]', "q.json:2:22", "not JSON"),
         ("[]", "q.json", "expected a list of steps"),
         ('{"a": 1}', "q.json", "expected a list of steps"),
         ("[3]", "q.json, step 1", "expected an object"),

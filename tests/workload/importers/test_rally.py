@@ -184,7 +184,7 @@ def test_parameters_of_the_track_are_set(track, loaded):
 
 def test_documents_with_an_address_are_fetched_unless_a_file_is_named(track, loaded, tmp_path):
     imported = import_rally(track, None, {})
-    assert loaded(imported).parameters == {"file_shop": ""}
+    assert loaded(imported).parameters == {"documents": 1000, "file_shop": ""}
     assert any("`file_shop` can name a file" in remark for remark in imported.remarks)
     (tmp_path / "mine.json.bz2").write_bytes(bz2.compress(b'{"price": 1}\n'))
     resolved = loaded(imported, file_shop=str(tmp_path / "mine.json.bz2")).for_family("elasticsearch", 1)
@@ -240,25 +240,25 @@ def test_the_words_of_opensearch_benchmark_are_understood(written, loaded):
 @pytest.mark.parametrize(
     ("content", "where", "what"),
     [
-        ("{\n{% if %}", "track.json:2", "no template"),
+        ("{\n{% if %}", "track.json:2", "not a valid template"),
         ("{\n\n{{ 1/0 }}", "track.json:3", "division"),
         ('{"a": {{ "x" | shout }}}', "track.json:1", "No filter named"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "track.json:1", "unsafe"),
-        ('{% include "../../etc/passwd" %}', "track.json", "passwd"),
-        ('{{ rally.collect(parts="../outside.json") }}', "", "outside its folder"),
+        ('{% include "../../etc/passwd" %}', "", "passwd, which is outside"),
+        ('{{ rally.collect(parts="../outside.json") }}', "", "which is outside"),
         ('{{ rally.collect(parts="track.json") }}', "track.json", "without end"),
         ("{% include 'track.json' %}", "track.json", "recursion"),
         ("{% for i in range(10**9) %}x{% endfor %}", "track.json:1", "[Rr]ange"),
-        ('{"a": 1,}', "track.json (rendered):1", "no JSON"),
-        ("[" * 5000, "track.json (rendered)", "nested deeper"),
+        ('{"a": 1,\n}', "track.json:2", "not JSON once it is rendered"),
+        ("[" * 5000, "track.json", "nested deeper"),
         ("[]", "track.json", "expected an object"),
         ("{}", "track.json", "no challenge and no schedule"),
-        ('{"schedule": 3}', "track.json", "expected a list"),
-        ('{"schedule": [{"operation": 3}]}', "schedule[0], operation", "expected an object"),
+        ('{"schedule": 3}', "track.json:1", "nothing of its schedule"),
+        ('{"schedule": [{"operation": 3}]}', "track.json:1", "nothing of its schedule"),
         ('{"schedule": [{"operation": "nothing-like-it"}]}', "track.json", "nothing of its schedule"),
-        ('{"schedule": [{"operation": {"operation-type": "bulk"}}]}', "operation", "bulk-size"),
+        ('{"schedule": [{"operation": {"operation-type": "bulk"}}]}', "track.json:1", "nothing of its schedule"),
         ('{"indices": [{"name": "a", "body": "none.json"}], "schedule": []}', "none.json", "no such file"),
-        ('{"indices": [{"name": "a", "body": "/etc/passwd"}], "schedule": []}', "", "outside its folder"),
+        ('{"indices": [{"name": "a", "body": "/etc/passwd"}], "schedule": []}', "", "which is outside"),
         ('{"challenges": [{"name": "a"}, {"name": "b"}]}', "track.json", "several challenges and no default"),
     ],
 )
@@ -281,17 +281,21 @@ def test_unknown_parameters_and_challenges_are_told_the_nearest(track):
 
 def test_a_template_without_end_is_ended(written):
     loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = i %}{% endfor %}{% endfor %}"
-    with pytest.raises(BadInput, match="do not come to an end within 1 s"):
-        isolated.expand(written("track.json", loop), {}, cpu=1)
-    with pytest.raises(BadInput, match=r"Memory|MiB"):
-        isolated.expand(written("track.json", "{{ 'a' * 10 ** 10 }}"), {})
+    with pytest.raises(BadInput, match="its templates need more than 1 s of CPU time") as caught:
+        import_rally(written("track.json", loop), None, {}, limits=isolated.Limits(cpu=1))
+    assert "--time-limit" in caught.value.remedy
+    with pytest.raises(BadInput, match="its templates need more than 256 MiB of memory") as caught:
+        large = written("track.json", "{{ 'a' * 10 ** 10 }}")
+        import_rally(large, None, {}, limits=isolated.Limits(memory=2**28))
+    assert "--memory-limit" in caught.value.remedy
 
 
 def test_a_damaged_track_is_imported_or_refused_and_nothing_else(written, monkeypatch):
     """In this process, for speed: damage hardly ever makes a loop without end."""
     from loadframe.workload.importers.rally import template
 
-    monkeypatch.setattr(isolated, "expand", template.expand)
+    monkeypatch.setattr(isolated, "expand", lambda path, root, values, _: template.expand(path, root, values))
+    monkeypatch.setattr(isolated, "locate", lambda path, root, values, _: template.locate(path, root, values))
     written("shop/index.json", INDEX)
     sound = TRACK.replace('{{ rally.collect(parts="operations/*.json") }}', OPERATIONS)
     sound = sound.replace('{{ rally.collect(parts="challenges/*.json") }}', CHALLENGES)
@@ -326,3 +330,97 @@ def test_bytes_that_are_no_text_are_refused(track: Path):
 def test_json_without_templates_is_a_track_too(written, loaded):
     path = written("plain.json", json.dumps(simple({"operation-type": "search", "body": {}})))
     assert loaded(import_rally(path, None, {})).name == "plain"
+
+
+def test_tracks_of_a_checkout_share_what_lies_beside_them(written, loaded):
+    written("repo/common_operations/look.json", '{"operation": {"operation-type": "search", "body": {}}}')
+    collect = '{{ benchmark.collect(parts="../../common_operations/look.json") }}'
+    written("repo/a/procedures/p.json", f'{{"name": "p", "schedule": [{collect}]}}')
+    track = written(
+        "repo/a/workload.json",
+        '{"indices": [{"name": "i", "body": ""}],'
+        ' "test_procedures": [{{ benchmark.collect(parts="procedures/*.json") }}]}',
+    )
+    assert list(loaded(import_rally(track.parent, None, {})).file.operations) == ["search"]
+    with pytest.raises(BadInput, match="which is outside") as caught:
+        import_rally(track.parent, None, {}, root=track.parent)
+    assert "--root" in caught.value.remedy
+    secret = written("repo/.git/config", "{}")
+    track.write_text('{{ rally.collect(parts="../.git/config") }}')
+    with pytest.raises(BadInput, match="which is hidden"):
+        import_rally(track, None, {})
+    assert secret.exists()
+
+
+def test_a_root_holds_the_track(written):
+    track = written("a/track.json", simple({"operation-type": "search", "body": {}}))
+    with pytest.raises(BadInput, match="not a folder that holds"):
+        import_rally(track, None, {}, root=written("b/x.json", {}).parent)
+
+
+def test_what_cannot_be_carried_over_is_left_out_with_its_line_and_the_rest_is_imported(written, loaded):
+    written(
+        "t/operations/all.json",
+        """{"name": "merge", "operation-type": "force-merge", "max-num-segments": -1},
+{
+  "name": "odd",
+  "operation-type": "bulk",
+  "bulk-size": "many"
+},
+{"name": "look", "operation-type": "search", "body": {}},
+{"name": "sized", "operation-type": "search", "results-per-page": 0.5, "body": {}}""",
+    )
+    track = written(
+        "t/track.json",
+        """{% set shards = 2 %}
+{"indices": [{"name": "a"}, {"name": 3}], "data-streams": [{"name": "logs-*"}],
+ "operations": [{{ rally.collect(parts="operations/*.json") }}],
+ "schedule": [{"operation": "merge"}, {"operation": "odd"},
+   {"clients": 2},
+   {"operation": "look"}, {"operation": "sized"}, {"operation": "look", "clients": "two"}]}""",
+    )
+    imported = import_rally(track, None, {})
+    assert list(loaded(imported).file.operations) == ["merge", "look"]
+    place = str(track.parent)
+    assert imported.left_out[0] == f"index 3: name: expected a text, not 3 ({place}/track.json:2)"
+    assert imported.left_out[1].startswith("data stream logs-*: it is a pattern")
+    assert f"operation odd: bulk-size: expected a number of at least 0, not 'many' ({place}/operations/all.json:5)" in (
+        entry.replace('"', "'") for entry in imported.left_out
+    )
+    assert any("sized" in entry and "all.json:8" in entry for entry in imported.left_out)
+    assert any("task look" in entry and "track.json:6" in entry for entry in imported.left_out)
+
+
+def test_what_the_workload_language_refuses_is_left_out_with_its_line(written, loaded):
+    # A repeated search_after without a size, say: the language has bounds of its own.
+    track = written(
+        "track.json",
+        simple(
+            {"operation-type": "search", "body": {}},
+            {"operation-type": "create-snapshot-repository", "repository": "r/../x", "body": {"type": "fs"}},
+            {"operation-type": "composite-agg", "body": {"aggs": {"a": {"composite": {"sources": 5}}}}},
+        ),
+    )
+    imported = import_rally(track, None, {})
+    text, valid = imported.valid()
+    assert "o0" in loaded(imported).file.operations
+    (refused,) = [entry for entry in valid.left_out if entry.startswith("operation o2")]
+    assert f"{track}:1" in refused
+    assert refused.split(" (")[0] in " ".join(text.replace("#", "").split())
+
+
+def test_a_track_can_be_tried_small(written, loaded):
+    track = bulk_of({}, **{"document-count": 5000, "base-url": "https://example.org/x"})
+    track["schedule"].append({"name": "a", "operation": {"operation-type": "search", "body": {}}, "clients": 2})
+    track["schedule"][-1] |= {"warmup-iterations": 50, "iterations": 100, "target-throughput": 3}
+    timed = {"name": "b", "operation": "search", "warmup-time-period": 60, "time-period": 600}
+    path = written("track.json", track | {"schedule": [*track["schedule"], timed]})
+    small = loaded(import_rally(path, None, {}, test_mode=True)).file
+    (corpus,) = small.corpora.values()
+    assert (corpus.url, corpus.documents) == ("https://example.org/x/x-1k.json", 1000)
+    phases = {phase.name: phase for phase in small.phases}
+    assert (phases["a"].requests, phases["a"].rate, phases["a"].warmup) == (2, None, 0)
+    assert "a-warmup" not in phases
+    large = loaded(import_rally(path, None, {}), documents="300").file
+    (corpus,) = large.corpora.values()
+    assert (corpus.documents, corpus.at_most) == (5000, 300)

@@ -148,7 +148,6 @@ def test_without_permission_no_code_is_run_also_none_of_the_current_folder(folde
         ("def register(registry):\n    registry.unknown()", "AttributeError", 2),
         ("x = 1", "KeyError: 'register'", None),
         ("def register(registry:\n", "SyntaxError", None),
-        ("x = 'a' * 10**11", "MemoryError", 1),
     ],
 )
 def test_code_that_fails_or_asks_for_what_it_does_not_get_is_refused_with_its_line(folder, code, what, line):
@@ -162,8 +161,12 @@ def test_code_that_fails_or_asks_for_what_it_does_not_get_is_refused_with_its_li
 
 def test_code_without_end_is_ended(folder):
     (folder / "track.py").write_text("while True: pass")
-    with pytest.raises(BadInput, match="does not come to an end within 1 s"):
-        isolated.run(folder / "track.py", {}, [], cpu=1)
+    with pytest.raises(BadInput, match="its code needs more than 1 s of CPU time"):
+        isolated.run(folder / "track.py", {}, [], isolated.Limits(cpu=1))
+    (folder / "track.py").write_text("x = 'a' * 10**11")
+    with pytest.raises(BadInput, match="its code needs more than 1024 MiB of memory") as caught:
+        isolated.run(folder / "track.py", {}, [])
+    assert "--memory-limit" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -215,3 +218,32 @@ def test_templates_that_code_makes_are_made_by_requests(written, loaded):
     form = loaded(import_rally(path, None, {}, allow_code=True)).file.operations["make"].request
     assert (form.method, form.path) == ("PUT", "/_component_template/c")
     assert form.body == {"template": {"settings": {}}, "version": 3}
+
+
+def test_the_whole_code_interface_of_opensearch_benchmark_is_there(written, loaded):
+    written(
+        "w/workload.py",
+        """
+import random
+
+def values():
+    return {"gte": 1, "lte": 2}
+
+def drawn(workload, params, **kwargs):
+    return {"index": "a", "body": {"query": {"range": {"fare": {"gte": random.randrange(9)}}}}}
+
+def register(registry):
+    registry.register_standard_value_source("look", "fare", values)
+    registry.register_query_randomization_info("look", "range", [["gte", "gt"], ["lte", "lt"]], [])
+    registry.register_param_source("drawn", drawn)
+    registry.register_future_thing("name", values)
+""",
+    )
+    look = {"name": "look", "operation-type": "search", "body": {"query": {"range": {"fare": {"gte": 1, "lte": 2}}}}}
+    anew = {"name": "anew", "operation-type": "search", "param-source": "drawn"}
+    procedures = [{"name": "p", "default": True, "schedule": [{"operation": look}, {"operation": anew}]}]
+    track = written("w/workload.json", {"indices": [{"name": "a", "body": ""}], "test_procedures": procedures})
+    imported = import_rally(track, None, {}, allow_code=True)
+    assert list(loaded(imported).file.operations) == ["look", "anew"]
+    assert imported.left_out == ("what its code says by register_future_thing name of workload.py",)
+    assert any("look (fare)" in remark and "--randomization-enabled" in remark for remark in imported.remarks)

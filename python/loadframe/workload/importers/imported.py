@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import wrap
@@ -32,29 +32,97 @@ class Imported:
     left_out: tuple[str, ...]
     #: The file that it was made from.
     source: str
+    #: Where entries come from, by section and name: the file and the line, for messages.
+    place: Callable[[str, str], str | None] = lambda _section, _name: None
 
     def text(self) -> str:
         """Return the workload file; BadInput if what was imported makes no valid workload."""
-        text = "\n".join([self._head(), *(_section(key, value) for key, value in self.data.items() if value)])
+        return self.valid()[0]
+
+    def valid(self) -> tuple[str, "Imported"]:
+        """Return the text of a valid workload file, and what was imported into it.
+
+        An entry that the workload language refuses is left out, with what needs it. BadInput if nothing is left.
+        """
+        imported = self
         with TemporaryDirectory(prefix="loadframe-import-") as folder:
             path = Path(folder) / "imported.yaml"
-            path.write_text(text, encoding="utf-8")
-            try:
-                load_workload(str(path))
-            except BadInput as error:
-                what = error.what.replace(f"{path}:", "line ")
-                raise BadInput(
-                    f"it makes no workload that could be run: {what}", where=self.source, remedy=error.remedy
-                ) from None
-        return text
+            while True:
+                text = imported._written()
+                path.write_text(text, encoding="utf-8")
+                try:
+                    load_workload(str(path))
+                except BadInput as error:
+                    imported = imported._without(error, text, path)
+                else:
+                    return text, imported
+
+    def _without(self, error: BadInput, text: str, path: Path) -> "Imported":
+        """Return the workload without the entry that an error is about; BadInput if it is none that can be left out."""
+        what = error.what.replace(f"{path}:", "line ")
+        refused = BadInput(f"its workload cannot be run: {what}", where=self.source, remedy=error.remedy)
+        line = re.fullmatch(rf"{re.escape(str(path))}:([0-9]+).*", str(error.where))
+        section, name = _entry_at(text, int(line[1])) if line else ("", "")
+        if section not in _REMOVABLE or name not in _names(self.data.get(section)):
+            raise refused from None
+        place = self.place(section, name)
+        reason = f"{_REMOVABLE[section]} {name}: {what}" + (f" ({place})" if place else "")
+        data = _removed(self.data, section, name)
+        if not data["phases"]:
+            raise BadInput(refused.what, where=place or self.source, remedy=error.remedy) from None
+        return replace(self, data=data, left_out=(*self.left_out, reason))
+
+    def _written(self) -> str:
+        return "\n".join([self._head(), *(_section(key, value) for key, value in self.data.items() if value)])
 
     def _head(self) -> str:
         paragraphs = [f"Imported from {self.source}.", *self.remarks]
         if self.left_out:
-            paragraphs.append("Left out, because the workload language has no word for it:")
+            paragraphs.append("Left out:")
         lines = [line for paragraph in paragraphs for line in ("", *_wrapped(paragraph, ""))][1:]
         lines += [line for entry in self.left_out for line in _wrapped(entry, "  - ")]
         return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+#: What entries of a section are called.
+_REMOVABLE = {"operations": "operation", "variables": "variable", "corpora": "corpus", "phases": "phase"}
+
+
+def _entry_at(text: str, number: int) -> tuple[str, str]:
+    """Return the section and the name of the entry that a line of a written workload belongs to, empty for none."""
+    lines = text.splitlines()[:number]
+    section = next((line.partition(":")[0] for line in reversed(lines) if re.match(r"[a-z_]+:", line)), "")
+    begins = re.compile(r"- \{?name: (\S+?)[,}]?(?: |$)" if section == "phases" else r"  (\S+?):(?: |$)")
+    name = next((match[1] for line in reversed(lines) if (match := begins.match(line))), "")
+    return section, name.strip("\"'")
+
+
+def _names(section: Any) -> list[str]:
+    return [entry["name"] for entry in section] if isinstance(section, list) else list(section or ())
+
+
+def _removed(data: dict[str, Any], section: str, name: str) -> dict[str, Any]:
+    """Return a workload's data without an entry, and without the streams and phases that need a missing operation."""
+    if section == "phases":
+        return {**data, "phases": [phase for phase in data["phases"] if phase["name"] != name]}
+    entries = {key: value for key, value in data[section].items() if key != name}
+    data = {**data, section: entries}
+    if section == "operations":
+        data["phases"] = [kept for phase in data["phases"] if (kept := _needing_none(phase, name)) is not None]
+    return data
+
+
+def _needing_none(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
+    """Return a phase or a stream without the streams of an operation; None if nothing is left of it."""
+    if "streams" in load:
+        streams = [kept for stream in load["streams"] if (kept := _needing_none(stream, operation)) is not None]
+        return {**load, "streams": streams} if streams else None
+    if load.get("operation") == operation:
+        return None
+    if operation in load.get("mix", ()):
+        mix = {key: weight for key, weight in load["mix"].items() if key != operation}
+        return {**load, "mix": mix} if mix else None
+    return load
 
 
 class Hole(str):

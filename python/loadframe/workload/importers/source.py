@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,20 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
         raise BadInput("this is no UTF-8 text", where=where, remedy="save the file as UTF-8") from None
 
 
-def json_of(text: str, where: str) -> Any:
-    """Return what a JSON text says; BadInput, with line and column, for what is no JSON or cannot be kept as such."""
+def json_of(text: str, where: str, place: Callable[[int], str] | None = None) -> Any:
+    """Return what a JSON text says; BadInput, with line and column, for what is not JSON or cannot be kept as such.
+
+    `place` tells where a character of the text, by its number, came from, if that is not the text itself.
+    """
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         _check(data)
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
         near = shown(line[0][max(0, error.colno - 20) : error.colno + 20])
-        place = f"{where}:{error.lineno}:{error.colno}"
-        raise BadInput(f"this is no JSON: {error.msg}, near {near}", where=place, remedy="correct the file") from None
+        at = f"{where}:{error.lineno}:{error.colno}" if place is None else place(error.pos)
+        what = f"this is not JSON{'' if place is None else ' once it is rendered'}: {error.msg}, near {near}"
+        raise BadInput(what, where=at, remedy="correct the file") from None
     except RecursionError:
         raise BadInput(f"nested deeper than {MAX_DEPTH} levels", where=where, remedy="correct the file") from None
     except ValueError as error:
@@ -97,6 +101,10 @@ def _check(data: Any) -> None:
 _HALF = re.compile("[\ud800-\udfff]")
 
 
+#: What keys begin with that hold comments, since JSON has none.
+_COMMENT = ("#", "//", "_comment")
+
+
 class Part:
     """A mapping of an imported file with the place of it, for messages; keys are asked for with their type.
 
@@ -112,7 +120,7 @@ class Part:
 
     def error(self, key: str, what: str, remedy: str = "correct the file") -> BadInput:
         """Return the error to raise for what stands under a key."""
-        return BadInput(f"{key}: {what}", where=self.where, remedy=remedy)
+        return BadInput(f"{key}: {what}", where=f"{self.where}, {key}", remedy=remedy)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value of any kind; null counts as not given."""
@@ -130,8 +138,8 @@ class Part:
             raise self.error(key, f"expected a text, not {shown(value)}")
         return value
 
-    def number(self, key: str, default: float | None = None) -> float | None:
-        """Return a number of at least 0, which may be written as a text; BadInput for anything else."""
+    def number(self, key: str, default: float | None = None, least: float = 0) -> float | None:
+        """Return a number of at least `least`, which may be written as a text; BadInput for anything else."""
         value = self.get(key)
         if value is None:
             return default
@@ -139,13 +147,13 @@ class Part:
             number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
         except ValueError:
             number = math.nan
-        if not 0 <= number < 1e15:
-            raise self.error(key, f"expected a number of at least 0, not {shown(value)}")
+        if not least <= number < 1e15:
+            raise self.error(key, f"expected a number of at least {least:.15g}, not {shown(value)}")
         return number
 
-    def whole(self, key: str, default: int) -> int:
-        """Return a whole number of at least 0; BadInput for anything else."""
-        number = self.number(key, default)
+    def whole(self, key: str, default: int, least: float = 0) -> int:
+        """Return a whole number of at least `least`; BadInput for anything else."""
+        number = self.number(key, default, least)
         if number is None or not float(number).is_integer():
             raise self.error(key, f"expected a whole number, not {shown(self.data[key])}")
         return int(number)
@@ -174,14 +182,18 @@ class Part:
             raise self.error(key, f"expected texts, not {shown(value)}")
         return texts
 
-    def parts(self, key: str) -> Iterator["Part"]:
-        """Yield the objects of a list as parts; BadInput if it is no list or holds something else."""
+    def listed(self, key: str) -> list[Any]:
+        """Return a list, empty if there is none; BadInput for anything else."""
         value = self.get(key, [])
         if not isinstance(value, list):
             raise self.error(key, f"expected a list, not {shown(value)}")
-        for index, entry in enumerate(value):
+        return value
+
+    def parts(self, key: str) -> Iterator["Part"]:
+        """Yield the objects of a list as parts; BadInput if it is not a list or holds something else."""
+        for index, entry in enumerate(self.listed(key)):
             yield Part(entry, f"{self.where}, {key}[{index}]")
 
     def rest(self, known: Iterable[str] = ()) -> list[str]:
-        """Return the keys that nobody asked for and that are not among the known ones."""
-        return sorted(set(self.data) - self.asked - set(known))
+        """Return the keys that nobody asked for, that are not among the known ones and that are not comments."""
+        return sorted(key for key in set(self.data) - self.asked - set(known) if not key.startswith(_COMMENT))

@@ -11,10 +11,10 @@ from pathlib import Path
 from loadframe.errors import BadInput
 from loadframe.workload.holes import names
 from loadframe.workload.importers.imported import Imported, literal, name_of
-from loadframe.workload.importers.rally import isolated
+from loadframe.workload.importers.rally import checkout, isolated
 from loadframe.workload.importers.rally.schedule import Schedule, choose
 from loadframe.workload.importers.rally.sources import Sources, wanted
-from loadframe.workload.importers.rally.track import Track
+from loadframe.workload.importers.rally.track import Track, documents_of
 from loadframe.workload.importers.source import Part
 from loadframe.yamlfile import scalar
 
@@ -33,12 +33,21 @@ _NO_MATTER = (
 
 
 def import_rally(
-    path: Path, challenge: str | None, parameters: Mapping[str, str], *, allow_code: bool = False
+    path: Path,
+    challenge: str | None,
+    parameters: Mapping[str, str],
+    *,
+    root: Path | None = None,
+    test_mode: bool = False,
+    allow_code: bool = False,
+    limits: isolated.Limits = isolated.DEFAULT,
 ) -> Imported:
     """Make a workload of a track's file or folder, with one of its challenges and some of its parameters set.
 
-    `allow_code` lets its Python code run, in a process of its own. BadInput, with the place, for a track that is none,
-    for code that fails, and for parameters and challenges that it does not have.
+    Its templates may read the files of `root`, by default the checkout that the track is in. `test_mode` makes
+    everything small, as Rally's does. `allow_code` lets its Python code run, in a process of its own, within `limits`.
+    BadInput, with the place, for what is not a track, for code that fails, and for parameters and challenges that it
+    does not have.
     """
     values = {}
     for name, text in parameters.items():
@@ -46,14 +55,14 @@ def import_rally(
             values[name] = scalar(text)
         except ValueError as error:
             raise BadInput(str(error), where=f"--set {name}", remedy="give another value") from None
-    if not path.exists():
-        raise BadInput("there is no such track", where=str(path), remedy="check the path")
-    part = Part(isolated.expand(path, values), str(path))
-    track = Track(part)
-    folder = path if path.is_dir() else path.parent
+    file = checkout.track_file(path)
+    around = checkout.root_of(file, root)
+    part = Part(isolated.expand(file, around, values, limits), str(path))
+    folder = file.parent
+    track = Track(part, folder, lambda: isolated.locate(file, around, values, limits), test_mode)
     track.read()
     chosen = choose(part, challenge)
-    sources = Sources(track)
+    sources = Sources(track, limits)
     schedule = Schedule(track, sources)
     sources.read(folder, wanted(chosen, schedule.declared), allowed=allow_code)
     schedule.read(chosen)
@@ -65,11 +74,13 @@ def import_rally(
     name = folder.resolve().name if path.is_dir() or path.stem in ("track", "workload") else path.stem
     used = {form["bulk"]["corpus"] for form in schedule.operations.values() if "bulk" in form}
     corpora = {key: corpus for key, corpus in track.corpora.items() if key in used}
-    parameters = {name: track.parameters[name] for name in names(corpora) if name in track.parameters}
+    asked = set(names(corpora))
+    documents = {"documents": documents_of(corpora)} if corpora else {}
+    files = {name: value for name, value in track.parameters.items() if name in asked}
     data = {
         "workload": name_of(name),
         "description": literal(f"{description} ({chosen.text('name', 'default')})"),
-        "parameters": parameters,
+        "parameters": {**documents, **files},
         "collections": track.collections,
         "corpora": corpora,
         "variables": track.variables,
@@ -78,12 +89,26 @@ def import_rally(
     }
     remarks = [
         f"The challenge is {chosen.text('name', 'default')}.",
-        *_about_data(track, parameters.keys()),
+        *([_TEST_MODE] if test_mode else []),
+        *([_DOCUMENTS] if corpora else []),
+        *_about_data(track, files.keys()),
         *track.remarks,
     ]
     if sources.ran:
         remarks.append(f"Code of the track was run: {' and '.join(sources.ran)}. What it made stands here as data.")
-    return Imported(data, tuple(remarks), tuple(track.left_out), str(path))
+
+    def place(section: str, name: str) -> str | None:
+        where = schedule.origins.get(name) if section == "operations" else None
+        return None if where is None else track.place(where)
+
+    return Imported(data, tuple(remarks), tuple(track.left_out), str(path), place)
+
+
+_DOCUMENTS = "The parameter `documents` is the most documents of each corpus: --set documents=1000 makes a small run."
+_TEST_MODE = (
+    "It was imported in test mode: the first documents of each corpus, one request of each client, no warm-up, and "
+    "10 s at most. Its figures say nothing of the store's performance."
+)
 
 
 def _about_data(track: Track, parameters: Set[str]) -> list[str]:

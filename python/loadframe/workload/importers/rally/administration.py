@@ -102,10 +102,11 @@ def health(make: Making, part: Part, name: str) -> list[Form]:
 
 def force_merge(make: Making, part: Part, _: str) -> list[Form]:
     """Return a merge, which may take its time."""
-    least = part.whole("max-num-segments", 0)
-    forms = make.on_collection(part, "force_merge", "_forcemerge", **({"max_segments": least} if least else {}))
-    if least and "request" in forms[0]:
-        forms[0]["request"].setdefault("parameters", {})["max_num_segments"] = least
+    # Without a number, or with -1, the store merges as its policy says.
+    most = max(0, part.whole("max-num-segments", 0, least=-1))
+    forms = make.on_collection(part, "force_merge", "_forcemerge", **({"max_segments": most} if most else {}))
+    if most and "request" in forms[0]:
+        forms[0]["request"].setdefault("parameters", {})["max_num_segments"] = most
     return [{**form, "timeout": "1h"} for form in forms]
 
 

@@ -27,7 +27,10 @@ from loadframe.workload.importers.source import text_of
 #: The files that hold a track's code.
 FILES = ("track.py", "workload.py")
 #: What a track's code can register, by the end of the method's name.
-KINDS = ("param_source", "runner", "scheduler", "track_processor", "workload_processor")
+KINDS = (
+    *("param_source", "runner", "scheduler", "track_processor", "workload_processor"),
+    *("standard_value_source", "query_randomization_info", "other"),
+)
 #: Characters of all draws of one source.
 _MOST = 4 * 2**20
 _WITHOUT = "import the track without --allow-code, which leaves out what its code makes"
@@ -106,12 +109,16 @@ class _Registry:
     """What `register(registry)` is given."""
 
     def __init__(self) -> None:
-        self.meta_data = {"rally_version": None, "async_runner": True}
+        self.meta_data = {"rally_version": None, "benchmark_version": None, "async_runner": True}
         self.param_source: dict[str, Any] = {}
         self.runner: dict[str, Any] = {}
         self.scheduler: dict[str, Any] = {}
         self.track_processor: list[str] = []
         self.workload_processor: list[str] = []
+        self.standard_value_source: list[str] = []
+        self.query_randomization_info: list[str] = []
+        #: What no tool that is known here takes.
+        self.other: list[str] = []
 
     def register_param_source(self, name: str, source: Any, **_: Any) -> None:
         self.param_source[name] = source
@@ -128,6 +135,18 @@ class _Registry:
     def register_workload_processor(self, processor: Any, **_: Any) -> None:
         self.workload_processor.append(type(processor).__name__)
 
+    def register_standard_value_source(self, operation: str, field: str, _source: Any) -> None:
+        """Take what OpenSearch Benchmark draws a field's values with where it randomizes queries, as it seldom does."""
+        self.standard_value_source.append(f"{operation} ({field})")
+
+    def register_query_randomization_info(self, operation: str, *_: Any, **__: Any) -> None:
+        self.query_randomization_info.append(operation)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("register_"):
+            raise AttributeError(name)
+        return lambda *arguments, **_: self.other.append(" ".join([name, *(str(one) for one in arguments[:1])]))
+
 
 class _Told:
     """Tells whatever a track's code raises as what is wrong with its line."""
@@ -140,7 +159,7 @@ class _Told:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
-        if error is not None:
+        if error is not None and not isinstance(error, MemoryError):
             what = f"its code fails: {type(error).__name__}: {str(error)[:300]}"
             raise BadInput(what, where=_place(error, self.file, self.folder), remedy=_WITHOUT) from None
 

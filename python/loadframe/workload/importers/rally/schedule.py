@@ -26,6 +26,10 @@ _NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level"
 _INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")
 
 
+#: Seconds; no task takes longer in test mode.
+_SMALL_DURATION = 10.0
+
+
 @dataclass(frozen=True)
 class Task:
     """A task of a schedule: one of its operation's requests, paced."""
@@ -61,23 +65,33 @@ class Schedule:
         self.make = Operations(track)
         self.sources = sources
         self.declared: dict[str, Part] = {}
-        for operation in track.part.parts("operations"):
-            self.declared[operation.text("name")] = operation
+        for operation in track.entries(track.part, "operations", "operation"):
+            try:
+                self.declared[operation.text("name")] = operation
+            except BadInput as error:
+                track.refuse("an operation", error)
         self.operations: dict[str, Form] = {}
+        #: Where operations come from, as parts of the track.
+        self.origins: dict[str, str] = {}
         self.phases: list[dict[str, Any]] = []
         self._tasks: list[list[Task]] = []
         self._later: list[Task] = []
 
     def read(self, challenge: Part) -> None:
-        """Read a challenge's schedule; BadInput, with the place, for what is none."""
-        for entry in challenge.parts("schedule"):
-            if "parallel" in entry.data:
-                self._parallel(Part(entry.data["parallel"], f"{entry.where}, parallel"))
-            else:
-                for task in self._read(entry, {}):
-                    self._single(task)
+        """Read a challenge's schedule; BadInput, with the place, if nothing of it can be imported."""
+        for entry in self.track.entries(challenge, "schedule", "task"):
+            try:
+                if "parallel" in entry.data:
+                    self._parallel(Part(entry.data["parallel"], f"{entry.where}, parallel"))
+                else:
+                    for single in _by_clients(entry, challenge):
+                        for task in self._read(single, {}):
+                            self._single(task)
+            except BadInput as error:
+                self.track.refuse(f"task {_label(entry)}", error)
         if not self.phases:
-            raise BadInput("nothing of its schedule could be imported", where=challenge.where, remedy=self._why())
+            where = self.track.place(f"{challenge.where}, schedule")
+            raise BadInput("nothing of its schedule could be imported", where=where, remedy=self._why())
         self._prepare()
 
     def _why(self) -> str:
@@ -100,31 +114,37 @@ class Schedule:
                 self.track.leave_out(f"operation {name}: {made}")
                 return []
             operation, drawn = made
-        forms = self.make.forms(operation, name)
+        try:
+            forms = self.make.forms(operation, name)
+        except BadInput as error:
+            self.track.refuse(f"operation {name}", error)
+            return []
         task = part.text("name", name)
-        tasks = [self._task(part, task, name, form, drawn) for form in forms]
+        tasks = [self._task(part, task, name, form, drawn, operation.where) for form in forms]
         for key in part.rest() if forms else ():
             self.track.leave_out(f"task {task}: {key}")
         return tasks
 
-    def _task(self, part: Part, name: str, operation: str, form: Form, drawn: int) -> Task:
+    def _task(self, part: Part, name: str, operation: str, form: Form, drawn: int, where: str) -> Task:
         """Return a task; `drawn` is how many requests its parameter source has before it ends, 0 without an end."""
         clients = max(1, part.whole("clients", 1))
         # Without a number of iterations a task ends with its parameter source. Iterations are those of each client.
         requests = drawn if drawn and part.get("iterations") is None else max(1, part.whole("iterations", 1)) * clients
+        small = self.track.test_mode
+        duration = part.number("time-period", 0) or 0
         return Task(
             name=name,
-            operation=self._operation(operation, form),
+            operation=self._operation(operation, form, where),
             form=form,
             clients=clients,
             pacing=self._pacing(part, name, form, clients),
-            warmup=part.number("warmup-time-period", 0) or 0,
-            duration=part.number("time-period", 0) or 0,
-            warmup_requests=part.whole("warmup-iterations", 0) * clients,
-            requests=requests,
+            warmup=0 if small else part.number("warmup-time-period", 0) or 0,
+            duration=min(duration, _SMALL_DURATION) if small else duration,
+            warmup_requests=0 if small else part.whole("warmup-iterations", 0) * clients,
+            requests=min(requests, clients) if small else requests,
         )
 
-    def _operation(self, name: str, form: Form) -> str:
+    def _operation(self, name: str, form: Form, where: str) -> str:
         """Return the name of an operation with this form, which is added if there is none."""
         stem = name_of(name)
         for known, other in self.operations.items():
@@ -132,11 +152,12 @@ class Schedule:
                 return known
         key = name_of(name, self.operations)
         self.operations[key] = form
+        self.origins[key] = where
         return key
 
     def _pacing(self, part: Part, name: str, form: Form, clients: int) -> dict[str, Any]:
         rate = self._rate(part, name, form)
-        ramp = part.number("ramp-up-time-period", 0)
+        ramp = 0 if self.track.test_mode else part.number("ramp-up-time-period", 0)
         if rate is None:
             if ramp and clients > 1:
                 return {"clients": {"from": 1, "stages": [{"to": clients, "over": f"{ramp:.15g}s"}]}}
@@ -153,6 +174,8 @@ class Schedule:
     def _rate(self, part: Part, name: str, form: Form) -> float | None:
         """Return the requests per second of all clients together; None for as many as they can."""
         target, interval = part.get("target-throughput"), part.number("target-interval", 0)
+        if self.track.test_mode:
+            return None
         if interval:
             return 1 / interval
         if isinstance(target, str) and (match := re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]+)/s\s*", target)):
@@ -175,7 +198,12 @@ class Schedule:
     def _parallel(self, part: Part) -> None:
         part.asked.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
-        tasks = [task for entry in part.parts("tasks") for task in self._read(entry, around)]
+        tasks = []
+        for entry in self.track.entries(part, "tasks", "task"):
+            try:
+                tasks += self._read(entry, around)
+            except BadInput as error:
+                self.track.refuse(f"task {_label(entry)}", error)
         ending = self._ending(part, tasks)
         for key in part.rest(("tags", "meta")):
             self.track.leave_out(f"parallel tasks: {key}")
@@ -238,6 +266,23 @@ class Schedule:
                     name = self.phases[index].pop("name")
                     self.phases[index] = {"name": name, "prepares": True, **self.phases[index]}
                 return
+
+
+def _label(task: Part) -> str:
+    """Return what a task is called in messages."""
+    operation = task.data.get("operation")
+    named = operation.get("name", operation.get("operation-type")) if isinstance(operation, dict) else operation
+    return str(task.data.get("name", named) or "without a name")
+
+
+def _by_clients(task: Part, procedure: Part) -> list[Part]:
+    """Return a task as it is, or once for each entry of its `clients_list`, as OpenSearch Benchmark repeats it."""
+    if "clients_list" not in task.data:
+        return [task]
+    numbers = task.listed("clients_list")
+    name = procedure.text("name", "default")
+    plain = {key: value for key, value in task.data.items() if key != "clients_list"}
+    return [Part({**plain, "clients": clients, "name": f"{name}_{clients}_clients"}, task.where) for clients in numbers]
 
 
 def choose(track: Part, wanted: str | None) -> Part:

@@ -28,6 +28,7 @@ class Sources:
     """The parameter sources of a track, as far as its code may be run."""
 
     track: Track
+    limits: isolated.Limits = isolated.DEFAULT
     #: What was drawn, by the operation that it is for.
     drawn: dict[str, Draws] = field(default_factory=dict)
     #: What its code registers, by kind.
@@ -40,7 +41,7 @@ class Sources:
         for name in (name for name in FILES if (folder / name).is_file()):
             file = folder / name
             if allowed:
-                ran = isolated.run(file, self.track.part.data, wanted)
+                ran = isolated.run(file, self.track.part.data, wanted, self.limits)
                 found = ran.registered
                 self.ran.append(name)
                 for one, draws in zip(wanted, ran.draws, strict=True):
@@ -50,6 +51,11 @@ class Sources:
                 self.track.leave_out(f"{name}: what its code registers; it was not run, which --allow-code allows")
             for kind, names in found.items():
                 self.registered.setdefault(kind, []).extend(names)
+            if fields := found["standard_value_source"]:
+                self.track.remark(
+                    f"{name} draws values for {', '.join(fields)}. OpenSearch Benchmark uses them only with "
+                    "--randomization-enabled; here the queries have the values that the workload gives."
+                )
             for kind, what in _LOST.items():
                 for lost in dict.fromkeys(found[kind]):
                     self.track.leave_out(f"{what} {lost} of {name}")
@@ -105,6 +111,7 @@ _LOST = {
     "scheduler": "the schedule",
     "track_processor": "the track processor",
     "workload_processor": "the workload processor",
+    "other": "what its code says by",
 }
 
 

@@ -1,10 +1,14 @@
 """What a track has in the store and in files: indices, data streams, templates and corpora."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from loadframe.errors import BadInput
+from loadframe.workload.importers import places
 from loadframe.workload.importers.imported import literal, name_of
 from loadframe.workload.importers.source import Part
 
@@ -17,11 +21,17 @@ TEMPLATES = {
 _DEFINITION = ("settings", "mappings", "aliases")
 #: Archives that corpora are not read from.
 _PACKED = (".xz", ".zip", ".tar", ".tgz", ".7z")
+_COMPRESSED = (*_PACKED, ".gz", ".bz2", ".zst")
+
+#: Documents of each corpus in test mode, of which the servers of public tracks have files of their own.
+SMALL = 1000
+#: What stands for all documents where a corpus does not say how many it has.
+ALL = 10**12
 
 #: What a corpus may say and no workload needs.
 _NO_MATTER = (
     *("documents", "meta", "uncompressed-bytes", "compressed-bytes", "source-format", "target-type"),
-    *("target-index", "target-data-stream", "base-url"),
+    *("target-index", "target-data-stream", "base-url", "source-url", "name"),
 )
 
 
@@ -40,12 +50,18 @@ class Track:
     """A track's parts, in the words of a workload file; what has none is named in `left_out`."""
 
     part: Part
+    #: The folder of the track's file.
+    folder: Path
+    #: Tells the file and the line of each of the track's parts, by its path.
+    locate: Callable[[], Mapping[str, str]]
+    #: Whether everything is to be small, to be tried once.
+    test_mode: bool = False
     collections: dict[str, Any] = field(default_factory=dict)
     corpora: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     sets: list[DocumentSet] = field(default_factory=list)
     #: The parameters of corpora, with their defaults.
-    parameters: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
     #: Corpora that are the first so many percent of another one.
     shares: dict[tuple[str, float], str] = field(default_factory=dict)
     #: The bodies of templates by name, by kind: `templates`, ...
@@ -60,23 +76,58 @@ class Track:
         if entry not in self.left_out:
             self.left_out.append(entry)
 
+    def refuse(self, name: str, error: BadInput) -> None:
+        """Leave something out because of what is wrong with it, with the line of the track's file."""
+        self.leave_out(f"{name}: {error.what} ({self.place(str(error.where))})")
+
+    def place(self, where: str) -> str:
+        """Return the file and the line of a part of the track, as far as they are known."""
+        path = where.removeprefix(self.part.where)
+        if path == where or not path:
+            return where
+        return places.nearest(path, self._places) or where
+
+    @cached_property
+    def _places(self) -> Mapping[str, str]:
+        try:
+            return self.locate()
+        except BadInput:
+            return {}
+
+    def entries(self, part: Part, key: str, what: str) -> Iterator[Part]:
+        """Yield the objects of a list as parts; what is not an object is left out by name."""
+        try:
+            listed = part.listed(key)
+        except BadInput as error:
+            self.refuse(key, error)
+            return
+        for index, entry in enumerate(listed):
+            try:
+                yield Part(entry, f"{part.where}, {key}[{index}]")
+            except BadInput as error:
+                self.refuse(f"{what} {index + 1}", error)
+
     def remark(self, words: str) -> None:
         """Say something at the head of the file, once."""
         if words not in self.remarks:
             self.remarks.append(words)
 
     def read(self) -> None:
-        """Read the sections; BadInput, with the place, for what is no track."""
-        for index in self.part.parts("indices"):
-            self._index(index)
-        for stream in self.part.parts("data-streams"):
-            name = stream.text("name")
-            self.collections[name] = {}
-            self.leave_out(f"data stream {name}: it became an index, without the rollover of a data stream")
+        """Read the sections; what is wrong in them is left out by name."""
+        readers: tuple[tuple[str, str, Callable[[Part], None]], ...] = (
+            ("indices", "index", self._index),
+            ("data-streams", "data stream", self._data_stream),
+            *((kind, "template", self._template_of(kind)) for kind in TEMPLATES),
+            ("corpora", "corpus", self._corpus),
+        )
         for kind in TEMPLATES:
-            self.templates[kind] = dict(_template(template) for template in self.part.parts(kind))
-        for corpus in self.part.parts("corpora"):
-            self._corpus(corpus)
+            self.templates[kind] = {}
+        for section, what, read in readers:
+            for part in self.entries(self.part, section, what):
+                try:
+                    read(part)
+                except BadInput as error:
+                    self.refuse(f"{what} {part.data.get('name', '')}".rstrip(), error)
 
     def only_collection(self) -> str | None:
         """Return the collection that is meant where none is named."""
@@ -88,6 +139,21 @@ class Track:
             self.collections[name] = {}
             self.leave_out(f"index {name}: the templates that would shape it; it has the store's defaults")
         return name
+
+    def _data_stream(self, stream: Part) -> None:
+        name = stream.text("name")
+        if "*" in name or "," in name:
+            self.leave_out(f"data stream {name}: it is a pattern; what is written makes the streams that it names")
+            return
+        self.collections[name] = {}
+        self.leave_out(f"data stream {name}: it became an index, without the rollover of a data stream")
+
+    def _template_of(self, kind: str) -> Callable[[Part], None]:
+        def read(template: Part) -> None:
+            name, body = _template(template)
+            self.templates[kind][name] = body
+
+        return read
 
     def _index(self, index: Part) -> None:
         name = index.text("name")
@@ -107,21 +173,31 @@ class Track:
         name = corpus.text("name")
         whole = {key: corpus.get(key) for key in ("base-url", "target-index", "target-data-stream")}
         with_actions = corpus.flag("includes-action-and-meta-data", False)
-        for documents in corpus.parts("documents"):
-            file = documents.text("source-file")
-            lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
-            target = documents.get("target-index", documents.get("target-data-stream"))
-            target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection()
-            count = documents.whole("document-count", 0) or None
-            key = name_of(name, self.corpora)
-            limit = {"documents": count} if count else {}
-            base = documents.get("base-url") or whole["base-url"]
-            url = f"{base.rstrip('/')}/{file}" if isinstance(base, str) else None
-            self.corpora[key] = {**self._source(key, file, url), **limit, **lines}
-            self.sets.append(DocumentSet(key, name, target if isinstance(target, str) else None, count))
-            for key in documents.rest(_NO_MATTER):
-                self.leave_out(f"corpus {name}: {key}")
+        for documents in self.entries(corpus, "documents", f"documents of the corpus {name}"):
+            try:
+                self._documents(name, documents, whole, with_actions)
+            except BadInput as error:
+                self.refuse(f"documents of the corpus {name}", error)
         for key in corpus.rest(_NO_MATTER):
+            self.leave_out(f"corpus {name}: {key}")
+
+    def _documents(self, name: str, documents: Part, whole: Mapping[str, Any], with_actions: bool | None) -> None:
+        file = documents.text("source-file")
+        lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
+        target = documents.get("target-index", documents.get("target-data-stream"))
+        target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection()
+        count = documents.whole("document-count", 0) or None
+        base = documents.get("base-url") or whole["base-url"]
+        url = documents.get("source-url") or (f"{base.rstrip('/')}/{file}" if isinstance(base, str) else None)
+        if self.test_mode and (count is None or count > SMALL):
+            count = SMALL
+            if isinstance(url, str) or (self.folder / _small(file)).is_file():
+                file, url = _small(file), None if url is None else _small(url)
+        key = name_of(name, self.corpora)
+        limit = {"documents": count} if count else {}
+        self.corpora[key] = {**self._source(key, file, url), **limit, "at_most": "${documents}", **lines}
+        self.sets.append(DocumentSet(key, name, target if isinstance(target, str) else None, count))
+        for key in documents.rest(_NO_MATTER):
             self.leave_out(f"corpus {name}: {key}")
 
     def _source(self, key: str, file: str, url: str | None) -> dict[str, Any]:
@@ -152,6 +228,19 @@ class Track:
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
+
+
+def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return how many documents the largest of some corpora has."""
+    return max((corpus.get("documents", ALL) for corpus in corpora.values()), default=ALL)
+
+
+def _small(file: str) -> str:
+    """Return the name of the file with the first documents of another one, as Rally's test mode has it."""
+    stem, _, packed = file.rpartition(".") if file.endswith(_COMPRESSED) else (file, "", "")
+    before, dot, ending = stem.rpartition(".")
+    name = f"{before}-1k{dot}{ending}" if dot and "/" not in ending else f"{stem}-1k"
+    return f"{name}.{packed}" if packed else name
 
 
 def _template(template: Part) -> tuple[str, dict[str, Any]]:
