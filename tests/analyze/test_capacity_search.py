@@ -8,8 +8,8 @@ import pytest
 
 from loadframe.analyze.capacity import Answer, Bounds, Kind, Next, Outcome, Slo, Trial, search
 from loadframe.analyze.capacity.criteria import broken, growth
-from loadframe.simulate import arriving
 from loadframe.store.sim.model import Model
+from virtual_arrivals import arriving
 
 PASSED, FAILED, INVALID = Outcome.PASSED, Outcome.FAILED, Outcome.INVALID
 BOUNDS = Bounds(start=100, least=10, most=10_000, factor=2, precision=0.05)

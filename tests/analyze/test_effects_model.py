@@ -26,6 +26,10 @@ def data(rows, response, *, levels=None, blocks=None, plots=None, hard=None, alo
     )
 
 
+def fit_of(model, term):
+    return {fit.term: fit for fit in model.terms}[term]
+
+
 def shares(model):
     return {fit.term: round(100 * fit.share, 2) for fit in model.terms}
 
@@ -84,7 +88,7 @@ def test_blocks_are_no_error():
         0.1 * a + 5 * block + 0.01 * random.standard_normal() for (a, _), block in zip(rows, blocks, strict=True)
     ]
     model = fit_model(data(rows, response, blocks=blocks))
-    assert model.fit_of((0,)).p < 1e-6
+    assert fit_of(model, (0,)).p < 1e-6
     assert model.block_share > 0.99
 
 
@@ -100,8 +104,8 @@ def test_a_run_that_is_missing_weakens_a_factorial_and_no_more():
     response = [0.3 * row[0] + 0.1 * row[1] * row[2] + 0.02 * random.standard_normal() for row in rows]
     whole, less = fit_model(data(rows, response)), fit_model(data(rows[:-1], response[:-1]))
     for term in ((0,), (1,), (1, 2)):
-        assert less.fit_of(term).p < 1e-3
-        assert less.fit_of(term).share == pytest.approx(whole.fit_of(term).share, abs=0.05)
+        assert fit_of(less, term).p < 1e-3
+        assert fit_of(less, term).share == pytest.approx(fit_of(whole, term).share, abs=0.05)
     assert less.error_share == pytest.approx(whole.error_share, abs=0.01)
 
 
@@ -201,5 +205,5 @@ def test_an_interaction_that_passes_for_a_setting_is_among_what_the_setting_may_
     random = np.random.default_rng(1)
     response = [0.2 * (b == c) + 0.02 * random.standard_normal() for _, b, c in rows]
     model = fit_model(data(rows, response))
-    assert model.fit_of((0,)).p < 0.001
+    assert fit_of(model, (0,)).p < 0.001
     assert [alias.term for alias in model.aliases[(0,)]] == [(1, 2)]

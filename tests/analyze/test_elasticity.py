@@ -10,7 +10,8 @@ from loadframe.analyze.elasticity import by_chance, drifted
 from loadframe.analyze.elasticity.course import Event
 from loadframe.analyze.elasticity.doubts import UnknownLatency, doubts
 from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, running_median
-from loadframe.analyze.elasticity.repeated import interval, repeated
+from loadframe.analyze.elasticity.repeated import repeated
+from loadframe.analyze.estimate import mean_interval
 
 #: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
 GROW = Change(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
@@ -197,7 +198,7 @@ def test_the_interval_of_repetitions_holds_the_truth_in_19_of_20():
     random = np.random.default_rng(1)
     held = 0
     for _ in range(400):
-        found = interval(random.normal(10.0, 1.0, size=3))
+        found = mean_interval(random.normal(10.0, 1.0, size=3))
         held += found.low <= 10.0 <= found.high
     assert 370 <= held <= 392
 

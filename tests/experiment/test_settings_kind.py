@@ -178,6 +178,19 @@ def test_combinations_without_a_valid_run_are_said(opened):
     assert any("1 of 8 combinations" in warning.cause for warning in result.warnings)
 
 
+@pytest.mark.parametrize("kept", [1, 3])
+def test_too_few_valid_runs_to_estimate_an_effect_are_said_and_nothing_is_claimed(opened, kept):
+    experiment, folder = opened(EXPERIMENT.replace("confirm: 4", "confirm: 0"))
+    first = design(experiment).runs[0]
+    record(folder.runs_path, [run for run in design(experiment).runs if run.treatment == first.treatment][:kept])
+    (result,) = read_settings(folder.path).results
+    assert result.responses == ()
+    assert any("no effect can be estimated" in warning.cause for warning in result.warnings)
+    page = read_report(folder.path).page
+    assert "No comparison: only one combination has valid runs." in page
+    assert "No setting changes" not in page
+
+
 @pytest.mark.parametrize(
     ("more", "what"),
     [

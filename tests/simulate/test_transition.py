@@ -2,8 +2,8 @@
 
 import pytest
 
-from loadframe.simulate import Change, transition
 from loadframe.store.sim.model import Model
+from virtual_transition import Change, transition
 
 MODEL = Model(service=0.01, sigma=0.05, shard_size=100, bandwidth=10, join_delay=5.0)
 

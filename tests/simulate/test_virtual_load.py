@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from loadframe.simulate import arriving, closed
+from loadframe.simulate import closed
 from loadframe.store.sim.model import Model
+from virtual_arrivals import arriving
 
 
 @pytest.mark.parametrize("servers", [1, 3])
@@ -21,13 +22,14 @@ def test_closed_clients_get_the_throughput_of_the_law(servers, nodes):
 def test_clients_slow_each_other_down_by_the_law(clients):
     model = Model(service=0.01, servers=32, client_sigma=0.05, client_kappa=0.002)
     load = closed(model, 1, clients, duration=60, seed=3)
-    assert load.throughput == pytest.approx(model.throughput_of_clients(clients), rel=0.05)
+    law = clients / 0.01 / (1 + 0.05 * (clients - 1) + 0.002 * clients * (clients - 1))
+    assert load.throughput == pytest.approx(law, rel=0.05)
 
 
 def test_a_closed_client_waits_for_its_answer():
     load = closed(Model(service=0.01, distribution="constant"), 1, 2, duration=10, seed=1)
     # Two clients at one server: each answer takes two service times, but the very first.
-    assert np.median(load.responses) == pytest.approx(0.02)
+    assert np.median(load.done - load.scheduled) == pytest.approx(0.02)
     assert load.throughput == pytest.approx(100, abs=0.2)
 
 

@@ -17,12 +17,6 @@ def test_throughput_over_nodes_is_the_scalability_law():
         assert model.throughput(nodes) == pytest.approx(law)
 
 
-def test_throughput_over_clients_bends_at_the_servers():
-    model = Model(service=0.01, servers=4)
-    assert [round(model.throughput_of_clients(n)) for n in (1, 2, 4, 8)] == [100, 200, 400, 400]
-    assert model.throughput_of_clients(8, nodes=2) == pytest.approx(800)
-
-
 @pytest.mark.parametrize(("distribution", "variation"), [("exponential", 1.0), ("constant", 0.0), ("lognormal", 0.5)])
 def test_service_times_have_the_mean_and_spread_that_were_asked_for(distribution, variation):
     model = Model(service=0.02, distribution=distribution, variation=variation or 1.0)

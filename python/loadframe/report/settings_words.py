@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.effects.model import Contrast
-from loadframe.analyze.effects.settings import Response, SettingsAt, estimate_of, short, term_name
+from loadframe.analyze.effects.settings import Response, SettingsAt, short, term_name
 from loadframe.analyze.effects.settings import aliases_text as named_aliases
 from loadframe.report.comparison_words import p_text, ratio_text
 from loadframe.report.labels import treatment_text
@@ -53,7 +53,7 @@ def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) ->
 
 def effect_text(contrast: Contrast) -> str:
     """Write an effect as a ratio with its interval."""
-    ratio = estimate_of(contrast.value, contrast.half_width)
+    ratio = contrast.ratio
     return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
 
 
@@ -103,6 +103,8 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
 
 
 def _winner(result: SettingsAt) -> str:
+    if len(result.standings) < 2:
+        return "No comparison: only one combination has valid runs."
     if result.winner is None:
         return f"Nothing beats the default in {result.objective.phrase}."
     words = f"The best combination is {combination_text(result, result.winner)}"

@@ -1,6 +1,5 @@
-"""The simulated store in virtual time: sweeps, arrivals and transitions of known truth, in seconds instead of hours."""
+"""The simulated store in virtual time: sweeps of known truth, in seconds instead of hours."""
 
-from loadframe.simulate.load import Load, arriving, closed
-from loadframe.simulate.transition import Change, Transition, transition
+from loadframe.simulate.load import Load, closed
 
-__all__ = ["Change", "Load", "Transition", "arriving", "closed", "transition"]
+__all__ = ["Load", "closed"]

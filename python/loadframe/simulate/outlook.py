@@ -131,11 +131,6 @@ def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> f
     return math.expm1(quantiles * noise * math.sqrt(1 / first + 1 / second))
 
 
-def runs_for(effect: float, noise: float, power: float = 0.8, most: int = 1000) -> int | None:
-    """Return how many runs of each side see a relative difference with that power; None if `most` do not."""
-    return next((runs for runs in range(2, most + 1) if least_effect(noise, runs, runs, power) <= effect), None)
-
-
 def per_level(levels: Mapping[str, int], runs: int) -> dict[str, int]:
     """Return how many of a design's runs each level of each factor has; every combination is made as often."""
     return {name: runs // count for name, count in levels.items() if count > 1}

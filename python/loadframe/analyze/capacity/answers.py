@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.record import Run
 
@@ -189,12 +188,11 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
     """
     if len(answers) == 1:
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
-    middle = float(logs.mean())
-    half = float(special.stdtrit(len(logs) - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    low, high = min(middle - half, fitted.low), max(middle + half, fitted.high)
+    searches = mean_interval(logs.tolist())
+    low, high = min(searches.low, fitted.low), max(searches.high, fitted.high)
     kinds = {answer.kind for answer in answers}
     return Estimate(
-        math.exp(middle),
+        math.exp(searches.value),
         0.0 if Kind.NONE in kinds else math.exp(low),
         math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high),
     )

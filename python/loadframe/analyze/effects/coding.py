@@ -91,11 +91,6 @@ def aliases(
     }
 
 
-def names_of(term: Term, names: Sequence[str]) -> str:
-    """Return a term's name: `heap`, `heap × shards`."""
-    return " × ".join(names[index] for index in term)
-
-
 def numbered(labels: Sequence[object]) -> npt.NDArray[np.int64]:
     """Return a number for each label, counted from 0 by its first appearance."""
     numbers = {label: index for index, label in enumerate(dict.fromkeys(labels))}

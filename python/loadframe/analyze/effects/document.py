@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from loadframe.analyze.effects.settings import Response, Settings, SettingsAt, estimate_of
+from loadframe.analyze.effects.settings import Response, Settings, SettingsAt
 
 
 def settings_document(settings: Settings) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
             {
                 "factors": [result.factors[index] for index in each.term],
                 "levels": list(each.levels),
-                "ratio": estimate_of(each.value, each.half_width).as_dict(),
+                "ratio": each.ratio.as_dict(),
             }
             for each in model.contrasts
         ],

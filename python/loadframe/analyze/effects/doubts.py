@@ -20,6 +20,17 @@ class Unrepeated(Finding):
 
 
 @dataclass(frozen=True)
+class NothingVaried(Finding):
+    """The valid runs do not allow the effect of any setting to be estimated."""
+
+    def _cause(self) -> str:
+        return "no effect can be estimated: no setting differs between valid runs without others differing with it"
+
+    def _remedy(self) -> str:
+        return "see why runs were left out, and make them again"
+
+
+@dataclass(frozen=True)
 class Aliased(Finding):
     """Effects that were found may be those of interactions which the design mixes with them."""
 

@@ -7,6 +7,7 @@ are judged by Lenth's pseudo standard error ("Quick and easy analysis of unrepli
 1989), which takes most effects for noise.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from scipy import special
 
 from loadframe.analyze.effects.coding import Alias, Array, Term, aliases, columns_of, estimable_terms, numbered
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 
 Labels = npt.NDArray[np.int64]
 
@@ -43,6 +45,11 @@ class Contrast:
     value: float
     half_width: float
 
+    @property
+    def ratio(self) -> Estimate:
+        """The effect as a ratio to the default, with its interval."""
+        return on_log_scale(math.exp(self.value), self.half_width)
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -57,10 +64,6 @@ class Model:
     balanced: bool
     #: Interactions that the design mixes into each term, so that they may be what was found instead.
     aliases: Mapping[Term, tuple[Alias, ...]]
-
-    def fit_of(self, term: Term) -> TermFit:
-        """Return the fit of a term; KeyError if the design does not tell it apart."""
-        return {fit.term: fit for fit in self.terms}[term]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +137,8 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
     for term, own in columns.items():
         slices[term] = slice(start, start + own.shape[1])
         start += own.shape[1]
+    if not columns:
+        return _no_terms(response, nuisance)
     matrix = np.column_stack(list(columns.values()))
     matrix = matrix - _project(matrix, nuisance)
     left: Array = response - _project(response, nuisance)
@@ -153,6 +158,13 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
         squares[term] = float(beta[place] @ part @ beta[place])
     variance = rest / freedom if freedom else 0.0
     return _Stratum(slices, beta, inverse, variance, freedom, squares, rest, matrix @ beta)
+
+
+def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
+    """Return the stratum of a design that can tell no term: the runs that are left do not vary any on its own."""
+    fitted = np.zeros(len(response))
+    rest = float(((response - _project(response, nuisance)) ** 2).sum())
+    return _Stratum({}, np.zeros(0), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
@@ -199,11 +211,10 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
         for chosen, weight in named.items():
             half = np.inf
             if stratum.freedom:
-                t = float(special.stdtrit(stratum.freedom, 0.975))
-                half = t * float(np.sqrt(weight @ covariance @ weight))
+                half = half_width(float(np.sqrt(weight @ covariance @ weight)), stratum.freedom)
             elif lenth:
-                half = float(special.stdtrit(lenth[1], 0.975)) * lenth[0] * float(np.abs(weight).sum())
-            found.append(Contrast(term, chosen, float(weight @ beta), float(half)))
+                half = half_width(lenth[0] * float(np.abs(weight).sum()), lenth[1])
+            found.append(Contrast(term, chosen, float(weight @ beta), half))
     return found
 
 

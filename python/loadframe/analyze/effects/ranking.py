@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import special
 
 from loadframe.analyze.effects.coding import Array, numbered
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.shrinkage import Shrunken, shrink
 
 Numbers = npt.NDArray[np.int64]
@@ -90,10 +90,9 @@ def _against(
         return Estimate(1.0, 1.0, 1.0), None
     if not math.isfinite(error):
         return Estimate(value, 0.0, math.inf), None
-    half = float(special.stdtrit(freedom, 0.975)) * error
     wanted = difference if higher else -difference
     better = float(special.stdtr(freedom, wanted / error)) if error else float(wanted > 0)
-    return Estimate(value, value * math.exp(-half), value * math.exp(half) if half < 700 else math.inf), better
+    return on_log_scale(value, half_width(error, freedom)), better
 
 
 def _block_effects(numbers: Numbers, labels: Numbers, logs: Array) -> Array:

@@ -17,10 +17,9 @@ import numpy as np
 from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
-from loadframe.analyze.effects.coding import Array, Term, columns_of, names_of
+from loadframe.analyze.effects.coding import Array, Term, columns_of
 from loadframe.analyze.effects.model import Data, Model, fit_model
 from loadframe.analyze.effects.ranking import Numbers, Standing, rank
-from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cores_used
@@ -130,7 +129,8 @@ def _analyse(
         wanted = dict.fromkeys(
             [objective, *(each for each in others if each.kind != "throughput" or _closed(used, phase))]
         )
-        responses = tuple(_response(measure, used, rows, factors, description, blocks) for measure in wanted)
+        modelled = (_response(measure, used, rows, factors, description, blocks) for measure in wanted)
+        responses = tuple(response for response in modelled if response.model.terms)
     effects = _claimed_columns(responses[0], np.array(list(numbers))) if responses else None
     standings = tuple(rank(chosen, blocks, logs, higher=higher, effects=effects)) if used else ()
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher)
@@ -242,6 +242,8 @@ def _doubts(
     missing = treatments - {_key(run.treatment) for run in designed if run.usable}
     if missing:
         found.append(doubts.Incomplete(len(missing), len(treatments)))
+    if not responses and scheme not in ADAPTIVE:
+        found.append(doubts.NothingVaried())
     if responses:
         model = responses[0].model
         if not model.freedom:
@@ -292,7 +294,7 @@ def aliases_text(model: Model, term: Term, factors: Sequence[str]) -> str:
 
 def term_name(term: Term, factors: Sequence[str]) -> str:
     """Return a term's name, of settings by their own names."""
-    return names_of(term, [short(name) for name in factors])
+    return " × ".join(short(factors[index]) for index in term)
 
 
 def short(name: str) -> str:
@@ -337,9 +339,3 @@ def _same(treatment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _key(treatment: Mapping[str, Any]) -> str:
     return json.dumps(dict(treatment), sort_keys=True)
-
-
-def estimate_of(value: float, half_width: float) -> Estimate:
-    """Return a difference of logarithms as a ratio with its interval."""
-    high = math.exp(value + half_width) if value + half_width < 700 else math.inf
-    return Estimate(math.exp(value), math.exp(value - half_width), high)

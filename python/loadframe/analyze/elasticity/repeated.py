@@ -1,15 +1,12 @@
 """A measure over repetitions: its mean with an interval, with the event, and against the control runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any
 
-from scipy import special
-
 from loadframe.analyze.elasticity.measures import Value
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, mean_interval
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Repeated:
     @property
     def drift(self) -> Estimate | None:
         """Its mean in the control runs, which is of what happened by itself; None without any."""
-        return interval([value.value for value in self.control.values()]) if self.control else None
+        return mean_interval([value.value for value in self.control.values()]) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -51,19 +48,10 @@ class Repeated:
 
 def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
     """Return a measure over those of so many repetitions that have it; there must be one."""
-    mean = interval([value.value for value in values.values()])
+    mean = mean_interval([value.value for value in values.values()])
     if any(value.censored for value in values.values()):
         mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)
     both = [block for block in values if block in control]
     known = both and not any(values[block].censored or control[block].censored for block in both)
     differences = [values[block].value - control[block].value for block in both]
-    return Repeated(name, runs, values, control, mean, interval(differences) if known else None)
-
-
-def interval(values: Sequence[float]) -> Estimate:
-    """Return the mean with its 95 % interval by Student's t; unbounded for a single value."""
-    mean = fmean(values)
-    if len(values) < 2:
-        return Estimate(mean, -math.inf, math.inf)
-    half = float(special.stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
-    return Estimate(mean, mean - half, mean + half)
+    return Repeated(name, runs, values, control, mean, mean_interval(differences) if known else None)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from loadframe.analyze.comparison import Measure
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, mean_interval
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs_text
 from loadframe.analyze.gate.thresholds import Bound
@@ -99,8 +99,4 @@ def _mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
         for value, session in zip(values, sessions, strict=True):
             groups[session].append(value)
         units = [float(np.mean(group)) for group in groups.values()]
-    mean, freedom = float(np.mean(units)), len(units) - 1
-    if not freedom:
-        return Estimate(mean, -math.inf, math.inf)
-    half = float(special.stdtrit(freedom, 0.975)) * float(np.std(units, ddof=1)) / math.sqrt(len(units))
-    return Estimate(mean, mean - half, mean + half)
+    return mean_interval(units)

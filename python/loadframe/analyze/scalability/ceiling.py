@@ -7,9 +7,8 @@ whose bend is rounder, so that the knee being the better model does not say that
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.observations import Observations
 
@@ -48,7 +47,7 @@ def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange 
     square = float((weights * (x - x0) ** 2).sum())
     slope = float((weights * (x - x0) * (y - y0)).sum()) / square
     left = max(knee.sum_of_squares - slope**2 * square, observations.least_sum)
-    error = float(special.stdtrit(freedom, 0.975)) * np.sqrt(left / freedom / square)
+    error = half_width(float(np.sqrt(left / freedom / square)), freedom)
     span = float(x[-1] - x[0])
     change = Estimate(slope * span, float((slope - error) * span), float((slope + error) * span))
     sizes = observations.sizes[on]

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
-from scipy import special
 
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.experiment import RecordedRun
 
 
@@ -48,19 +47,16 @@ class Noise:
     def ratio(self, above: list[float], below: list[float]) -> Estimate:
         """Return the ratio of two means with its 95 % interval, as of independent logarithms."""
         value = fmean(above) / fmean(below)
-        error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below))) * self._t()
-        return Estimate(value, value * math.exp(-error), value * math.exp(error) if error < 700 else math.inf)
+        error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below)))
+        return on_log_scale(value, half_width(error, self.freedom))
 
     def half_width(self, runs: int) -> float:
         """Return the half-width of the 95 % interval of a mean of so many runs, relative to the mean."""
-        return self.relative_error(runs) * self._t()
+        return half_width(self.relative_error(runs), self.freedom)
 
     def relative_error(self, runs: int) -> float:
         """Return the standard error of a mean of so many runs, relative to the mean."""
         return self.variation / math.sqrt(runs)
-
-    def _t(self) -> float:
-        return float(special.stdtrit(self.freedom, 0.975)) if self.freedom else math.inf
 
 
 @dataclass(frozen=True)

@@ -127,16 +127,6 @@ class Model:
         """Return requests per second of that many nodes with balanced data, every server always busy."""
         return self.up * nodes * self.servers / (self.service * inflation(nodes, self.sigma, self.kappa))
 
-    def throughput_of_clients(self, clients: int, nodes: int = 1) -> float:
-        """Return requests per second of closed clients without think time, as many at each node.
-
-        Exact for constant service times, and whenever clients are no fewer than servers or a node has enough of those.
-        """
-        each = clients / nodes
-        service = self.service * inflation(nodes, self.sigma, self.kappa)
-        service *= inflation(each, self.client_sigma, self.client_kappa)
-        return self.up * nodes * min(each, self.servers) / service
-
     def capacity(self, nodes: int, limit: float, quantile: float = 0.99) -> float:
         """Return the greatest rate of Poisson arrivals at which that quantile of response times is within `limit` s.
 
