@@ -40,7 +40,7 @@ def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
         ({"node_cpu": 0.2, "watched": {"gc_old_ms": (0.0, 1500.0)}}, "nodes collected garbage for 50 % of the time"),
         ({"node_cpu": 0.2, "waiting": 0.4}, "something waited for storage for 40 % of the time"),
         ({"node_cpu": 0.2, "watched": {"cgroup.throttled_time": (0.3, 0.3)}},
-         "nodes' threads stood still for their CPU quota for 0.3 s in each second"),
+         "nodes' threads were throttled by their CPU quota for 0.3 s in each second"),
     ],
 )  # fmt: skip
 def test_what_is_used_up_is_named_with_its_figures(tmp_path, truth, said):

@@ -103,7 +103,7 @@ def test_phases_that_prepare_are_summed_but_not_judged(tmp_path):
     assert [phase["name"] for phase in run.summary["phases"]] == ["load", "p"]
     assert [phase["prepares"] for phase in run.summary["phases"]] == [True, False]
     assert "load" not in json.dumps(run.summary["verdict"])
-    assert run.summary["verdict"]["not_judged"] == ["steadiness of phase p: 2 s are too short (20 s are needed)"]
+    assert run.summary["verdict"]["not_judged"] == ["steadiness of phase p: 2 s is too short (20 s are needed)"]
 
 
 def test_a_cluster_that_differs_makes_the_run_invalid(tmp_path):

@@ -107,7 +107,7 @@ def test_a_generator_that_stands_still_is_doubted_whatever_its_percentiles_say(p
     assert codes(replace(QUIET, longest_stall=0.51), pacing) == ["stalled"]
     assert codes(replace(QUIET, longest_stall=0.1, away_share=0.021), pacing) == ["stalled"]
     cause = verdict(replace(QUIET, longest_stall=1.0, away_share=0.167), pacing).reasons[0].cause
-    assert cause.startswith("in phase range the generator stood still for 1 s at a stretch and 16.7 % of the time")
+    assert cause.startswith("in phase range the generator stalled for up to 1 s at a time, and for 16.7 % of the time")
 
 
 def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
@@ -117,8 +117,8 @@ def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
         [alone] = verdict(replace(figures, stolen_share=0.01), pacing).reasons
         assert "hypervisor" not in alone.cause
         [shared] = verdict(replace(figures, stolen_share=0.12), pacing).reasons
-        assert shared.cause.endswith("; the hypervisor had 12 % of this machine's processors")
-        assert "neighbours" in shared.remedy
+        assert shared.cause.endswith("; the hypervisor took 12 % of this machine's processor time")
+        assert "dedicated processors" in shared.remedy
     assert codes(replace(QUIET, stolen_share=0.12)) == []
 
 
@@ -161,7 +161,7 @@ def test_a_load_that_changes_by_plan_is_not_called_unsteady(pacing):
 def test_a_short_run_says_that_its_steadiness_was_not_judged():
     short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
     assert short.valid
-    assert short.not_judged == ("steadiness of phase range: 3 s are too short (20 s are needed)",)
+    assert short.not_judged == ("steadiness of phase range: 3 s is too short (20 s are needed)",)
 
 
 def test_a_cluster_in_another_state_than_the_treatments_is_named():

@@ -65,7 +65,7 @@ def test_each_reason_for_leaving_runs_out_has_a_remedy(page):
 
 
 def test_what_was_not_judged_is_said(page):
-    assert "Not judged in 35 runs: steadiness of phase range_100: 5 s are too short" in page.text
+    assert "Not judged in 35 runs: steadiness of phase range_100: 5 s is too short" in page.text
 
 
 def test_no_curve_reaches_beyond_twice_what_was_measured(page):

@@ -1,7 +1,8 @@
-"""Whether a run may be believed.
+"""The verdict on a run: valid, or invalid and why.
 
 A run is invalid when the generator was the limit, when an open load was not achieved, when the run was not steady, when
-requests failed, or when the cluster was not as the treatment names it. Judging needs figures only, and no run folder.
+requests failed, or when the cluster was not in the state that the treatment names. Judging needs figures only, and no
+run folder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ class Verdict:
 
     @property
     def valid(self) -> bool:
-        """Whether the run may be believed."""
+        """Whether there is no reason against the run."""
         return not self.reasons
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,8 +79,8 @@ def judge(
 
     `lost` says which nodes, or that all of them, did not survive the load.
 
-    Where the cluster was changed on purpose (`disturbed`), the generator is judged, and nothing that the change may
-    have done: failures, requests that were late or dropped, throughput that moved.
+    Where the cluster was changed on purpose (`disturbed`), the generator is judged, but not what the change may have
+    caused: failures, requests that were late or dropped, throughput that drifted.
     """
     reasons: list[Reason] = [
         *(ClusterState(deviation) for deviation in deviations),
@@ -98,7 +99,7 @@ def judge(
         if any(_changes(stream["pacing"]) for stream in phase.summary["streams"]):
             not_judged.append(f"steadiness of phase {name}: its load changes in stages")
         elif steady is None:
-            not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s are too short (20 s are needed)")
+            not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
         elif not steady.steady:
             reasons.append(Unsteady(name, steady.change, steady.seconds, steady.settled))
     return Verdict(tuple(reasons), tuple(not_judged))
@@ -108,7 +109,7 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
     name, figures = phase.summary["name"], phase.generator
     if figures.cpu_share > CPU_LIMIT:
         yield GeneratorBusy(name, figures.cpu_share, figures.threads)
-    # A quota makes threads wait, too; what is left of the wait is what others had the cores for.
+    # A quota makes threads wait, too; the rest of the wait is due to other processes.
     throttled = figures.throttled_share or 0.0
     if figures.waited_share - throttled > WAITED_LIMIT:
         yield Starved(name, figures.waited_share)

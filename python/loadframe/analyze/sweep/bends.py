@@ -102,7 +102,7 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
         yield f"the busiest node used {format_share(max(shares))} of its CPU limit", more
     still = [value for run in runs for value in samples(run, phase, "node:", "cgroup.throttled_time")]
     if still and fmean(still) > _THROTTLED:
-        yield f"nodes' threads stood still for their CPU quota for {fmean(still):.2g} s in each second", more
+        yield f"nodes' threads were throttled by their CPU quota for {fmean(still):.2g} s in each second", more
     busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
     if busy and fmean(busy) > _MACHINE:
         yield f"the machine was {format_share(fmean(busy))} busy", "use separate machines, or lower CPU limits per node"
@@ -113,7 +113,7 @@ def _generator(above: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
     if spoilt and len(spoilt) == len(above):
         yield (
             "with more clients the load generator was the limit, and those runs are left out",
-            "give the generator more threads or a machine of its own",
+            "give the generator more threads or a separate machine",
         )
 
 

@@ -1,0 +1,91 @@
+"""The reasons for which a run is invalid: each has its figures, its cause, its remedy, and whose fault it is."""
+
+import functools
+
+from loadframe.analyze.reasons.cluster import ClusterState, NodeLost
+from loadframe.analyze.reasons.generator import (
+    AWAY_LIMIT,
+    CEILING_LIMIT,
+    CPU_LIMIT,
+    NETWORK_LIMIT,
+    STALL_LIMIT,
+    THROTTLED_LIMIT,
+    WAITED_LIMIT,
+    GeneratorBusy,
+    Late,
+    LoopLag,
+    NearCeiling,
+    NetworkBusy,
+    Stalled,
+    Starved,
+    Throttled,
+    lateness_limit,
+)
+from loadframe.analyze.reasons.reason import Fault, Reason
+from loadframe.analyze.reasons.requests import (
+    ACHIEVED_LIMIT,
+    DROPPED_LIMIT,
+    ERROR_LIMIT,
+    Dropped,
+    Errors,
+    NotAchieved,
+    NothingMeasured,
+    Unsteady,
+)
+
+__all__ = [
+    "ACHIEVED_LIMIT",
+    "AWAY_LIMIT",
+    "CEILING_LIMIT",
+    "CPU_LIMIT",
+    "DROPPED_LIMIT",
+    "ERROR_LIMIT",
+    "NETWORK_LIMIT",
+    "STALL_LIMIT",
+    "THROTTLED_LIMIT",
+    "WAITED_LIMIT",
+    "ClusterState",
+    "Dropped",
+    "Errors",
+    "Fault",
+    "GeneratorBusy",
+    "Late",
+    "LoopLag",
+    "NearCeiling",
+    "NetworkBusy",
+    "NodeLost",
+    "NotAchieved",
+    "NothingMeasured",
+    "Reason",
+    "Stalled",
+    "Starved",
+    "Throttled",
+    "Unsteady",
+    "fault_of",
+    "lateness_limit",
+    "spoils",
+]
+
+
+def fault_of(code: str) -> Fault:
+    """Return whose fault a recorded reason is; the generator's where this version does not know the code."""
+    known = _by_code().get(code)
+    return known.fault if known else "generator"
+
+
+def spoils(code: str) -> bool:
+    """Return whether a recorded reason takes a run out of the figures; also where the code is not known."""
+    known = _by_code().get(code)
+    return known is None or known.spoils
+
+
+@functools.cache
+def _by_code() -> dict[str, type[Reason]]:
+    kinds: dict[str, type[Reason]] = {}
+    below = list(Reason.__subclasses__())
+    while below:
+        kind = below.pop()
+        below += kind.__subclasses__()
+        if "code" in vars(kind):
+            kinds[kind.code] = kind
+    return kinds

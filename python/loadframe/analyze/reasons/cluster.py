@@ -1,0 +1,35 @@
+"""Reasons that lie in the cluster: it was not the one that was asked for, or did not survive."""
+
+from dataclasses import dataclass
+
+from loadframe.analyze.reasons.reason import Reason
+
+
+@dataclass(frozen=True)
+class ClusterState(Reason):
+    """The cluster was not as the treatment names it."""
+
+    code = "cluster_state"
+    fault = "cluster"
+    deviation: str
+
+    def _cause(self) -> str:
+        return self.deviation
+
+    def _remedy(self) -> str:
+        return "repair the cluster, or change the treatment to the state that it is in, then run again"
+
+
+@dataclass(frozen=True)
+class NodeLost(Reason):
+    """A node exited, or the cluster stopped answering, under load: the store failed, so there is no figure."""
+
+    code = "node_lost"
+    fault = "store"
+    loss: str
+
+    def _cause(self) -> str:
+        return f"the store did not survive the load: {self.loss}"
+
+    def _remedy(self) -> str:
+        return "look at the node's log; give it more memory, or less load"
