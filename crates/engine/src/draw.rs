@@ -5,7 +5,8 @@
 //! to a mix of the key's parts; it passes as a hash of a counter, which is all that is asked of it here.
 //!
 //! Which client sends request *k* of a closed stream depends on the answers' times; only what is asked for per user
-//! depends on the client.
+//! depends on the client. What is chosen among records that the load inserts depends on which of them are there
+//! already; see [`crate::counters`].
 
 /// Names one request: its seed, its stream and its number in that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,18 @@ pub struct Draw {
     pub iteration: u64,
     /// The number of the client that sends it.
     pub user: u64,
+    /// The number that it takes of the counter that it uses, if it uses one: how many requests of its stream and process
+    /// used the counter before it.
+    pub number: u64,
+    /// How many numbers of the counter that it chooses from are settled in its process. Fixed when the request starts, so
+    /// that what it draws does not change under way.
+    pub settled: u64,
 }
 
 impl Draw {
     /// Request `k` of a stream, an iteration of its own, sent by the first client.
     pub fn new(seed: u64, stream: u64, k: u64) -> Self {
-        Self { seed, stream, k, iteration: k, user: 0 }
+        Self { seed, stream, k, iteration: k, user: 0, number: 0, settled: 0 }
     }
 
     /// 64 uniform bits. `salt` tells apart the several things that one request draws.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::access::{Auth, Tls};
+use crate::schedule::NEVER;
 
 /// One phase of a workload, for one rank.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,12 +31,12 @@ pub struct Plan {
     /// phase's load if it is not said.
     #[serde(default)]
     pub began: Option<f64>,
-    /// Seconds of warm-up: load that is recorded apart from the measurement.
-    #[serde(default)]
-    pub warmup: f64,
+    /// Load that is recorded apart from the measurement.
+    #[serde(default, deserialize_with = "seconds")]
+    pub warmup: Duration,
     /// How long requests in flight at the end are waited for before they are recorded as in flight.
-    #[serde(default = "thirty")]
-    pub drain: f64,
+    #[serde(default = "thirty", deserialize_with = "seconds")]
+    pub drain: Duration,
     /// Whom to talk to, and by which protocol.
     pub target: Target,
     /// Corpora by name; see [`crate::corpus`].
@@ -233,8 +235,9 @@ pub enum Arrivals {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Stop {
-    /// So many seconds after the warm-up.
-    Duration(f64),
+    /// This long after the warm-up.
+    #[serde(deserialize_with = "seconds")]
+    Duration(Duration),
     /// After so many requests, over all generators.
     Requests(u64),
     /// When each document of the operation's corpus has been sent once.
@@ -286,12 +289,21 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
+/// Reads a number of seconds, 0 or more and less than 30 years.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if seconds < NEVER => Ok(duration),
+        _ => Err(serde::de::Error::custom(format_args!("a time of {seconds} s: give 0 or more"))),
+    }
+}
+
 fn one() -> u64 {
     1
 }
 
-fn thirty() -> f64 {
-    30.0
+fn thirty() -> Duration {
+    Duration::from_secs(30)
 }
 
 fn sixty() -> f64 {

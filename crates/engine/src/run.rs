@@ -16,10 +16,11 @@ use crate::collector::{Collector, Link, Progress, Slot};
 use crate::draw::Draw;
 use crate::driver::{Driver, Exchange, Reply};
 use crate::panics;
+use crate::phase::{Leftover, Phase, StreamEnd};
 use crate::plan::{Plan, PlanError};
 use crate::recorder::{Interval, Recorder};
-use crate::schedule::{NEVER, Share};
-use crate::worker::{self, Leftover, Phase, StreamEnd};
+use crate::schedule::NEVER;
+use crate::worker;
 
 mod outcome;
 mod prepare;
@@ -191,15 +192,14 @@ fn spawn_worker<D: Driver>(
     empty: Receiver<Interval>,
 ) -> std::io::Result<JoinHandle<Leftover>> {
     let plan = &phase.plan;
-    let share = Share::new(plan.rank, plan.ranks, thread, plan.threads);
-    let warmup = Duration::from_secs_f64(plan.warmup);
+    let warmup = plan.warmup;
     let phase = phase.clone();
     thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
         let hears = phase.clone();
         let _listening = panics::listen(move |words| hears.fail(format!("a client or its thread panicked: {words}")));
         // Made here: a recorder reads the CPU clock of its own thread.
         let recorder = Recorder::new(thread as usize, slots, start, warmup, finished, empty);
-        worker::run(&phase, share, start, recorder).unwrap_or_else(|error| {
+        worker::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));
             Leftover::default()
         })

@@ -154,6 +154,12 @@ impl Template {
     }
 }
 
+/// The names in the holes of a text; none for a text that is not a template.
+pub(crate) fn names(text: &str) -> Vec<&str> {
+    let pieces = pieces(text).unwrap_or_default();
+    pieces.into_iter().filter_map(|piece| if let Piece::Hole(name) = piece { Some(name) } else { None }).collect()
+}
+
 /// Splits `a${b}c$${d` into the text `a`, the hole `b`, the texts `c`, `${` and `d`.
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, PlanError> {
     let mut pieces = Vec::new();

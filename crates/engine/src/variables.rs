@@ -4,6 +4,7 @@
 //! changes no other. What can be encoded beforehand is: drawing a choice costs a copy, not an escape.
 
 mod captured;
+mod counter;
 mod derived;
 mod encoded;
 mod form;
@@ -21,6 +22,8 @@ use crate::draw::{Draw, hash_name};
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 pub use captured::Captured;
+pub use counter::{Counted, Origin};
+use counter::{Counter, Records};
 use derived::Derived;
 use encoded::Encoded;
 use form::Form;
@@ -31,11 +34,12 @@ pub(crate) use text::{push_letters, push_second};
 use whole::Whole;
 pub(crate) use zipf::fnv;
 
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 19] = [
     "uniform",
     "constant",
     "choice",
     "sequential",
+    "counter",
     "zipfian",
     "latest",
     "hotspot",
@@ -159,6 +163,7 @@ impl Variables {
             }
         }
         derived::refuse_circles(&variables)?;
+        variables.bind_counters()?;
         for entry in &variables.entries {
             if let Kind::Derived(derived) = &entry.kind {
                 derived.refuse_texts(&variables).map_err(|error| within(&entry.name, error))?;
@@ -283,6 +288,7 @@ impl Kind {
             "constant" => Self::Constant(Encoded::new(argument)),
             "choice" => Self::Listed(Listed::choice(argument)?),
             "sequential" => Self::Whole(Whole::sequential(argument)?),
+            "counter" => Self::Whole(Whole::Counter(Counter::new(argument)?)),
             "zipfian" => Self::Whole(Whole::zipfian(argument)?),
             "latest" => Self::Whole(Whole::latest(argument)?),
             "hotspot" => Self::Whole(Whole::hotspot(argument)?),
@@ -300,6 +306,14 @@ impl Kind {
             "captured" => Self::Captured(0),
             _ => return Err(PlanError(unknown("kind of variable", kind, KINDS))),
         };
+        if per != Per::Request
+            && let Self::Whole(whole) = &kind
+            && (matches!(whole, Whole::Counter(_)) || whole.records().is_some_and(Records::grow))
+        {
+            let cause =
+                "counters, and what is chosen among the records that they number, have a value for each request";
+            return Err(PlanError(format!("{cause}: leave \"per\" out")));
+        }
         Ok((per, kind))
     }
 

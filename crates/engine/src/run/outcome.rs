@@ -11,8 +11,8 @@ use crate::clock::Reading;
 use crate::collector::{Slot, Totals};
 use crate::corpus::Corpora;
 use crate::driver::{Driver, ErrorClass};
+use crate::phase::{Leftover, Phase, StreamEnd};
 use crate::plan::{Stop, Stream};
-use crate::worker::{Leftover, Phase, StreamEnd};
 
 use super::RUN_UP;
 
@@ -68,7 +68,7 @@ pub(super) fn describe<D: Driver>(
     let stopped = phase.stop.load(Ordering::Relaxed);
     let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
     let measured_of = |stream: &Stream, end: &StreamEnd| {
-        let since_warmup = |instant: Duration| (instant.as_secs_f64() - plan.warmup).max(0.0);
+        let since_warmup = |instant: Duration| instant.saturating_sub(plan.warmup).as_secs_f64();
         measured(stream.stop, since_warmup(end.last_done), end.ran_out, stopped.then(|| since_warmup(leftover.ended)))
     };
     let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&leftover.streams))
@@ -88,7 +88,7 @@ pub(super) fn describe<D: Driver>(
             "drift": now.drift(&clock),
         },
         "offset": offset.as_secs_f64(),
-        "warmup": plan.warmup,
+        "warmup": plan.warmup.as_secs_f64(),
         "measured": streams.iter().map(|(_, measured, _)| *measured).fold(0.0, f64::max),
         "last_done": last_done.as_secs_f64(),
         "interrupted": stopped && totals.stopped_by.is_none() && phase.failure.get().is_none(),
@@ -116,7 +116,7 @@ pub(super) fn describe<D: Driver>(
 /// For how long a stream ran after the warm-up, s, which is what its requests per second are counted by. One that ends
 /// by itself ran until its last answer at `last`; one that the clock or somebody ends (at `stopped`), until then.
 fn measured(stop: Stop, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
-    let most = if let Stop::Duration(seconds) = stop { seconds } else { f64::INFINITY };
+    let most = if let Stop::Duration(duration) = stop { duration.as_secs_f64() } else { f64::INFINITY };
     match stopped {
         _ if ran_out => last.min(most),
         Some(stopped) => stopped.min(most),

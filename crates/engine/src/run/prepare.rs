@@ -3,15 +3,18 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::collector::Slot;
 use crate::corpus::Corpora;
+use crate::counters::Counter;
 use crate::descriptors;
+use crate::draw::hash_name;
 use crate::driver::{Context, Driver};
+use crate::phase::{Choice, Course, Phase};
 use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
 use crate::profile::Profile;
-use crate::variables::Variables;
-use crate::worker::{Choice, Course, Phase};
+use crate::variables::{Origin, VariableId, Variables};
 
 /// Everything that can be wrong with a plan is said here; afterwards only files and sockets can fail.
 pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
@@ -25,6 +28,9 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
     if !D::CAPTURES {
         variables.refuse_captured(&plan.target.driver);
     }
+    let (seed, phase) = (plan.seed, hash_name(&plan.phase));
+    variables.count_from(Origin { seed, phase, rank: plan.rank, ranks: plan.ranks });
+    let mut counters = Counters::default();
     let context = Context { variables, corpora };
     let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
@@ -55,9 +61,14 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
                 slots.extend([slot.clone()].into_iter().chain(parts));
                 place
             });
-            choices.push(Choice { operation, below: sum, slot });
+            let place = || format!("operation {name:?}");
+            let counted = context.variables.counted(form).map_err(|e| e.within(place()))?;
+            let uses = counted.uses.map(|counter| counters.place(counter));
+            let reads = counted.reads.map(|counter| counters.place(counter));
+            choices.push(Choice { operation, below: sum, slot, uses, reads });
         }
         let course = Course { choices, thinks: stream.journey.iter().map(|step| step.think_time).collect() };
+        counters.claim(&course, &stream.name, &context.variables).map_err(|e| e.within(place()))?;
         limits.push(match stream.stop {
             Stop::Requests(requests) if requests % course.steps() != 0 => {
                 let cause = format!("{requests} requests are no whole number of journeys of {} steps", course.steps());
@@ -80,6 +91,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
     }
     descriptors::provide(&plan, &profiles)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
+    let plan_threads = plan.threads;
     Ok((
         Phase {
             plan,
@@ -88,12 +100,49 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
             courses,
             profiles,
             limits,
+            counters: counters.places.iter().map(|_| Counter::new(plan_threads)).collect(),
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),
             failure: OnceLock::new(),
         },
         slots,
     ))
+}
+
+/// The counters of a phase's operations, in the order of [`Phase::counters`], each with the stream that uses it.
+#[derive(Default)]
+struct Counters {
+    places: Vec<(VariableId, Option<String>)>,
+}
+
+impl Counters {
+    fn place(&mut self, counter: VariableId) -> usize {
+        let known = self.places.iter().position(|(other, _)| *other == counter);
+        known.unwrap_or_else(|| {
+            self.places.push((counter, None));
+            self.places.len() - 1
+        })
+    }
+
+    /// Refuses a counter that another stream uses, which would give the same numbers again, and a journey with two.
+    fn claim<D: Driver>(&mut self, course: &Course<D>, stream: &str, variables: &Variables) -> Result<(), PlanError> {
+        let used: HashSet<usize> = course.choices.iter().filter_map(|choice| choice.uses).collect();
+        if used.len() > 1 && !course.thinks.is_empty() {
+            return Err(PlanError("its journey uses two counters: one is possible".into()));
+        }
+        for counter in used {
+            let (id, claimed) = &mut self.places[counter];
+            if let Some(other) = claimed {
+                return Err(PlanError(format!(
+                    "the counter {:?} is used by the stream {other:?}, too, and would give the same numbers twice: \
+                     give each stream its own",
+                    variables.name(*id)
+                )));
+            }
+            *claimed = Some(stream.to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// For the little that is asked of the target before the load begins.
@@ -107,11 +156,6 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     let fail = |message: String| Err(PlanError(message));
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
         return fail(format!("rank {} of {} with {} threads is no generator", plan.rank, plan.ranks, plan.threads));
-    }
-    for (what, seconds) in [("warmup", plan.warmup), ("drain", plan.drain)] {
-        if !(0.0..1e9).contains(&seconds) {
-            return fail(format!("{what} of {seconds} s: give 0 or more"));
-        }
     }
     let workers = plan.ranks * plan.threads;
     match plan.target.connections {
@@ -161,9 +205,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
             Pacing::Open { .. } => {}
         }
         match stream.stop {
-            Stop::Duration(seconds) if !(seconds > 0.0 && seconds < 1e9) => {
-                return within(format!("duration of {seconds} s: give more than 0"));
-            }
+            Stop::Duration(Duration::ZERO) => return within("duration of 0 s: give more than 0".into()),
             Stop::Requests(0) => return within("0 requests: give 1 or more".into()),
             _ => {}
         }

@@ -105,7 +105,12 @@ impl Derived {
         }
     }
 
-    /// Refuses to calculate with what is no number.
+    /// The variable of which it lists several values.
+    pub fn repeats(&self) -> Option<VariableId> {
+        if let Self::Several { of, .. } = self { Some(*of) } else { None }
+    }
+
+    /// Refuses to calculate with what is not a number.
     pub fn refuse_texts(&self, variables: &Variables) -> Result<(), PlanError> {
         let (Self::Linear { of, .. } | Self::Hash { of }) = self else { return Ok(()) };
         let name = &variables.entries[of.0].name;

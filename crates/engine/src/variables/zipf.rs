@@ -10,6 +10,8 @@ use crate::draw::{Draw, mix};
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 /// The sum that YCSB has for those, at an exponent of .99.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
+/// A sum over this many items can be continued by Euler and Maclaurin's formula with an error below 1e-10.
+const FEW: u64 = 100;
 /// YCSB's exponent.
 pub const YCSB_EXPONENT: f64 = 0.99;
 
@@ -21,10 +23,11 @@ pub enum Zipf {
 }
 
 impl Zipf {
-    /// The same over `n` items, which are not fewer.
-    pub fn grown(&self, n: u64) -> Self {
+    /// The same over another number of items.
+    pub fn of(&self, n: u64) -> Self {
         match self {
             Self::Exact(exact) => Self::Exact(Exact::new(n, exact.exponent)),
+            Self::Ycsb(ycsb) if n < ycsb.n as u64 => Self::Ycsb(Ycsb::new(n, 1.0 - 1.0 / ycsb.alpha)),
             Self::Ycsb(ycsb) => Self::Ycsb(ycsb.grown(n)),
         }
     }
@@ -108,12 +111,15 @@ impl Ycsb {
         Self::with_zeta(n, exponent, zeta(n, exponent))
     }
 
-    /// The same for more items.
+    /// The same for more items. As in YCSB, `eta` keeps the number of items that the law began with.
     pub fn grown(&self, n: u64) -> Self {
         let exponent = 1.0 - 1.0 / self.alpha;
         let from = self.n as u64;
-        let zeta = if from < 1000 { zeta(n, exponent) } else { extended(self.zeta, from, n, exponent) };
-        Self::with_zeta(n, exponent, zeta)
+        // The sum is continued from what is known: this is done for each request of a law that grows.
+        let zeta = if from < FEW { zeta(FEW.min(n), exponent) } else { self.zeta };
+        let zeta = extended(zeta, from.max(FEW.min(n)), n, exponent);
+        let eta = eta(self.n, exponent, self.second, zeta);
+        Self { n: n as f64, zeta, eta, ..*self }
     }
 
     /// What YCSB draws before it scrambles.
@@ -124,7 +130,7 @@ impl Ycsb {
     fn with_zeta(n: u64, exponent: f64, zeta: f64) -> Self {
         let second = 1.0 + 0.5f64.powf(exponent);
         let n = n as f64;
-        let eta = (1.0 - (2.0 / n).powf(1.0 - exponent)) / (1.0 - second / zeta);
+        let eta = eta(n, exponent, second, zeta);
         Self { n, zeta, alpha: 1.0 / (1.0 - exponent), eta, second }
     }
 
@@ -141,6 +147,11 @@ impl Ycsb {
             (item as u64).min(self.n as u64 - 1)
         }
     }
+}
+
+/// Gray's coefficient for a law over `n` items, where the first two of them have the weight `second` of `zeta`.
+fn eta(n: f64, exponent: f64, second: f64, zeta: f64) -> f64 {
+    (1.0 - (2.0 / n).powf(1.0 - exponent)) / (1.0 - second / zeta)
 }
 
 /// The sum of i^-exponent for i from 1 to n: the first thousand one by one, the others by Euler and Maclaurin, which
@@ -216,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_law_that_grew_is_the_law_of_its_items() {
-        for from in [10, 5000] {
+        for from in [10, 100, 999, 5000] {
             let grown = Ycsb::new(from, YCSB_EXPONENT).grown(9000);
             assert!((grown.zeta - Ycsb::new(9000, YCSB_EXPONENT).zeta).abs() < 1e-10);
         }

@@ -1,0 +1,107 @@
+//! What all workers of a phase share, mapped and checked, and what a worker returns when it ends.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::counters::Counter;
+use crate::driver::{Context, Driver};
+use crate::plan::{Plan, Think};
+use crate::profile::Profile;
+
+/// A mapped operation of a stream.
+pub struct Choice<D: Driver> {
+    /// Ready to be executed.
+    pub operation: D::Operation,
+    /// Upper end of its range in the mix: it is picked when the draw is below this and not below the previous choice's.
+    pub below: f64,
+    /// Its place in the recorder.
+    pub slot: usize,
+    /// The counter that its requests use, as an index into [`Phase::counters`]: each takes the next number.
+    pub uses: Option<usize>,
+    /// The counter whose numbers its requests choose from, as an index into [`Phase::counters`].
+    pub reads: Option<usize>,
+}
+
+/// What a stream does in one iteration: a request picked from a mix, or a journey of several requests.
+pub struct Course<D: Driver> {
+    /// The mix's operations, or the journey's steps in order.
+    pub choices: Vec<Choice<D>>,
+    /// The think time after each step of a journey; empty for a mix.
+    pub thinks: Vec<Think>,
+}
+
+impl<D: Driver> Course<D> {
+    /// Requests of one iteration.
+    pub fn steps(&self) -> u64 {
+        self.thinks.len().max(1) as u64
+    }
+
+    /// The counters that its requests use.
+    pub fn uses(&self) -> impl Iterator<Item = usize> {
+        self.choices.iter().filter_map(|choice| choice.uses)
+    }
+}
+
+/// What all workers of a phase share, read-only but for the flags and the counters.
+pub struct Phase<D: Driver> {
+    /// The plan as it was received.
+    pub plan: Plan,
+    /// The protocol.
+    pub driver: D,
+    /// What operations refer to.
+    pub context: Context,
+    /// Of each stream.
+    pub courses: Vec<Course<D>>,
+    /// The level of each stream's pacing.
+    pub profiles: Vec<Profile>,
+    /// How many iterations each stream has; `None` for a stream without such an end.
+    pub limits: Vec<Option<u64>>,
+    /// How far the counters that operations use have come in this process.
+    pub counters: Vec<Counter>,
+    /// Set from outside: end now.
+    pub stop: AtomicBool,
+    /// Why the generator itself failed, if it did.
+    pub failure: OnceLock<String>,
+    /// Whether the clients that are present stay, and no others come.
+    pub held: AtomicBool,
+}
+
+impl<D: Driver> Phase<D> {
+    /// Ends the phase now because a part of the generator failed: from here on it would measure a different load. The
+    /// first message is kept.
+    pub fn fail(&self, message: String) {
+        let _ = self.failure.set(message);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How a stream, or a worker's part of one, ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// When its last request was done, after the phase's start.
+    pub last_done: Duration,
+    /// Whether it had nothing left to send, rather than being ended by the clock or by an order to stop.
+    pub ran_out: bool,
+}
+
+impl StreamEnd {
+    /// The end of a part that had nothing to do.
+    pub const NOTHING: Self = Self { last_done: Duration::ZERO, ran_out: true };
+
+    /// The end of two parts together.
+    pub fn and(self, other: Self) -> Self {
+        Self { last_done: self.last_done.max(other.last_done), ran_out: self.ran_out && other.ran_out }
+    }
+}
+
+/// What a worker returns besides its recordings.
+#[derive(Clone, Debug, Default)]
+pub struct Leftover {
+    /// Requests in flight when the phase ended: their slot, and how long before they were scheduled.
+    pub in_flight: Vec<(usize, Duration)>,
+    /// How its part of each stream ended.
+    pub streams: Vec<StreamEnd>,
+    /// When the worker ended, after the phase's start.
+    pub ended: Duration,
+}

@@ -1,0 +1,72 @@
+//! Clients of a closed stream: each begins its next iteration when the last one is over, and its think time too.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Stream, TURNS, Ticket, Worker};
+use crate::driver::Driver;
+use crate::plan::Think;
+use crate::schedule::think;
+
+/// A client whose connection was refused, or whose request could not even be sent, waits this long before its next one.
+/// Otherwise it would do nothing but fail.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl<D: Driver> Worker<D> {
+    /// A client's loop. `stretches` are when it is present, seconds after the phase's start.
+    pub(super) async fn closed(
+        self: Rc<Self>,
+        stream: Rc<Stream>,
+        client: u64,
+        stretches: Vec<(f64, f64)>,
+        think_time: Think,
+    ) {
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        let mut turns = 0;
+        for (from, to) in stretches {
+            let mut scheduled = self.start + Duration::from_secs_f64(from);
+            let mut present = false;
+            let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
+            loop {
+                // Checked before sleeping too: a think time must not outlast the phase.
+                let over = |now| stream.ends.is_some_and(|ends| now >= ends);
+                if over(scheduled) {
+                    return;
+                }
+                self.timer.sleep_until(scheduled).await;
+                if over(Instant::now()) {
+                    return;
+                }
+                let held = self.phase.held.load(Ordering::Relaxed);
+                if held && !present {
+                    return;
+                }
+                present = true;
+                if !held && leaves.is_some_and(|leaves| scheduled >= leaves) {
+                    break;
+                }
+                let Some(ticket) = self.next(&stream) else {
+                    self.nothing_left(stream.index, true);
+                    return;
+                };
+                let (k, done, refused) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
+                let thought = think(&think_time, &self.draw(&stream, k));
+                scheduled = done + if refused { thought.max(PAUSE) } else { thought };
+                turns += 1;
+                if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    /// This worker's next iteration of a closed stream; `None` when the stream has no more.
+    fn next(&self, stream: &Stream) -> Option<Ticket> {
+        let issued = stream.issued.get();
+        stream.issued.set(issued + 1);
+        let n = stream.share.index + issued * stream.share.of;
+        self.phase.limits[stream.index].is_none_or(|limit| n < limit).then(|| self.ticket(stream, n))
+    }
+}

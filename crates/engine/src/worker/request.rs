@@ -1,0 +1,143 @@
+//! What a client does for one iteration: its requests one after the other, each from its scheduled instant to its record.
+
+use std::time::Instant;
+
+use super::{Seat, Stream, StreamEnd, Ticket, Worker};
+use crate::draw::Draw;
+use crate::driver::{Driver, ErrorClass};
+use crate::phase::{Choice, Course};
+use crate::recorder::Times;
+use crate::rest::Rest;
+use crate::schedule::{salt, think};
+
+impl<D: Driver> Worker<D> {
+    /// One iteration: one request, or all of a journey's. Returns the last request's number, when it was done, and
+    /// whether nobody answered it.
+    pub(super) async fn walk(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: Seat,
+        ticket: Ticket,
+        scheduled: Instant,
+    ) -> (u64, Instant, bool) {
+        let course = &self.phase.courses[stream.index];
+        let (steps, first) = (course.steps(), ticket.iteration * course.steps());
+        let (mut done, mut refused) = self.request(stream, connection, seat, ticket, 0, scheduled).await;
+        for step in 1..steps {
+            let k = first + step;
+            let scheduled = done + think(&course.thinks[step as usize - 1], &self.draw(stream, k - 1));
+            if stream.ends.is_some_and(|ends| scheduled >= ends) {
+                self.settle(stream, ticket, step as usize);
+                return (k - 1, done, refused);
+            }
+            self.timer.sleep_until(scheduled).await;
+            (done, refused) = self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
+        }
+        (first + steps - 1, done, refused)
+    }
+
+    /// One request, from its scheduled instant to its record. Returns when it was done, and whether nobody answered.
+    async fn request(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: Seat,
+        ticket: Ticket,
+        step: usize,
+        scheduled: Instant,
+    ) -> (Instant, bool) {
+        let started = Instant::now();
+        let course = &self.phase.courses[stream.index];
+        let k = ticket.iteration * course.steps() + step as u64;
+        let choice = self.pick(stream, k, step);
+        let draw = Draw {
+            user: seat.client,
+            number: choice.uses.map_or(0, |_| number_of(course, ticket, step)),
+            settled: choice.reads.map_or(0, |counter| self.phase.counters[counter].settled()),
+            ..self.draw(stream, k)
+        };
+        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
+        let times = Times { scheduled, started, ends: stream.ends };
+        let most = self.phase.plan.streams[stream.index].retries;
+        let mut retries = 0;
+        let (driver, context) = (&self.phase.driver, &self.phase.context);
+        let mut rest = Rest::default();
+        let reply = loop {
+            let reply = match rest.documents() {
+                None => driver.execute(connection, &choice.operation, context, &draw).await,
+                Some(left) => driver.resume(connection, &choice.operation, context, &draw, left).await,
+            };
+            if retries == most || !Rest::may_pass(&reply) {
+                break rest.settle(reply);
+            }
+            retries += 1;
+            rest.after(&reply);
+            self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
+        };
+        let done = reply.done;
+        let failed = reply.outcome.as_ref().err();
+        let refused = failed.is_some_and(|failure| failure.class == ErrorClass::Connect || reply.bytes_sent == 0);
+        let end = &self.ends[stream.index];
+        end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
+        // The request stays in flight until it is recorded: it may be what shows that a second has ended.
+        self.recorder.borrow_mut().request(choice.slot, times, reply, &self.waiting.borrow());
+        self.waiting.borrow_mut()[seat.place] = None;
+        if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
+            count.borrow_mut().settle(counter, draw.number, &self.phase.counters);
+        }
+        (done, refused)
+    }
+
+    /// Iteration `n` of a stream, which is this worker's, with the numbers that it takes of a counter.
+    #[inline]
+    pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Ticket {
+        let number = stream.count.as_ref().map_or(0, |count| {
+            let course = &self.phase.courses[stream.index];
+            let steps = course.steps();
+            let uses = |iteration: u64| {
+                (0..steps).filter_map(move |step| self.pick(stream, iteration * steps + step, step as usize).uses)
+            };
+            count.borrow_mut().take(n, &self.phase.counters, uses)
+        });
+        Ticket { iteration: n, number }
+    }
+
+    /// The requests of an iteration from `step` on will not be sent: the numbers that they took are settled.
+    pub(super) fn settle(&self, stream: &Stream, ticket: Ticket, step: usize) {
+        let Some(count) = &stream.count else { return };
+        let course = &self.phase.courses[stream.index];
+        let steps = course.steps();
+        for step in step..steps as usize {
+            if let Some(counter) = self.pick(stream, ticket.iteration * steps + step as u64, step).uses {
+                count.borrow_mut().settle(counter, number_of(course, ticket, step), &self.phase.counters);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn draw(&self, stream: &Stream, k: u64) -> Draw {
+        let iteration = k / self.phase.courses[stream.index].steps();
+        Draw { iteration, ..Draw::new(self.phase.plan.seed, stream.key, k) }
+    }
+
+    #[inline]
+    pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize) -> &Choice<D> {
+        let course = &self.phase.courses[stream.index];
+        match course.choices.as_slice() {
+            [only] => only,
+            steps if !course.thinks.is_empty() => &steps[step],
+            mix => {
+                let draw = self.draw(stream, k).unit(salt::MIX);
+                mix.iter().find(|choice| draw < choice.below).unwrap_or(&mix[mix.len() - 1])
+            }
+        }
+    }
+}
+
+/// The number that a step of an iteration takes: one more than the step before it that uses the counter, too.
+fn number_of<D: Driver>(course: &Course<D>, ticket: Ticket, step: usize) -> u64 {
+    // The choices of a mix are no steps: its only step is the first.
+    let before = course.choices.iter().take(if course.thinks.is_empty() { 0 } else { step });
+    ticket.number + before.filter(|choice| choice.uses.is_some()).count() as u64
+}
