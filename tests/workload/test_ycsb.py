@@ -26,9 +26,17 @@ def test_keys_are_drawn_and_made_as_ycsb_does():
     variables = load_workload("ycsb", {"records": "5000"}).file.variables
     popular, recent = variables["popular"].zipfian, variables["recent"].latest
     assert (popular.items, popular.form, popular.scrambled, popular.exponent) == (5000, "ycsb", True, 0.99)
-    assert (recent.items, recent.form) == (5000, "ycsb")
+    assert popular.expected == 1
+    assert (recent.items, recent.form, recent.inserted) == (5000, "ycsb", "inserted")
     assert variables["popular_key"].hash.of == "popular"
-    assert variables["inserted"].uniform[0] == 5000
+    assert (variables["inserted"].counter.from_, variables["inserted"].counter.fresh) == (5000, True)
+
+
+def test_scans_begin_at_loaded_and_at_inserted_records():
+    file = load_workload("ycsb", {"expected": "501"}).file
+    first = file.variables["first"].zipfian
+    assert (first.items, first.expected, first.inserted, first.scrambled) == (1000, 501, "inserted", True)
+    assert file.operations["scan"].scan.from_ == "user${first_key}"
 
 
 def test_what_is_loaded_is_what_is_read():

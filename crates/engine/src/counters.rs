@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn uses(iteration: u64) -> impl Iterator<Item = usize> {
-        (iteration % 3 == 0).then_some(0).into_iter()
+        iteration.is_multiple_of(3).then_some(0).into_iter()
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
                 let mut count = count(worker as usize, 0, threads, threads);
                 for n in (worker..60).step_by(threads as usize) {
                     let number = count.take(n, &counters, uses);
-                    assert!(n % 3 != 0 || number == n / 3, "{threads} threads, request {n}: {number}");
+                    assert!(!n.is_multiple_of(3) || number == n / 3, "{threads} threads, request {n}: {number}");
                 }
             }
         }

@@ -63,9 +63,17 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
     for name, variable in file.variables.items():
         if variable.field is not None:
             _known(document, ("variables", name, "field", "corpus"), "corpus", variable.field.corpus, file.corpora)
+        if variable.inserted is not None:
+            law = next(law for law in ("zipfian", "latest", "exponential") if getattr(variable, law) is not None)
+            place: Place = ("variables", name, law, "inserted")
+            _known(document, place, "variable", variable.inserted, file.variables)
+            if file.variables[variable.inserted].counter is None:
+                what = f"the variable {variable.inserted!r} does not number inserted records"
+                raise document.error(place, what, "name a counter")
+            continue
         for other in variable.of:
             way = next(way for way in _MADE_OF if getattr(variable, way) is not None)
-            place: Place = ("variables", name, way, *(["of"] if way != "derived" else []))
+            place = ("variables", name, way, *(["of"] if way != "derived" else []))
             _known(document, place, "variable", other, file.variables)
             wanted = _MADE_OF[way]
             if wanted is not None and wanted not in file.variables[other].kinds:

@@ -68,6 +68,9 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?Z?")
 _EPOCH = ("epoch_second", "epoch_millis")
 _FORMAT = re.compile(r"(?:[^%]|%[YmdHMSL%])*")
 
+#: The ways to draw a number.
+_LAWS = ("zipfian", "latest", "hotspot", "exponential", "normal")
+_NUMBERS = ("uniform", "sequential", "counter", *_LAWS, "linear", "hash")
 #: A whole number stays one: whether both bounds are decides what is drawn.
 Number = Annotated[int | float, BeforeValidator(_number)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -100,6 +103,17 @@ class Sequential(Model):
     from_: int = Field(0, alias="from")
 
 
+class Counter(Model):
+    """Numbers the requests that use it, without gaps: the first one's value, and one more for each further.
+
+    It begins again after `items` numbers. A `fresh` one begins at another number in each phase and with each seed.
+    """
+
+    from_: int = Field(0, alias="from")
+    items: Items | None = None
+    fresh: bool = False
+
+
 class Zipf(Model):
     """A law of Zipf over `items`: item i, from 0, in proportion to (i + 1)^-exponent.
 
@@ -119,21 +133,40 @@ class Zipf(Model):
 
 
 class Zipfian(Zipf):
-    """Few items are popular; `scrambled` scatters those among all items, as YCSB does, by a hash."""
+    """Few items are popular; `scrambled` scatters those among all items, as YCSB does, by a hash.
+
+    The law holds over the items and over those that are `expected` to be `inserted` (by operations that use that
+    counter); an item that is not there yet is drawn again.
+    """
 
     scrambled: bool = False
+    expected: Annotated[int, Field(ge=0, le=2**53)] = 0
+    inserted: Text | None = None
 
     @model_validator(mode="after")
     def _scrambles_as_ycsb_does(self) -> "Zipfian":
         if self.form == "ycsb" and self.scrambled and self.exponent != 0.99:
             raise wrong("YCSB scrambles only with an exponent of 0.99", "leave it out", key="exponent")
+        if self.inserted is not None and not self.expected:
+            raise wrong("it does not say how many items are expected", "add expected: 1000", key="inserted")
         return self
 
 
 class Latest(Zipf):
-    """The newest item is the most popular; each request adds `growth` items (such as the share of inserts)."""
+    """The newest item is the most popular; the `ycsb` form never draws the oldest, as YCSB does not.
+
+    Each request adds `growth` items (such as the share of inserts), or those that have been `inserted` are added (by
+    operations that use that counter).
+    """
 
     growth: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    inserted: Text | None = None
+
+    @model_validator(mode="after")
+    def _grows_in_one_way(self) -> "Latest":
+        if self.inserted is not None and self.growth:
+            raise wrong("items grow by growth or by what is inserted", "remove one of them", key="growth")
+        return self
 
 
 class Hotspot(Model):
@@ -146,16 +179,26 @@ class Hotspot(Model):
 
 
 class Exponential(Model):
-    """A number of that mean; with `items` a whole one: item i, from 0, in proportion to exp(-i / mean)."""
+    """A number of that mean; with `items` a whole one: item i, from 0, in proportion to exp(-i / mean).
+
+    Items are counted from the oldest, or with `newest_first` from the newest; those that have been `inserted` (by
+    operations that use that counter) are the newest.
+    """
 
     mean: Mean
     items: Items | None = None
     from_: int = Field(0, alias="from")
+    newest_first: bool = False
+    inserted: Text | None = None
 
     @model_validator(mode="after")
     def _from_items(self) -> "Exponential":
         if self.items is None and "from_" in self.model_fields_set:
             raise wrong("only items are counted from a number", "say how many items", key="from")
+        if self.items is None and self.newest_first:
+            raise wrong("only items have a newest one", "say how many items", key="newest_first")
+        if self.inserted is not None and not self.newest_first:
+            raise wrong("inserted items are the newest", "add newest_first: true", key="inserted")
         return self
 
 
@@ -230,6 +273,7 @@ class Variable(Model):
     constant: Any = None
     choice: Annotated[Choice, BeforeValidator(_choice, json_schema_input_type=Choice | list[Any])] | None = None
     sequential: Sequential | None = None
+    counter: Counter | None = None
     zipfian: Zipfian | None = None
     latest: Latest | None = None
     hotspot: Hotspot | None = None
@@ -253,22 +297,31 @@ class Variable(Model):
             raise wrong(f"expected one way to draw a value, not {len(ways)}", f"say one of {known}")
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             raise wrong("the lower bound is above the upper one", "write [low, high]", key="uniform")
-        if self.of and "per" in self.model_fields_set:
+        if self.of and not self.inserted and "per" in self.model_fields_set:
             raise wrong("a derived value changes with what it is made of", "say per there", key="per")
+        if (self.counter or self.inserted) and self.per != "request":
+            raise wrong("what depends on a counter has a value for each request", "leave per out", key="per")
         return self
 
     @property
+    def inserted(self) -> str | None:
+        """The name of the counter that numbers the records which its values are chosen from, if they may grow."""
+        law = self.zipfian or self.latest or self.exponential
+        return law.inserted if law is not None else None
+
+    @property
     def of(self) -> tuple[str, ...]:
-        """The names of the variables that it is made of."""
+        """The names of the variables that it depends on."""
         derived = self.linear or self.hash or self.several
-        return (derived.of,) if derived is not None else tuple(dict.fromkeys(names(self.derived)))
+        if derived is not None:
+            return (derived.of,)
+        return (self.inserted,) if self.inserted else tuple(dict.fromkeys(names(self.derived)))
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """What its values certainly are: `number`, `whole number`, both or neither."""
         bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
-        numbers = ("uniform", "sequential", "zipfian", "latest", "hotspot", "exponential", "normal", "linear", "hash")
-        if not any(getattr(self, way) is not None for way in numbers):
+        if not any(getattr(self, way) is not None for way in _NUMBERS):
             return ()
         real = self.normal is not None or (self.exponential is not None and self.exponential.items is None)
         whole = not real and all(isinstance(bound, int) for bound in bounds)

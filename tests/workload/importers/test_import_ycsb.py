@@ -60,7 +60,7 @@ def test_properties_of_the_command_line_go_first(imported, loaded):
 def test_inserts_go_on_where_the_load_ended(imported, loaded):
     file = loaded(imported("recordcount=50\nreadproportion=.95\ninsertproportion=.05\nupdateproportion=0")).file
     assert file.phases[-1].weights == {"read": 0.95, "insert": 0.05}
-    assert file.variables["inserted"].sequential.from_ == 50
+    assert file.variables["inserted"].counter.from_ == 50
     assert file.operations["insert"].insert.id == "user${inserted_key}"
     assert file.variables["inserted_key"].hash.of == "inserted"
 
@@ -80,9 +80,33 @@ def test_a_read_modify_write_is_one(imported, loaded):
     assert file.operations["readmodifywrite"].read_modify_write.id == file.operations["read"].read.id
 
 
-def test_a_read_of_one_field_names_it(imported, loaded):
-    file = loaded(imported("readallfields=false")).file
-    assert file.operations["read"].read.fields == ["field0"]
+def test_a_read_of_one_field_draws_which(imported, loaded):
+    made = imported("readallfields=false\nfieldcount=7\nfieldnameprefix=f\nscanproportion=.1\nmaxscanlength=5")
+    file = loaded(made).file
+    assert file.operations["read"].read.fields == ["f${read_field}"]
+    assert file.variables["read_field"].uniform == (0, 6)
+    assert file.operations["update"].update.document == {"f${field}": "${text0}"}
+    assert [entry for entry in made.left_out if "scan" in entry] == [
+        "readallfields=false: that a scan reads one field; it reads all"
+    ]
+
+
+@pytest.mark.parametrize("name", ["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload"])
+def test_core_workload_is_known_by_both_of_its_packages(imported, name):
+    assert imported("", workload=name).data["phases"]
+
+
+def test_another_workload_class_is_refused(imported):
+    with pytest.raises(BadInput) as caught:
+        imported("recordcount=10\nworkload=site.ycsb.workloads.TimeSeriesWorkload")
+    assert "only CoreWorkload can be imported" in str(caught.value)
+    assert str(caught.value.where).endswith("workloada:2")
+
+
+def test_a_phase_without_an_end_is_refused(imported, loaded):
+    with pytest.raises(BadInput, match="would never end"):
+        imported("operationcount=0")
+    assert loaded(imported("operationcount=0\nmaxexecutiontime=5")).file.phases[-1].duration == 5
 
 
 @pytest.mark.parametrize("family", ["elasticsearch", "cassandra", "mongodb", "redis", "couchbase"])
@@ -94,12 +118,24 @@ def test_the_workload_serves_every_family(imported, loaded, family):
 @pytest.mark.parametrize("distribution", ["uniform", "zipfian", "latest", "hotspot", "exponential", "sequential"])
 def test_every_distribution_of_requests_is_drawn_by_its_law(imported, loaded, distribution):
     chosen = loaded(imported("recordcount=100", requestdistribution=distribution)).file.variables["chosen"]
-    assert chosen.model_fields_set == {distribution}
+    assert chosen.model_fields_set == {"counter" if distribution == "sequential" else distribution}
+
+
+@pytest.mark.parametrize("distribution", ["zipfian", "latest", "exponential"])
+def test_inserted_records_are_chosen_as_far_as_they_are_there(imported, loaded, distribution):
+    made = imported("insertproportion=.1\nrecordcount=100", requestdistribution=distribution)
+    assert loaded(made).file.variables["chosen"].inserted == "inserted"
+    assert (
+        loaded(imported("recordcount=100", requestdistribution=distribution)).file.variables["chosen"].inserted is None
+    )
 
 
 def test_the_laws_have_the_parameters_of_core_workload(imported, loaded):
     zipfian = loaded(imported("recordcount=100\nrequestdistribution=zipfian")).file.variables["chosen"].zipfian
     assert (zipfian.items, zipfian.form, zipfian.scrambled, zipfian.exponent) == (100, "ycsb", True, 0.99)
+    assert zipfian.expected == 1
+    inserts = imported("recordcount=100\nrequestdistribution=zipfian\ninsertproportion=0.05\noperationcount=5000")
+    assert loaded(inserts).file.variables["chosen"].zipfian.expected == 501
     exponential = loaded(imported("recordcount=100\nrequestdistribution=exponential")).file.variables["chosen"]
     # 85.7 of 100 records get 95 % of the requests: 1 - exp(-85.7 / mean) = 0.95.
     assert 1 - math.exp(-85.71428571 / exponential.exponential.mean) == pytest.approx(0.95)
@@ -110,6 +146,8 @@ def test_ordered_keys_are_their_numbers_and_lengths_may_vary(imported, loaded):
     file = loaded(made).file
     assert file.operations["load"].insert.id == "user${loaded}"
     assert file.variables["text0"].text.length == [1, 7]
+    uniform = imported("fieldlengthdistribution=uniform\nfieldlength=7\nminfieldlength=3")
+    assert loaded(uniform).file.variables["text0"].text.length == [3, 7]
 
 
 def test_a_time_limit_ends_the_phase(imported, loaded):
@@ -119,7 +157,7 @@ def test_a_time_limit_ends_the_phase(imported, loaded):
 
 
 def test_every_other_property_is_named(imported):
-    known = "workload=x\ninsertorder=ordered\nthreadcount=2\nreadallfields=false\nwriteallfields=true"
+    known = "insertorder=ordered\nthreadcount=2\nwriteallfields=true\nworkload=site.ycsb.workloads.CoreWorkload"
     made = imported(f"elasticsearch.cluster.name=x\ndataintegrity=true\n{known}")
     assert {"elasticsearch.cluster.name=x", "dataintegrity=true"} <= set(made.left_out)
     assert not any(entry.split("=")[0] in known for entry in made.left_out)

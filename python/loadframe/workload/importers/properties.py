@@ -9,11 +9,11 @@ from loadframe.yamlfile import did_you_mean, shown
 
 
 def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
-    """Return each key's value and its place, `file:line`; the last one of a key holds, as in Java.
+    """Return each key's value and its place, `file:line`; the last value of a key holds, as in Java.
 
     BadInput for a line that sets nothing.
     """
-    found: dict[str, tuple[str, str]] = {}
+    properties: dict[str, tuple[str, str]] = {}
     lines = iter(enumerate(text.splitlines(), start=1))
     for number, first in lines:
         pieces = [first.strip()]
@@ -27,20 +27,20 @@ def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
         if pair is None:
             what = f"{shown(line)} sets nothing"
             raise BadInput(what, where=f"{where}:{number}", remedy="write key=value")
-        found[pair[1]] = (pair[2].strip(), f"{where}:{number}")
-    return found
+        properties[pair[1]] = (pair[2].strip(), f"{where}:{number}")
+    return properties
 
 
 class Properties:
-    """Properties with their places; they are asked for with their type, and remember which ones were."""
+    """Properties with their places. Each is read with its type; those that were read are remembered."""
 
     def __init__(self, given: Mapping[str, tuple[str, str]]) -> None:
         self._given = given
-        self.asked: set[str] = set()
+        self._read: set[str] = set()
 
     def text(self, key: str, default: str) -> str:
         """Return a property's text."""
-        self.asked.add(key)
+        self._read.add(key)
         return self._given.get(key, (default, ""))[0]
 
     def number(self, key: str, default: float) -> float:
@@ -75,5 +75,5 @@ class Properties:
         return BadInput(f"{key}={value}: {what}", where=where, remedy=remedy)
 
     def rest(self) -> list[str]:
-        """Return the properties that nobody asked for, as they were written."""
-        return [f"{key}={value}" for key, (value, _) in self._given.items() if key not in self.asked]
+        """Return the properties that were not read, as they were written."""
+        return [f"{key}={value}" for key, (value, _) in self._given.items() if key not in self._read]

@@ -1,7 +1,8 @@
-"""YCSB's properties files for its CoreWorkload, with that workload's defaults.
+"""YCSB's properties files for its CoreWorkload, with that workload's defaults, laws and numbers of records.
 
 Its verbs become neutral ones, which every family of stores has: a record is a document whose id is its key. It holds
-the key as a field, too, for stores that scan by a field.
+the key as a field, too, for stores that scan by a field. Requests choose the same records as in YCSB: the tests run
+YCSB's own classes beside the engine.
 """
 
 import math
@@ -16,6 +17,9 @@ from loadframe.workload.importers.source import text_of
 #: CoreWorkload's defaults.
 _PROPORTIONS = {"read": 0.95, "update": 0.05, "insert": 0.0, "scan": 0.0, "readmodifywrite": 0.0}
 _DISTRIBUTIONS = ("uniform", "zipfian", "latest", "hotspot", "exponential", "sequential")
+_LENGTHS = ("constant", "uniform", "zipfian", "histogram")
+#: The packages that CoreWorkload was in, until 0.15 and since.
+_CORE = ("site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "CoreWorkload")
 #: More would not be a file that people read.
 _MAX_FIELDS, _MAX_LENGTH = 100, 10_000
 _MAX_BYTES = 2**20
@@ -25,13 +29,14 @@ _REMARKS = (
     "a record's key is made of; the field `key` is the key, which scans go by where ids have no order.",
 )
 #: Properties that say how YCSB itself is built and reports; nothing is lost with them.
-_NO_MATTER = {"workload", "status", "measurementtype", "exporter", "exportfile", "histogram.buckets"}
+_NO_MATTER = {"status", "measurementtype", "exporter", "exportfile", "histogram.buckets"}
 
 
 def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
     """Make a workload of a properties file; `overrides` go before what it says, as `-p key=value` does.
 
-    BadInput, with the line, for a file that is none and for values that YCSB would not take either.
+    BadInput, with the line, for a file that is not one, for another workload class than CoreWorkload, and for values
+    that YCSB would not take either.
     """
     given = parse(text_of(path, _MAX_BYTES), str(path)) | {
         key: (value, f"-p {key}") for key, value in overrides.items()
@@ -46,11 +51,14 @@ class _Core:
         self.properties = properties
         self.path = path
         self.left_out: list[str] = []
+        self._refuse_other_classes()
         self.records = properties.whole("recordcount", 1000, least=1)
         self.table = name_of(properties.text("table", "usertable")).lower()
-        self.fields = self._bounded("fieldcount", 10, _MAX_FIELDS)
+        self.fields = self._fields()
         self.length = self._bounded("fieldlength", 100, _MAX_LENGTH)
         self.shares = self._shares()
+        self.operations = properties.whole("operationcount", 1000)
+        self.seconds = properties.number("maxexecutiontime", 0)
 
     def imported(self) -> Imported:
         """Return the workload; every property that it does not take up is named."""
@@ -65,6 +73,22 @@ class _Core:
         }
         self._name_the_rest()
         return Imported(data, _REMARKS, tuple(self.left_out), str(self.path))
+
+    def _refuse_other_classes(self) -> None:
+        name = self.properties.text("workload", _CORE[0])
+        if name not in _CORE:
+            raise self.properties.error(
+                "workload",
+                "only CoreWorkload can be imported; another class sends other requests, which this file does not say",
+                f"write the workload in Loadframe's language, or give a file of {_CORE[0]}",
+            )
+
+    def _fields(self) -> list[str]:
+        prefix = self.properties.text("fieldnameprefix", "field")
+        if not prefix.isidentifier():
+            remedy = "use letters, digits and _"
+            raise self.properties.error("fieldnameprefix", "cannot begin the name of a field", remedy)
+        return [f"{prefix}{index}" for index in range(self._bounded("fieldcount", 10, _MAX_FIELDS))]
 
     def _bounded(self, key: str, default: int, most: int) -> int:
         number = self.properties.whole(key, default, least=1)
@@ -81,14 +105,14 @@ class _Core:
 
     def _collection(self) -> dict[str, Any]:
         field = {"type": "keyword", "index": False, "doc_values": False}
-        fields = {f"field{index}": field for index in range(self.fields)}
-        own = {"key": {"type": "keyword"}, "number": {"type": "long"}}
+        fields = dict.fromkeys(self.fields, field)
+        keys = {"key": {"type": "keyword"}, "number": {"type": "long"}}
         settings = {"number_of_shards": "${nodes}", "number_of_replicas": 0}
         columns = {"id": "text", "key": "text", "number": "bigint", **dict.fromkeys(fields, "text")}
         return {
             "elasticsearch": {
                 "settings": settings,
-                "mappings": {"dynamic": "strict", "properties": {**own, **fields}},
+                "mappings": {"dynamic": "strict", "properties": {**keys, **fields}},
             },
             "cassandra": {"columns": columns},
         }
@@ -99,14 +123,15 @@ class _Core:
         if self.shares.keys() & {"read", "update", "scan", "readmodifywrite"}:
             numbers["chosen"] = self._chosen()
         if "insert" in self.shares:
-            numbers["inserted"] = {"sequential": {"from": self.records}}
-            if len(self.shares) > 1:
-                self.left_out.append("insert: keys without gaps; one is made of its request's number among all")
+            numbers["inserted"] = {"counter": {"from": self.records}}
         keys = {f"{name}_key": {"hash": {"of": name}} for name in numbers} if self._hashed() else {}
         text = {"text": {"length": self._text_length()}}
-        variables = {**numbers, **keys, **{f"text{index}": text for index in range(self.fields)}}
+        variables = {**numbers, **keys, **{f"text{index}": text for index in range(len(self.fields))}}
+        one_field = {"uniform": [0, len(self.fields) - 1]}
         if self.shares.keys() & {"update", "readmodifywrite"} and not self._writes_all():
-            variables["field"] = {"uniform": [0, self.fields - 1]}
+            variables["field"] = one_field
+        if "read" in self.shares and not self._reads_all():
+            variables["read_field"] = one_field
         if "scan" in self.shares:
             variables["length"] = self._scan_length()
         return variables
@@ -116,9 +141,10 @@ class _Core:
 
     def _text_length(self) -> int | list[int]:
         distribution = self.properties.word("fieldlengthdistribution", "constant", _LENGTHS)
+        shortest = self.properties.whole("minfieldlength", 1)
         if distribution not in ("constant", "uniform"):
             self.left_out.append(f"fieldlengthdistribution={distribution}: all fields have fieldlength characters")
-        return [1, self.length] if distribution == "uniform" else self.length
+        return [min(shortest, self.length), self.length] if distribution == "uniform" else self.length
 
     def _chosen(self) -> dict[str, Any]:
         """Return how the number of a record is drawn, by the distribution of requests."""
@@ -129,24 +155,21 @@ class _Core:
         share = self.properties.number("exponential.frac", 0.8571428571)
         if not 0 < percentile < 100:
             raise self.properties.error("exponential.percentile", "expected a number between 0 and 100", "such as 95")
-        if distribution == "sequential":
-            self.left_out.append("requestdistribution=sequential: that it begins again after the last record")
-        if distribution == "latest" and "insert" in self.shares:
-            self.left_out.append(
-                "requestdistribution=latest: that inserted records are read; the latest loaded ones are"
-            )
         # The share `share` of the records gets `percentile` percent of the requests.
         mean = self.records * share / -math.log(1 - percentile / 100)
         items = {"items": self.records}
+        growing = {**items, "inserted": "inserted"} if "insert" in self.shares else items
+        # CoreWorkload draws among twice as many new records as it expects, and one more, since its bound is inclusive.
+        expected = int(self.operations * self.shares.get("insert", 0) * 2) + 1
         ways: dict[str, Any] = {
             "uniform": [0, self.records - 1],
-            "sequential": {"from": 0},
-            "zipfian": {**items, "form": "ycsb", "scrambled": True},
-            "latest": {**items, "form": "ycsb"},
+            "sequential": {"from": 0, **items},
+            "zipfian": {**growing, "expected": expected, "form": "ycsb", "scrambled": True},
+            "latest": {**growing, "form": "ycsb"},
             "hotspot": {**items, "hot_items": hot_items, "hot_share": hot_share},
-            "exponential": {**items, "mean": mean},
+            "exponential": {**growing, "mean": mean, "newest_first": True},
         }
-        return {distribution: ways[distribution]}
+        return {"counter" if distribution == "sequential" else distribution: ways[distribution]}
 
     def _scan_length(self) -> dict[str, Any]:
         longest = self.properties.whole("maxscanlength", 1000, least=1)
@@ -159,12 +182,15 @@ class _Core:
     def _writes_all(self) -> bool:
         return self.properties.flag("writeallfields", False)
 
+    def _reads_all(self) -> bool:
+        return self.properties.flag("readallfields", True)
+
     def _operations(self) -> dict[str, Any]:
-        texts = {f"field{index}": f"${{text{index}}}" for index in range(self.fields)}
-        changed = texts if self._writes_all() else {"field${field}": "${text0}"}
+        texts = {field: f"${{text{index}}}" for index, field in enumerate(self.fields)}
+        prefix = self.fields[0].removesuffix("0")
+        changed = texts if self._writes_all() else {f"{prefix}${{field}}": "${text0}"}
         chosen = {"collection": self.table, "id": self._id("chosen")}
-        # YCSB reads the first field when it does not read all.
-        wanted = {} if self.properties.flag("readallfields", True) else {"fields": ["field0"]}
+        wanted = {} if self._reads_all() else {"fields": [f"{prefix}${{read_field}}"]}
         scan = {"collection": self.table, "from": self._id("chosen"), "count": "${length}", "by": "key"}
         operations = {
             "read": {"read": {**chosen, **wanted}},
@@ -173,6 +199,9 @@ class _Core:
             "scan": {"scan": scan},
             "readmodifywrite": {"read_modify_write": {**chosen, "document": changed}},
         }
+        if not self._reads_all():
+            whole = [verb for verb in ("scan", "readmodifywrite") if verb in self.shares]
+            self.left_out += [f"readallfields=false: that a {verb} reads one field; it reads all" for verb in whole]
         return {
             "load": self._write("loaded", texts),
             "refresh": {"elasticsearch": {"refresh": {"collection": self.table}}},
@@ -192,18 +221,24 @@ class _Core:
         pacing: dict[str, Any] = {"rate": f"{target:.15g}/s"} if target else {"clients": "${clients}"}
         if target:
             self.left_out.append(f"target={target:g}: that it is a ceiling; requests are due at this rate")
-        seconds = self.properties.number("maxexecutiontime", 0)
-        count = self.properties.whole("operationcount", 1000)
-        if seconds and count:
-            self.left_out.append(f"operationcount: the phase ends after its {seconds:g} s")
-        end: dict[str, Any] = {"duration": f"{seconds:.15g}s"} if seconds else {"requests": max(1, count)}
         only = next(iter(self.shares)) if len(self.shares) == 1 else None
         what: dict[str, Any] = {"operation": only} if only else {"mix": self.shares}
         return [
             {"name": "load", "prepares": True, **load},
             {"name": "refresh", "prepares": True, "operation": "refresh", "clients": 1, "requests": 1},
-            {"name": "transactions", **what, **pacing, **end},
+            {"name": "transactions", **what, **pacing, **self._end()},
         ]
+
+    def _end(self) -> dict[str, Any]:
+        """Return what ends the transaction phase."""
+        if self.seconds:
+            if self.operations:
+                self.left_out.append(f"operationcount: the phase ends after its {self.seconds:g} s")
+            return {"duration": f"{self.seconds:.15g}s"}
+        if not self.operations:
+            remedy = "give -p operationcount=... or -p maxexecutiontime=... (seconds)"
+            raise self.properties.error("operationcount", "the transaction phase would never end", remedy)
+        return {"requests": self.operations}
 
     def _name_the_rest(self) -> None:
         if self.properties.whole("insertstart", 0):
@@ -214,6 +249,3 @@ class _Core:
             key = entry.partition("=")[0]
             if key not in _NO_MATTER:
                 self.left_out.append(entry)
-
-
-_LENGTHS = ("constant", "uniform", "zipfian", "histogram")
