@@ -190,7 +190,7 @@ impl Couchbase {
         if let Some(shown) = shown {
             shown.request = words(&room.request);
             if let Some(answer) = &answer {
-                let document = judge::document(neutral, answer);
+                let document = judge::document(neutral, answer, &values);
                 shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
             }
         }

@@ -58,8 +58,20 @@ pub struct Key {
 pub struct Read {
     /// Of what.
     pub key: Key,
-    /// The fields that are wanted; all if it is empty.
-    pub fields: Vec<String>,
+    /// The names of the fields that are wanted, which may have holes; all if it is empty.
+    pub fields: Vec<Template>,
+}
+
+impl Read {
+    /// The names of the fields that a request wants.
+    pub fn names(&self, values: &Values) -> Vec<String> {
+        let name = |field: &Template| {
+            let mut name = Vec::new();
+            field.render(values, &mut name);
+            String::from_utf8_lossy(&name).into_owned()
+        };
+        self.fields.iter().map(name).collect()
+    }
 }
 
 /// A write.
@@ -229,7 +241,11 @@ impl Read {
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "id", "fields"])?;
         let wrong = |value: &Value| PlanError(format!("\"fields\" wants a list of names, not {value}"));
-        let name = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(|| wrong(value));
+        let name = |value: &Value| {
+            let mut template = Template::default();
+            template.push_verbatim(value.as_str().ok_or_else(|| wrong(value))?, &context.variables)?;
+            Ok(template)
+        };
         let fields = match form.get("fields") {
             None => Vec::new(),
             Some(value) => value.as_array().ok_or_else(|| wrong(value))?.iter().map(name).collect::<Result<_, _>>()?,

@@ -182,7 +182,7 @@ impl Redis {
         if let Some(shown) = shown {
             shown.request = words(&room.request);
             if means.is_answered(&asked) {
-                shown.answer = judge::shown(operation, means.answer(&asked));
+                shown.answer = judge::shown(operation, means.answer(&asked), &values);
             }
         }
         let judged = outcome.and_then(|()| judge::judge(operation, means.answer(&asked), &values));

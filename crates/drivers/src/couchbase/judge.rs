@@ -83,20 +83,20 @@ pub fn judge(
     }
     if let Some(assertion) = assertion {
         assertion.judge_hits(1, "")?;
-        let document = document(neutral, answer);
+        let document = document(neutral, answer, values);
         assertion.judge_json(values, Some(&document), b"")?;
     }
     Ok(1)
 }
 
 /// The document of an answer, as JSON.
-pub fn document(neutral: &Neutral, answer: &Response<'_>) -> Vec<u8> {
+pub fn document(neutral: &Neutral, answer: &Response<'_>, values: &Values) -> Vec<u8> {
     match neutral {
         Neutral::Read(read) if !read.fields.is_empty() => {
             let mut document = Map::new();
-            for (name, json) in read.fields.iter().zip(found(answer)) {
+            for (name, json) in read.names(values).into_iter().zip(found(answer)) {
                 if let Some(value) = json.and_then(|json| serde_json::from_slice(json).ok()) {
-                    document.insert(name.clone(), value);
+                    document.insert(name, value);
                 }
             }
             Value::Object(document).to_string().into_bytes()

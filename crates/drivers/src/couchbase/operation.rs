@@ -189,7 +189,7 @@ impl Room {
         self.key(&read.key, values);
         let vbucket = bucket.vbuckets.of(&self.key);
         let packet = Packet::begin(&mut self.request, Opcode::LookUp, vbucket, None, &[], &self.key);
-        read.fields.iter().for_each(|field| subdoc::get(&mut self.request, field.as_bytes()));
+        read.names(values).iter().for_each(|field| subdoc::get(&mut self.request, field.as_bytes()));
         packet.end(&mut self.request);
         vbucket
     }

@@ -160,8 +160,10 @@ impl Asking<'_> {
         read: &Read,
         values: &Values<'_>,
     ) -> Result<Asked, Failure> {
-        let fields: Vec<_> = read.fields.iter().map(String::as_str).collect();
-        let statement = self.statement(b"", || table.select(&fields)).await?;
+        connection.buffers.draw_fields(&read.fields, values);
+        let names = &connection.buffers.names;
+        let fields = columns(names)?;
+        let statement = self.statement(names, || table.select(&fields)).await?;
         connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
         Ok(self.judged(self.run(connection, &statement).await.found(), values))
     }

@@ -27,8 +27,13 @@ pub struct Buffers {
 impl Buffers {
     /// Draws the names of a document's columns.
     pub fn draw_names(&mut self, write: &Write, values: &Values) {
+        self.draw_fields(write.document.iter().map(|(name, _)| name), values);
+    }
+
+    /// Draws the names of columns.
+    pub fn draw_fields<'a>(&mut self, fields: impl IntoIterator<Item = &'a Template>, values: &Values) {
         self.names.clear();
-        for (name, _) in &write.document {
+        for name in fields {
             name.render(values, &mut self.names);
             self.names.push(SEPARATOR);
         }

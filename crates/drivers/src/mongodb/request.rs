@@ -128,23 +128,33 @@ impl Room {
         })
     }
 
-    fn read(&mut self, key: &Key, names: &[String], values: &Values) -> Result<RawDocumentBuf, Unexpected> {
+    fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
             text(out, "find", &key.collection);
             nested(out, "filter", |out| self.id(out))?;
-            if !names.is_empty() {
-                nested(out, "projection", |out| {
-                    if !names.iter().any(|name| name.as_bytes() == ID) {
-                        int(out, "_id", 0);
-                    }
-                    names.iter().try_for_each(|name| field(out, name.as_bytes(), &Scalar::Int(1)))
-                })?;
+            if !fields.is_empty() {
+                nested(out, "projection", |out| self.projection(out, fields, values))?;
             }
             int(out, "limit", 1);
             switch(out, "singleBatch", true);
             Ok(())
         })
+    }
+
+    /// The fields that a read wants; the id stands in every document that is not told to leave it out.
+    fn projection(&mut self, out: &mut Vec<u8>, fields: &[Template], values: &Values) -> Result<(), Unexpected> {
+        let mut with_id = false;
+        for template in fields {
+            self.name.clear();
+            template.render(values, &mut self.name);
+            with_id |= self.name == ID;
+            field(out, &self.name, &Scalar::Int(1))?;
+        }
+        if !with_id {
+            int(out, "_id", 0);
+        }
+        Ok(())
     }
 
     fn scan(&mut self, scan: &Scan, values: &Values) -> Result<RawDocumentBuf, Unexpected> {

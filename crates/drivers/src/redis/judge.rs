@@ -81,7 +81,7 @@ fn judge_content(
 ) -> Result<u64, Failure> {
     assertion.judge_hits(documents, "")?;
     if assertion.has_fields() {
-        let found = self::documents(operation, answer).into_iter().next();
+        let found = self::documents(operation, answer, values).into_iter().next();
         let json = found.map(|document| Value::Object(document).to_string());
         assertion.judge_json(values, json.as_deref().map(str::as_bytes), b"")?;
     }
@@ -90,14 +90,14 @@ fn judge_content(
 
 /// The documents of an answer to a verb that reads. What a hash holds is text: what reads as a number, a boolean, a
 /// list or a mapping in JSON is taken for one.
-pub fn documents(operation: &Operation, mut answer: Reader<'_>) -> Vec<Map<String, Value>> {
+pub fn documents(operation: &Operation, mut answer: Reader<'_>, values: &Values) -> Vec<Map<String, Value>> {
     match &operation.kind {
         Kind::Neutral(Neutral::Read(read), _) if !read.fields.is_empty() => {
             let elements = answer.list().unwrap_or(0);
             let mut document = Map::new();
-            for name in read.fields.iter().take(elements) {
+            for name in read.names(values).into_iter().take(elements) {
                 if let Some(Item::Bulk(text)) = answer.next() {
-                    document.insert(name.clone(), value(text));
+                    document.insert(name, value(text));
                 }
             }
             vec![document]
@@ -124,7 +124,7 @@ fn value(text: &[u8]) -> Value {
 
 /// An answer for people: documents as JSON, one a line, under their number; anything else as the server's own client
 /// shows it.
-pub fn shown(operation: &Operation, answer: Reader<'_>) -> String {
+pub fn shown(operation: &Operation, answer: Reader<'_>, values: &Values) -> String {
     if !matches!(answer.clone().next(), Some(Item::List(_))) || matches!(operation.kind, Kind::Command(_)) {
         let (mut answer, mut lines) = (answer, Vec::new());
         while let Some(item) = answer.next() {
@@ -137,7 +137,7 @@ pub fn shown(operation: &Operation, answer: Reader<'_>) -> String {
         }
         return lines.join("\n");
     }
-    let documents = documents(operation, answer);
+    let documents = documents(operation, answer, values);
     let rows = documents.iter().map(|document| format!("\n{}", Value::Object(document.clone())));
     format!("{} documents{}", documents.len(), rows.collect::<String>())
 }

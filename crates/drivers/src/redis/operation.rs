@@ -216,14 +216,14 @@ impl Room {
     }
 
     /// Writes a read; returns its slot.
-    pub fn read(&mut self, key: &Key, fields: &[String], values: &Values) -> usize {
+    pub fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> usize {
         let slot = self.key(key, values);
         let Self { request, word, key, .. } = self;
         let mut writer = Writer::new(request, word);
         writer.begin(2 + fields.len());
         writer.word(if fields.is_empty() { "HGETALL" } else { "HMGET" });
         writer.word(&key);
-        fields.iter().for_each(|field| writer.word(field));
+        fields.iter().for_each(|field| writer.drawn(field, values));
         slot
     }
 
