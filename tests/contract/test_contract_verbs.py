@@ -55,6 +55,12 @@ def test_what_is_written_is_read_back(things):
     assert things.cluster.count("things") == 1
 
 
+def test_a_read_wants_the_fields_whose_names_are_drawn(things):
+    read = {"read": ANN | {"fields": ["${which}", "name"]}, "assert": {"fields": {"age": 41}}}
+    variables = {"which": {"derived": "a${rest}"}, "rest": {"constant": "ge"}}
+    assert things.errors({"insert": ANN | {"document": DOCUMENT}}, read, variables=variables) == [None, None]
+
+
 def test_updates_of_one_document_at_the_same_time_all_succeed(things, tmp_path):
     things.asked({"insert": ANN | {"document": DOCUMENT}})
     # Another value each time: what changes nothing gets into nobody's way.
