@@ -5,6 +5,7 @@ import json
 import pytest
 
 from commands import within
+from loadframe.experiment.kind_outlook import capacity_half_width
 from loadframe.simulate import outlook
 from simulated import Truth, write_experiment
 
@@ -87,3 +88,73 @@ def test_what_cannot_be_is_refused(tmp_path, words):
     status, _, said = within("plan", tmp_path / "e.yaml", *words)
     assert status == 2
     assert said.startswith("loadframe: ")
+
+
+CAPACITY = """\
+experiment: e
+store: {kind: sim}
+workload: nyc_taxis
+kind: capacity
+slo: {response: 100ms}
+factors: {nodes: [1, 2, 4]}
+measure: range_100
+"""
+
+
+def planned(tmp_path, text, *more):
+    (tmp_path / "e.yaml").write_text(text)
+    status, told, _ = within("plan", tmp_path / "e.yaml", "--json", *more)
+    assert status == 0
+    return json.loads(told)
+
+
+def test_a_search_for_capacity_is_told_what_more_searches_give_and_no_curve(tmp_path):
+    once = planned(tmp_path, CAPACITY)
+    assert once["designs"] == []
+    assert once["effects"] == []
+    assert "bracket of 5 %" in once["sentences"][0]
+    assert "3 searches ± " in once["sentences"][0]
+    assert "no interval" in once["warnings"][0]
+    assert planned(tmp_path, CAPACITY + "repetitions: 3\n")["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "searches", "table"), [(0.05, 3, 5.2), (0.05, 5, 2.8), (0.1, 5, 4.9), (0.02, 3, 2.7)]
+)
+def test_widths_of_capacities_are_those_of_the_simulation(noise, searches, table):
+    """The table of simulated searches is in docs/experiments.md, in per cent."""
+    assert 100 * capacity_half_width(searches, noise, 0.05) == pytest.approx(table, rel=0.35)
+
+
+SETTINGS = """\
+experiment: e
+store: {kind: sim}
+workload: nyc_taxis
+kind: settings
+factors: {store.settings.servers: [1, 2], clients: [2, 4], with.low: [5, 7], with.high: [15, 20]}
+measure: range_100
+"""
+
+
+def test_settings_are_told_what_their_own_design_sees(tmp_path):
+    screened = planned(tmp_path, SETTINGS + "scheme: fraction\nresolution: 3\n")
+    assert screened["designs"] == []
+    assert screened["gate"] == []
+    # A fraction of resolution 3 for four factors has eight runs, four at each level.
+    assert {effect["runs"] for effect in screened["effects"]} == {4}
+    assert "5 runs of the winner beside 5 of the default" in screened["sentences"][0]
+
+
+@pytest.mark.parametrize(
+    ("confirm", "words"), [(0, "luckiest"), (1, "can never decide"), (2, "hardly decide"), (5, None)]
+)
+def test_a_confirmation_that_cannot_decide_is_warned_of(tmp_path, confirm, words):
+    told = planned(tmp_path, SETTINGS + f"confirm: {confirm}\n", "--noise", "0.1")["warnings"]
+    assert [words in warning for warning in told] == ([True] if words else [])
+
+
+def test_a_comparison_is_told_how_many_repetitions_its_least_difference_takes(tmp_path):
+    assert "can never decide" in planned(tmp_path, COMPARE.replace("repetitions: 5", "repetitions: 1"))["warnings"][0]
+    few = planned(tmp_path, COMPARE, "--noise", "0.05")
+    assert "it takes 18 repetitions" in few["warnings"][0]
+    assert [(effect["factor"], effect["runs"]) for effect in few["effects"]] == [("variant", 5)]

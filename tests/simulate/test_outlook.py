@@ -5,7 +5,7 @@ import math
 import pytest
 
 from loadframe.simulate import outlook as module
-from loadframe.simulate.outlook import Law, candidates, least_effect, outlook, per_level
+from loadframe.simulate.outlook import Law, candidates, least_effect, outlook
 
 LAW = Law(sigma=0.03, kappa=5e-4, noise=0.03)
 
@@ -49,7 +49,3 @@ def test_the_least_effect_shrinks_with_runs_and_grows_with_scatter():
     assert least_effect(0.05, 17, 17) == pytest.approx(0.0508, abs=0.0005)
     assert least_effect(0.05, 40, 40) < least_effect(0.05, 17, 17) < least_effect(0.1, 17, 17)
     assert math.isinf(least_effect(0.05, 1, 1)), "one run of each says nothing of its scatter"
-
-
-def test_each_level_has_its_share_of_the_runs():
-    assert per_level({"a": 2, "b": 4, "fixed": 1}, 24) == {"a": 12, "b": 6}

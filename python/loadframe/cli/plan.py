@@ -73,18 +73,25 @@ def _supposed(sigma: float | None, kappa: float | None, noise: float | None) -> 
 def _show(planned: "Plan") -> None:
     question, law = planned.question, planned.question.law
     out.print(Text(f"{question.name}: what it can know", style="bold"))
-    out.print(
-        Text(
-            f"Contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, repeated runs vary by"
-            f" {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs are there."
-        )
+    scatter = (
+        f"repeated runs vary by {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs are there."
     )
+    curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
+    out.print(Text(f"A {question.kind} experiment: {curve}{scatter}"))
     if planned.outlooks:
         out.print()
         out.print(_designs(planned))
         out.print(Text(_advice(planned)))
     elif question.over:
         out.print(Text("No design within that budget has the three sizes that a curve needs."))
+    if planned.of_kind.sentences:
+        out.print()
+        for sentence in planned.of_kind.sentences:
+            out.print(Text(sentence))
+    if planned.of_kind.warnings:
+        out.print()
+        for warning in planned.of_kind.warnings:
+            out.print(Text(f"! {warning}", style="yellow"))
     if planned.effects:
         out.print()
         for effect in planned.effects:

@@ -15,9 +15,11 @@ from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import read_sweep
 from loadframe.errors import BadInput
+from loadframe.experiment.design import describe, design
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.gate_outlook import GateShape, Power, powers, shape_of_file, shape_of_folder
-from loadframe.simulate.outlook import Law, Outlook, candidates, least_effect, outlook, per_level
+from loadframe.experiment.kind_outlook import Effect, KindOutlook, effects, kind_outlook
+from loadframe.simulate.outlook import Law, Outlook, candidates, outlook
 
 #: Supposed where nothing is known: a store that peaks at 44 nodes, and runs that vary as they do on a quiet machine.
 SUPPOSED = Law(sigma=0.03, kappa=5e-4, noise=0.03)
@@ -27,13 +29,15 @@ _LARGEST = 1024
 
 @dataclass(frozen=True)
 class Question:
-    """What is planned: the size that is varied and its levels, all factors' numbers of levels, repetitions, the law."""
+    """What is planned: the experiment, the size of a curve that is varied and its levels, and the store's law.
 
-    name: str
+    Only a scale experiment draws a curve; of others nothing but the noise of the law counts.
+    """
+
+    #: What the experiment's folder says of it, the design included.
+    description: Mapping[str, Any]
     over: str | None
     sizes: tuple[int, ...]
-    levels: Mapping[str, int]
-    repetitions: int
     law: Law
     #: Where the law is from, in words.
     origin: str
@@ -42,14 +46,20 @@ class Question:
     #: What a gate would check of the runs; None where it judges none of this kind.
     gate: GateShape | None = None
 
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return str(self.description["experiment"])
 
-@dataclass(frozen=True)
-class Effect:
-    """The least relative difference between two levels of a factor that the design sees, with 80 % power at 5 %."""
+    @property
+    def kind(self) -> str:
+        """The experiment's kind."""
+        return str(self.description["kind"])
 
-    factor: str
-    runs: int  #: of each level
-    least: float
+    @property
+    def repetitions(self) -> int:
+        """How often each treatment is run."""
+        return int(self.description.get("repetitions", 1))
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,8 @@ class Plan:
     effects: tuple[Effect, ...]
     #: What a gate on such runs would find.
     powers: tuple[Power, ...]
+    #: What the kind's own method can find, and what it never can.
+    of_kind: KindOutlook
 
     @property
     def best(self) -> Outlook | None:
@@ -70,53 +82,45 @@ class Plan:
 
 def of_file(experiment: Experiment, supposed: Law) -> Question:
     """Return the question of an experiment that was not run."""
-    levels = {factor.name: tuple(factor.levels) for factor in experiment.factors}
-    over, sizes = _over(levels)
-    counts = {name: len(values) for name, values in levels.items()}
-    gate = shape_of_file(experiment)
-    return Question(experiment.name, over, sizes, counts, experiment.repetitions, supposed, "supposed", 0, gate)
+    description = describe(experiment, design(experiment))
+    return Question(description, *_over(description), supposed, "supposed", 0, shape_of_file(experiment))
 
 
 def of_folder(path: Path, supposed: Law) -> Question:
     """Return the question of an experiment of which runs are there: its law is what they say, as far as they do."""
     folder = read_experiment(path)
     description = folder.description
-    levels = {name: tuple(values) for name, values in description["factors"].items()}
-    over, sizes = _over(levels)
+    over, sizes = _over(description)
     usable = [run for run in folder.runs if run.sound]
     law, origin = supposed, "supposed, since the runs that are there do not say"
     noise = _noise(usable, description["measure"][0])
     if noise is not None:
         law, origin = Law(law.sigma, law.kappa, noise), "supposed; the scatter is that of the runs that are there"
-    fitted = _fitted(path, over) if description["kind"] == "scale" else None
+    fitted = _fitted(path, over) if over else None
     if fitted is not None:
         usl = fitted.models["usl"].parameters
         law = Law(max(usl["sigma"].value, 0.0), usl["kappa"].value, law.noise)
         origin = "fitted to the runs that are there"
-    counts = {name: len(values) for name, values in levels.items()}
-    repetitions = int(description.get("repetitions", 1))
-    gate = shape_of_folder(description, usable)
-    return Question(description["experiment"], over, sizes, counts, repetitions, law, origin, len(usable), gate)
+    return Question(description, over, sizes, law, origin, len(usable), shape_of_folder(description, usable))
 
 
 def plan(question: Question, budget: int | None) -> Plan:
     """Say what the design, and others near it, can know; `budget` is a number of runs that none may exceed."""
     if budget is not None and budget < 1:
         raise BadInput(f"a budget of {budget} runs", remedy="give it 1 or more")
-    found = []
+    outlooks = []
     if question.over and len(question.sizes) > 1:
         for name, sizes, repetitions in candidates(question.sizes, question.repetitions, budget):
             if sizes[-1] <= _LARGEST:
-                found.append(outlook(name, sizes, repetitions, question.law))
-    runs = math.prod(question.levels.values()) * question.repetitions
-    runs = min(runs, budget) if budget is not None else runs
-    effects = [
-        Effect(factor, each, least_effect(question.law.noise, each, each))
-        for factor, each in per_level(question.levels, runs).items()
-    ]
-    gate = question.gate
-    found_by_gate = powers(gate, question.repetitions, question.law.noise) if gate else ()
-    return Plan(question, tuple(found), tuple(effects), found_by_gate)
+                outlooks.append(outlook(name, sizes, repetitions, question.law))
+    noise, gate = question.law.noise, question.gate
+    return Plan(
+        question,
+        tuple(outlooks),
+        effects(question.description, noise, budget),
+        powers(gate, question.repetitions, noise) if gate else (),
+        kind_outlook(question.description, noise),
+    )
 
 
 def document(planned: Plan) -> dict[str, Any]:
@@ -125,6 +129,7 @@ def document(planned: Plan) -> dict[str, Any]:
     best = planned.best
     return {
         "experiment": question.name,
+        "kind": question.kind,
         "over": question.over,
         "law": {"sigma": question.law.sigma, "kappa": question.law.kappa, "noise": question.law.noise},
         "origin": question.origin,
@@ -148,6 +153,8 @@ def document(planned: Plan) -> dict[str, Any]:
             for each in planned.effects
         ],
         "gate": [each.as_dict() for each in planned.powers],
+        "sentences": list(planned.of_kind.sentences),
+        "warnings": list(planned.of_kind.warnings),
     }
 
 
@@ -155,8 +162,9 @@ def _width(each: Outlook) -> float:
     return each.kappa.high - each.kappa.low
 
 
-def _over(levels: Mapping[str, Sequence[Any]]) -> tuple[str | None, tuple[int, ...]]:
-    """Return the size that is varied, nodes before clients, and its levels."""
+def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
+    """Return the size over which a scale experiment draws a curve, nodes before clients, and its levels."""
+    levels: Mapping[str, Sequence[Any]] = description["factors"] if description["kind"] == "scale" else {}
     for name in ("nodes", "clients"):
         if len(levels.get(name, ())) > 1:
             return name, tuple(sorted(int(level) for level in levels[name]))
