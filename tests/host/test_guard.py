@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from loadframe.errors import LoadframeError
+from loadframe.host import Limits, guard
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import Identity
 
@@ -25,6 +27,7 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from loadframe.host import Command, Limits
+from loadframe.host import Limits, guard
 from loadframe.host.local import LocalHost
 folder = Path(sys.argv[1]) / "cluster" / "node"
 folder.mkdir(parents=True)
@@ -178,3 +181,49 @@ def test_a_process_number_that_went_to_somebody_else_is_not_taken_for_the_node(s
     record = process.record()
     other = record | {"guard": os.getpid()}
     assert LocalHost().find(other) is None
+
+
+#: Starts a process in a session of its own, tells its pid, and ends.
+LEAVES_ONE = (
+    "import os, subprocess, sys; "
+    f"left = subprocess.Popen([sys.executable, '-S', '-c', '{SLEEPER}'], start_new_session=True); "
+    "print(left.pid, flush=True)"
+)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(memory=2**30)], ids=["free", "limited"])
+def test_what_a_node_leaves_behind_when_it_ends_by_itself_is_ended(start, folder, limits):
+    process = start(f"{LEAVES_ONE}; sys.exit(4)", limits)
+    assert within(20, lambda: (folder / "node.log").read_text().endswith("\n"))
+    left = int((folder / "node.log").read_text())
+    assert within(20, lambda: not psutil.pid_exists(left))
+    assert process.exit_status() == 4
+    groups = process.control_groups.values()
+    process.stop()
+    assert not any(group.exists() for group in groups)
+
+
+def test_a_guard_that_cleans_up_for_long_is_left_to_it(start, folder, monkeypatch):
+    monkeypatch.setattr("loadframe.host.local_process.GRACE", 0.05)
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    slow = (sys.executable, "-S", "-c", "import time; time.sleep(0.5)")
+    process = start(SLEEPER, scratch=(scratch,), undo=(slow,))
+    process.stop()
+    assert not process.alive()
+    assert not scratch.exists()
+
+
+def test_a_control_group_is_killed_at_once_where_the_kernel_can(tmp_path):
+    (tmp_path / "cgroup.kill").write_text("")
+    guard._kill_group(tmp_path)
+    assert (tmp_path / "cgroup.kill").read_text() == "1"
+
+
+def test_a_control_group_without_that_is_killed_process_by_process(tmp_path):
+    sleeper = subprocess.Popen([sys.executable, "-S", "-c", SLEEPER])
+    (tmp_path / "cgroup.procs").write_text(f"{sleeper.pid}\n")
+    # The kernel takes a process that has ended off the list.
+    threading.Thread(target=lambda: (sleeper.wait(), (tmp_path / "cgroup.procs").write_text(""))).start()
+    guard._kill_group(tmp_path)
+    assert sleeper.wait() == -signal.SIGKILL

@@ -2,8 +2,8 @@
 
 It is the node's parent. Its standard input is the lifeline: when that breaks, because loadframe was killed, crashed or
 lost its terminal, the guard stops the node, removes its control groups, its scratch folders and its link, and leaves.
-The node in turn is killed by the kernel should the guard be killed. Being the parent, the guard never signals a process
-id that has gone to somebody else.
+The node in turn is killed by the kernel should the guard be killed. What the node has started ends with it, also when
+the node ends by itself. Being the parent, the guard never signals a process id that has gone to somebody else.
 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
@@ -30,6 +30,9 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+#: Seconds that processes which a node leaves behind are killed for; those that do not end by then never will.
+_LEFTOVERS = 5.0
 _CLONE_NEWNET = 0x40000000
 #: Whoever makes or removes bridges holds a lock on the network that they are in.
 _NETWORK = "/proc/self/ns/net"
@@ -51,6 +54,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
 
     order = json.loads(_read_line())
+    # What the node's processes leave behind becomes ours, wherever it has moved to.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid = _start(order)
     if pid is None:
         _clean(order)
@@ -59,7 +64,7 @@ def main() -> None:
     lifeline = True
     while not asked:
         if status is None:
-            status = _reap(pid)
+            status = _reap(order, pid)
             if status is not None:
                 _say({"exit": status})
         if status is not None and not lifeline:
@@ -74,7 +79,7 @@ def main() -> None:
                 break
             lifeline = False
     if status is None:
-        _stop(pid, order["grace"])
+        _stop(order, pid)
     _clean(order)
 
 
@@ -198,28 +203,89 @@ def _ip(network: dict[str, str], *commands: str) -> None:
         raise OSError(errno.EIO, done.stderr.strip().splitlines()[0] if done.stderr else "failed", network["ip"])
 
 
-def _reap(pid: int) -> int | None:
-    done, status = os.waitpid(pid, os.WNOHANG)
-    if not done:
+def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | None:
+    """Return the node's status if it has ended, having ended what it left behind; None while it runs.
+
+    Other processes that have become our children, because those that started them ended, are collected on the way.
+    """
+    # Not collected yet: until then its number, and that of its process group, cannot go to somebody else.
+    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | flags) is None:
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != pid:
+            os.waitpid(ended.si_pid, 0)
         return None
-    code = os.waitstatus_to_exitcode(status)
+    _end_rest(order, pid)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return code if code >= 0 else 128 - code
 
 
-def _stop(pid: int, grace: float) -> None:
-    """Ask the node to stop, and after the grace kill it with all that it started. It is a session of its own."""
+def _stop(order: dict[str, Any], pid: int) -> None:
+    """Ask the node to stop, and after the grace kill it, with all that it started."""
     os.kill(pid, signal.SIGTERM)
-    end = time.monotonic() + grace
-    status = _reap(pid)
+    end = time.monotonic() + order["grace"]
+    status = _reap(order, pid)
     while status is None and time.monotonic() < end:
         time.sleep(0.02)
-        status = _reap(pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+        status = _reap(order, pid)
     if status is None:
-        _, raw = os.waitpid(pid, 0)
-        status = 128 + os.WTERMSIG(raw) if os.WIFSIGNALED(raw) else os.WEXITSTATUS(raw)
+        os.kill(pid, signal.SIGKILL)
+        status = _reap(order, pid, 0)
     _say({"exit": status})
+
+
+def _end_rest(order: dict[str, Any], pid: int) -> None:
+    """Kill whatever a node that has ended has left: its session, its control groups, and its other descendants."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for group in order["groups"]:
+        _kill_group(Path(group))
+    # As a subreaper we are the parent of all that is left; of a child that ends, its children come to us.
+    end = time.monotonic() + _LEFTOVERS
+    while (left := _children() - {pid}) and time.monotonic() < end:
+        for child in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        for child in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, os.WNOHANG)
+        time.sleep(0.005)
+
+
+def _kill_group(folder: Path) -> None:
+    """Kill all processes of a control group, at once where the kernel can (version 2, from Linux 5.14)."""
+    try:
+        descriptor = os.open(folder / "cgroup.kill", os.O_WRONLY)
+    except OSError:
+        pass
+    else:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"1")
+        os.close(descriptor)
+        return
+    # One that forks meanwhile is met by the next round; a killed one cannot.
+    for _ in range(100):
+        try:
+            pids = [int(line) for line in (folder / "cgroup.procs").read_text().split()]
+        except OSError:
+            return
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _children() -> set[int]:
+    """Return our child processes, those among them that have ended and were not collected, too (proc(5))."""
+    ours, found = os.getpid(), set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # The command's name may hold spaces and parentheses; the fields count from behind its last one.
+                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == ours:
+                    found.add(int(entry.name))
+    return found
 
 
 def _clean(order: dict[str, Any]) -> None:

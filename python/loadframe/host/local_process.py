@@ -17,8 +17,10 @@ from loadframe.errors import LoadframeError
 from loadframe.host.limits import Group, Limits
 from loadframe.host.link import Link
 
-#: Seconds between asking a node to stop and killing it. A guard that needs this long and more is killed itself.
+#: Seconds between asking a node to stop and killing it.
 GRACE = 10.0
+#: Seconds that a guard is waited for while it cleans up behind a node that has ended; it goes on afterwards.
+_CLEANING = 120.0
 
 
 @dataclass(frozen=True)
@@ -158,23 +160,28 @@ class LocalProcess:
         }
 
     def stop(self) -> None:
-        """Let the guard stop the node and clean up; the guard itself is killed if it takes too long."""
+        """Let the guard stop the node and clean up, and wait for it.
+
+        A guard is never killed: it would leave scratch folders and control groups. One that does not even kill its node
+        gets that done for it, and one that cleans up for minutes is left to it.
+        """
         self.request_stop()
+        if not self._guard_ends(2 * GRACE):
+            self._signal(signal.SIGKILL)
+            self._guard_ends(_CLEANING)
         if self._watcher:
-            try:
-                self._watcher.wait(2 * GRACE)
-            except subprocess.TimeoutExpired:
-                self._watcher.kill()
-                self._watcher.wait()
             self.exit_status()
             assert self._watcher.stdout
             self._watcher.stdout.close()
-            return
-        end = time.monotonic() + 2 * GRACE
-        while self._guard.alive() and time.monotonic() < end:
-            time.sleep(0.02)
-        if self._guard.alive():
-            os.kill(self._guard.pid, signal.SIGKILL)
+
+    def _guard_ends(self, within: float) -> bool:
+        """Wait for the guard's end; False when it goes on after so many seconds."""
+        end = time.monotonic() + within
+        while time.monotonic() < end:
+            if self._watcher.poll() is not None if self._watcher else not self._guard.alive():
+                return True
+            time.sleep(0.005)
+        return False
 
     def request_stop(self) -> None:
         """Ask for the stop without waiting, so that several nodes stop at the same time."""
