@@ -4,7 +4,6 @@ import dataclasses
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from loadframe.cli import access
 from loadframe.cli.app import Group, app
@@ -159,6 +158,8 @@ def status(
     if not states:
         err.print("There is no cluster; start one with `loadframe cluster up NAME`.", markup=False)
         return
+    from rich.table import Table
+
     table = Table("cluster", "state", "store", "nodes", "addresses", box=None, pad_edge=False)
     for state in states:
         store_version = f"{state['store']} {state['version']}"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.status import Status
 
 from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step
@@ -180,6 +179,9 @@ def _telling(found: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
     """Collect the events, and tell how far the data has come: on one line of a terminal, now and then elsewhere."""
     events: list[ClusterEvent] = []
     began = last = time.monotonic()
+    # Here and not above: most commands of this module end at once.
+    from rich.status import Status
+
     line = Status("", console=err)
 
     def hear(event: ClusterEvent) -> None:

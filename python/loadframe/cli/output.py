@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 
 #: Results go to standard output, progress and remarks to standard error, so that `--json | jq` works.
-out = Console()
-err = Console(stderr=True)
+#: Texts are shown as they are: `:name:` is not a picture, and rich reads a long list of pictures for it.
+out = Console(emoji=False)
+err = Console(stderr=True, emoji=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 

@@ -10,10 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import psutil
-
 from loadframe import folders
-from loadframe.cluster import artefacts, java, vendor
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.patience import gone, not_up
 from loadframe.cluster.roster import Roster
@@ -75,6 +72,9 @@ def _installed(store: Store, spec: ClusterSpec) -> Found | None:
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     """Return the software that the spec asks for, installed and within reach of the user that will run it."""
+    # Here and not above: commands that start nothing do not need what fetches and installs.
+    from loadframe.cluster import artefacts, java, vendor
+
     host.require()
     _require_memory(spec)
     cores.require(spec.limits, spec.nodes)
@@ -278,6 +278,8 @@ def limits_in_force(host: Host, limits: Limits, report: Report) -> tuple[str, st
 
 def _require_memory(spec: ClusterSpec) -> None:
     """BadInput for nodes that may use more memory than there is: the kernel would end one of them, or others."""
+    import psutil
+
     asked, there = spec.nodes * (spec.limits.memory or 0), psutil.virtual_memory().total
     if asked > there:
         raise BadInput(

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from loadframe.errors import LoadframeError
 from loadframe.host.limits import Group, Limits
 from loadframe.host.link import Link
@@ -193,13 +191,19 @@ class LocalProcess:
 
 
 def _below(pid: int) -> list[Identity]:
-    """Return the processes that descend from one."""
-    found = []
-    with contextlib.suppress(psutil.Error):
-        for each in psutil.Process(pid).children(recursive=True):
-            with contextlib.suppress(ProcessLookupError):
-                found.append(Identity.of(each.pid))
-    return found
+    """Return the processes that descend from one, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    descendants = list(children.get(pid, ()))
+    for descendant in descendants:
+        descendants += children.get(descendant, ())
+    identities = []
+    for descendant in descendants:
+        with contextlib.suppress(ProcessLookupError):
+            identities.append(Identity.of(descendant))
+    return identities
 
 
 def _send(identity: Identity, number: signal.Signals) -> None:

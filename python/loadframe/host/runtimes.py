@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import psutil
-
 from loadframe.errors import BadInput
 from loadframe.host import cgroups
 from loadframe.host.base import Command
@@ -93,6 +91,9 @@ class Runtime:
 
     def server(self, name: str, started: int) -> int:
         """Return the id of the process that runs in the container; `started` is the one that we started."""
+        # Here and in `_innermost`, not above: only containers need it, and it takes a while to import.
+        import psutil
+
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:
             with contextlib.suppress(psutil.Error, ValueError):
@@ -208,6 +209,8 @@ def _mount_points(image: Path, binds: Sequence[str]) -> None:
 
 def _innermost(started: int) -> int | None:
     """Return the last process of the chain that a runtime makes, once it is no part of the runtime any more."""
+    import psutil
+
     process = psutil.Process(started)
     while children := process.children():
         process = children[0]
