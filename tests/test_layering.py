@@ -141,7 +141,7 @@ def test_the_engine_depends_on_no_driver_and_drivers_not_on_python():
 
 
 def test_the_engine_names_no_store():
-    stores = re.compile(r"opensearch|elastic|mongo|cassandra|couchbase|redis|\bcql\b", re.IGNORECASE)
+    stores = re.compile(r"opensearch|elastic|mongo|cassandra|couchbase|postgres|redis|\bcql\b", re.IGNORECASE)
     sources = sorted((ROOT / "crates" / "engine").rglob("*.rs"))
     assert sources
     assert not [

@@ -1,17 +1,22 @@
-"""Records a run of mixed load that lasts for as long as something is done to the cluster."""
+"""Load that lasts for as long as something is done to the cluster: a recorded run, or one phase on the engine."""
 
+import csv
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from held import Held
 
+from loadframe import folders
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session
-from loadframe.load import Generator, Progress
+from loadframe.load import Generator, Progress, run_phase
 from loadframe.record import Run
 from loadframe.workload import load_workload
 
@@ -107,6 +112,40 @@ class Loaded:
         if failures:
             raise failures[0]
         return Run(self._folder / "run")
+
+
+@contextmanager
+def run_while(store: Held, folder: Path, operations: dict[str, Any], rate: float = 100) -> Iterator[Callable[[], dict]]:
+    """Send so many operations per second meanwhile; `new` counts from 0. Afterwards the phase's outcome is returned."""
+    plan = store.plan(operations, variables={"new": {"sequential": {"from": 0}}})
+    plan["target"] |= {"spread": "round_robin"}
+    plan["streams"][0] |= {"pacing": {"open": {"rate": rate}}, "stop": {"duration": 900}}
+    outcomes, over = [], threading.Event()
+
+    def tell(_progress) -> None:
+        if over.is_set():
+            raise KeyboardInterrupt
+
+    def run() -> None:
+        outcomes.append(run_phase(plan, folders.make(folder), tell, lambda: store.cluster.addresses))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield lambda: outcomes[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def served(folder: Path, outcome: dict) -> list[Counter[str]]:
+    """Return how many requests each host served in each second of a phase."""
+    seconds: dict[int, Counter[str]] = {}
+    with (folder / "nodes.csv").open() as lines:
+        for row in csv.DictReader(lines):
+            second = seconds.setdefault(int(row["second"]), Counter())
+            second[outcome["hosts"][int(row["node"])]] += int(row["requests"])
+    return [seconds[second] for second in sorted(seconds)]
 
 
 def totals(run: Run, column: str, operation: str | None = None) -> int:

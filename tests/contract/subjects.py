@@ -64,6 +64,14 @@ _SUBJECTS = {
     ),
     # One member of a replica set answers all unless it is said otherwise.
     "mongodb": Subject(shares=False),
+    # All writes go to one server, and reads do unless it is said otherwise.
+    "postgresql": Subject(
+        collection={
+            "columns": {"key": "text", "name": "text", "age": "integer", "tags": "text[]"},
+        },
+        shares=False,
+        bad={"key": "p9", "age": "old"},
+    ),
     "redis": Subject(
         excused={"test_a_scan_begins_where_it_is_told": "a cluster keeps no order of ids over its nodes"},
     ),

@@ -1,21 +1,19 @@
 """What happens to a replica set's primary: it is killed, and it leaves; and what sharded clusters are made of."""
 
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from held import Held
+from recorded import run_while
 
-from loadframe import folders
 from loadframe.cluster import Cluster, ClusterSpec, launch
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
-from loadframe.load import run_phase
 from loadframe.store import Balancing, Member, NodeSpec, find
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb import shards
@@ -25,31 +23,10 @@ pytestmark = pytest.mark.store
 ONLY = "mongodb"
 
 
-@contextmanager
-def loaded(store: Held, folder: Path) -> Iterator[Callable[[], dict]]:
+def loaded(store: Held, folder: Path) -> AbstractContextManager[Callable[[], dict]]:
     """Insert documents meanwhile, each sure to be with most members. Afterwards what became of it is returned."""
     document = {"collection": "things", "id": "${new}", "document": {"age": "${new}"}}
-    plan = store.plan(
-        {"put": {"insert": document, "write_concern": "majority", "timeout": 5}},
-        variables={"new": {"sequential": {"from": 0}}},
-    )
-    plan["streams"][0] |= {"pacing": {"open": {"rate": 100}}, "stop": {"duration": 900}}
-    outcomes, over = [], threading.Event()
-
-    def tell(_progress) -> None:
-        if over.is_set():
-            raise KeyboardInterrupt
-
-    def run() -> None:
-        outcomes.append(run_phase(plan, folders.make(folder), tell, lambda: store.cluster.addresses))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield lambda: outcomes[0]["operations"][0]
-    finally:
-        over.set()
-        thread.join()
+    return run_while(store, folder, {"put": {"insert": document, "write_concern": "majority", "timeout": 5}})
 
 
 def until(met: Callable[[], bool]) -> bool:
@@ -90,8 +67,8 @@ def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
         assert until(lambda: elected(cluster))
         before = cluster.count("things")
         assert until(lambda: cluster.count("things") > before), "the load goes to the new primary"
-    assert outcome()["errors"]
-    assert cluster.count("things") >= outcome()["successes"]
+    assert outcome()["operations"][0]["errors"]
+    assert cluster.count("things") >= outcome()["operations"][0]["successes"]
     with pytest.raises(BadInput, match="the others could not elect a primary without it"):
         cluster.shrink(next(node.name for node in cluster.nodes if node.alive))
     assert cluster.mend()
@@ -101,8 +78,8 @@ def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
     leaving = primary(cluster)
     with loaded(things, tmp_path / "left") as outcome:
         assert cluster.shrink(leaving) == [leaving]
-    assert {error["class"] for error in outcome()["errors"]} <= {"rejected", "connect", "timeout"}
-    assert cluster.count("things") >= outcome()["successes"] > 0
+    assert {error["class"] for error in outcome()["operations"][0]["errors"]} <= {"rejected", "connect", "timeout"}
+    assert cluster.count("things") >= outcome()["operations"][0]["successes"] > 0
     assert cluster.health().status == "1 primary, 1 secondary"
 
 

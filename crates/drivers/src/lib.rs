@@ -13,6 +13,7 @@ mod net;
 pub mod neutral;
 pub mod null;
 pub mod null_server;
+pub mod postgresql;
 pub mod redis;
 pub mod search;
 mod tally;

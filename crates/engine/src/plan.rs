@@ -84,6 +84,9 @@ pub struct Target {
     /// How many connections may be open at a time, over all generators; as many as there are clients if it is not said.
     #[serde(default)]
     pub connections: Option<u64>,
+    /// Which nodes are read from, unless an operation says otherwise; drivers of stores whose nodes differ know the words.
+    #[serde(default)]
+    pub read_from: Option<String>,
 }
 
 /// A store's software.

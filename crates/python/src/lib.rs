@@ -14,6 +14,7 @@ use loadframe_drivers::http::Http;
 use loadframe_drivers::mongodb::Mongo;
 use loadframe_drivers::null::Null;
 use loadframe_drivers::null_server::NullServer;
+use loadframe_drivers::postgresql::Postgres;
 use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
@@ -37,6 +38,7 @@ macro_rules! with_driver {
             "http" => $function::<Http> $arguments,
             "mongodb" => $function::<Mongo> $arguments,
             "null" => $function::<Null> $arguments,
+            "postgresql" => $function::<Postgres> $arguments,
             "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
             other => Err(PlanError(format!("there is no driver {other:?}; there are {}", DRIVERS.join(", ")))),
@@ -44,7 +46,7 @@ macro_rules! with_driver {
     };
 }
 
-const DRIVERS: [&str; 7] = ["couchbase", "cql", "http", "mongodb", "null", "redis", "search"];
+const DRIVERS: [&str; 8] = ["couchbase", "cql", "http", "mongodb", "null", "postgresql", "redis", "search"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]

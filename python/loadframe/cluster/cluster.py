@@ -163,7 +163,7 @@ class Cluster:
         """
         kind = stores.find(store).with_access(access)
         require_known(hosts)
-        access.verify(hosts)
+        access.verify(hosts, kind.announce_tls)
         version = kind.version(hosts)
         kind.require_product(hosts, version)
         kind.require_one_cluster(hosts)
@@ -467,7 +467,9 @@ class Cluster:
 
     def target(self) -> dict[str, Any]:
         """Return what a plan must know of the cluster besides its addresses; it may hold secrets."""
-        return {"store": self.store.software(str(self._roster.facts.get("version"))), **self.access.plan()}
+        target = {"store": self.store.software(str(self._roster.facts.get("version"))), **self.access.plan()}
+        read_from = self.store.read_from(self.spec.settings) if self.spec else None
+        return target if read_from is None else {**target, "read_from": read_from}
 
     def describe(self) -> dict[str, Any]:
         """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""

@@ -81,7 +81,7 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     if spec.limits.cores_each is not None and cores.generator_shares(spec.limits, spec.nodes):
         report("warning: the nodes need every core that can be used here, and the generator shares them")
     store.check_settings(spec.settings)
-    user = host.server_user() if store.refuses_root else None
+    user = host.server_user(named=store.needs_account) if store.refuses_root else None
     found, origin = _installed(store, spec), "installed"
     wanted = version(store, spec)
     if found is None and wanted not in store.versions and (offer := store.offer(wanted)):
@@ -196,6 +196,7 @@ def start(
             user=software.user,
             scratch=() if spec.name else (node.folder,),
             shared=() if spec.name else tuple(folder / name for name in plan.shared),
+            stop_signal=plan.stop_signal,
             address=node.address,
             software=_software(spec, software.installation),
         )

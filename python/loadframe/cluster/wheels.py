@@ -43,6 +43,8 @@ def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
         wanted.write_text(f"{wheel.package}=={wheel.version} {hashes}\n")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--require-hashes", "--no-compile", "--disable-pip-version-check", "--no-cache-dir"]
+        if wheel.python:
+            command += ["--python-version", wheel.python, "--implementation", "cp"]
         done = subprocess.run(
             [*command, "--target", str(draft), "--requirement", str(wanted)],
             capture_output=True,

@@ -1,5 +1,6 @@
 """The face of a host: it finds addresses, and runs a command under limits until it is told to stop."""
 
+import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ class Command:
     shared: tuple[Path, ...] = ()  #: beside the scratch folders, and deleted when only such are left there
     software: tuple[Path, ...] = ()  #: folders that it reads besides, for hosts that have to bring them
     undo: tuple[tuple[str, ...], ...] = ()  #: commands to run once it is over
+    stop_signal: int = signal.SIGTERM  #: asks it to stop
     address: str | None = None  #: the IP address that it binds, where hosts have to make it
 
 
@@ -104,8 +106,11 @@ class Host(Protocol):
     def limited_by(self, limits: Limits) -> tuple[str, str | None]:
         """Return how limits are enforced here (`cgroup v1`, ..., `none`), and why not if they cannot be."""
 
-    def server_user(self) -> int | None:
-        """Return the numeric user for servers that refuse root, or None when we are not root ourselves."""
+    def server_user(self, named: bool = False) -> int | None:
+        """Return the numeric user for servers that refuse root, or None when we are not root ourselves.
+
+        One that is `named` has an entry among the system's users.
+        """
 
     def start(self, command: Command, limits: Limits) -> Process:
         """Start a command, with its memory limit in force and its CPU quota not yet."""

@@ -220,7 +220,7 @@ def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | Non
 
 def _stop(order: dict[str, Any], pid: int) -> None:
     """Ask the node to stop, and after the grace kill it, with all that it started."""
-    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, order["stop_signal"])
     end = time.monotonic() + order["grace"]
     status = _reap(order, pid)
     while status is None and time.monotonic() < end:

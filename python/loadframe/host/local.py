@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,8 @@ from loadframe.ranges import FIRST_PORT, LAST_PORT
 #: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
 #: range that distributions and systemd leave unassigned, so no other service can interfere.
 SERVER_USER = 60960
+#: The same for servers that look themselves up among the system's users.
+_ACCOUNT = "nobody"
 
 #: Below the range that Linux takes for outgoing connections, so that none of those can take a port before its node.
 PORTS = range(20000, 32000)
@@ -83,16 +86,20 @@ class LocalHost:
                     )
         return wanted
 
-    def server_user(self) -> int | None:
-        """Return the user for servers that refuse root; BadInput in a container that has no user but root."""
+    def server_user(self, named: bool = False) -> int | None:
+        """Return the user for servers that refuse root; BadInput in a container that has no user but root.
+
+        One that is `named` has an entry among the system's users, where some servers look themselves up.
+        """
         if os.geteuid() != 0:
             return None
-        if not _user_exists(SERVER_USER):
+        user = _account() if named else SERVER_USER
+        if user is None or not _user_exists(user):
             raise BadInput(
                 "we are root, the store refuses to run as root, and this container maps no other user",
                 remedy="run loadframe as an ordinary user",
             )
-        return SERVER_USER
+        return user
 
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
         """Start a command under a guard; LoadframeError when it cannot be executed."""
@@ -112,6 +119,7 @@ class LocalHost:
             "scratch": [str(folder) for folder in command.scratch],
             "shared": [str(folder) for folder in command.shared],
             "undo": command.undo,
+            "stop_signal": int(command.stop_signal),
             "grace": GRACE,
             "network": network,
         }
@@ -185,6 +193,14 @@ def _take(candidates: list[int], count: int, addresses: Sequence[str]) -> list[i
         if all(_bindable(address, port) for address in addresses):
             free.append(port)
     return free
+
+
+def _account() -> int | None:
+    """Return the user of the system that owns nothing; None where there is none."""
+    try:
+        return pwd.getpwnam(_ACCOUNT).pw_uid
+    except KeyError:
+        return None
 
 
 def _user_exists(user: int) -> bool:

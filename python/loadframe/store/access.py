@@ -8,7 +8,7 @@ import contextlib
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -128,21 +128,23 @@ class Access:
             "compress": self.compress,
         }
 
-    def verify(self, addresses: Sequence[str]) -> None:
+    def verify(
+        self, addresses: Sequence[str], announce: Callable[[socket.socket], None] = lambda _connection: None
+    ) -> None:
         """Shake hands with each host; BadInput says which one's certificate does not verify, and why.
 
-        A host that is not there is no error here.
+        `announce` says on a new connection that TLS is to begin, where the protocol wants that; it raises OSError where
+        the host refuses. A host that is not there is no error here.
         """
         if self.context is None:
             return
         for address in addresses:
             host, port = split_address(address)
             try:
-                with (
-                    socket.create_connection((host, port), timeout=_PATIENCE) as plain,
-                    self.context.wrap_socket(plain, server_hostname=host),
-                ):
-                    pass
+                with socket.create_connection((host, port), timeout=_PATIENCE) as plain:
+                    announce(plain)
+                    with self.context.wrap_socket(plain, server_hostname=host):
+                        pass
             except ssl.SSLCertVerificationError as error:
                 raise BadInput(
                     f"its certificate does not verify: {error.verify_message}",

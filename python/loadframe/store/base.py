@@ -4,6 +4,8 @@ A store knows files, commands and requests. It starts nothing and knows no host:
 """
 
 import re
+import signal
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +75,7 @@ class NodePlan:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     facts: Mapping[str, Any]  #: what was decided on the way (heap, JVM options), for the manifest
+    stop_signal: int = signal.SIGTERM  #: asks the server to stop, at once and with its data safe
     shared: tuple[str, ...] = ()  #: folders beside the nodes' own that they make, and that go with the last of them
 
 
@@ -141,6 +144,7 @@ class Store(ABC):
     family: str  #: stores that understand the same operations; the key of operation forms in workload files
     driver: str  #: the engine's driver that speaks its protocol
     refuses_root: bool = False  #: the server will not run as root
+    needs_account: bool = False  #: the server looks up the name of the user that it runs as
     versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first
     offered: str = ""  #: which the vendor has for download beside them, in words; see offer
     own_address: bool = (
@@ -164,6 +168,9 @@ class Store(ABC):
         if access != OPEN:
             raise BadInput(f"{self.kind} cannot be reached by TLS or as somebody", remedy="leave those options out")
         return self
+
+    def announce_tls(self, connection: socket.socket) -> None:  # noqa: B027 - most begin with it
+        """Say on a new connection that TLS is to begin; OSError where the other end refuses."""
 
     def installation(self, home: Path | None) -> Found | None:
         """Return what is at `home`, or without one what the PATH has; None without either for stores to be fetched.
@@ -210,6 +217,10 @@ class Store(ABC):
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most find that out by themselves
         """BadInput for addresses that are not those of one cluster: each would be asked for data that another has."""
+
+    def read_from(self, settings: Mapping[str, Any]) -> str | None:
+        """Return which nodes load reads from, in the driver's words, where the settings of a cluster say it."""
+        return None
 
     @abstractmethod
     def check_settings(self, settings: Mapping[str, Any]) -> None:

@@ -51,6 +51,9 @@ class Wheel:
     version: str
     sha256: tuple[str, ...]
     size: int  #: bytes, of the largest of them
+    python: str | None = (
+        None  #: the version of Python to take the wheel for, where there is one for each and all will do
+    )
 
 
 @dataclass(frozen=True)

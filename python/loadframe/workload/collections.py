@@ -56,6 +56,20 @@ class CouchbaseCollection(Model):
     index: bool | None = None
 
 
+class PostgresTable(Model):
+    """A table: its columns with their types, which of them is the id (none with null), its indexes, and its storage.
+
+    Without columns it has an id and the document, as jsonb. An index is what follows CREATE INDEX ON table, `with` what
+    follows WITH in CREATE TABLE.
+    """
+
+    columns: Annotated[dict[Text, Text], NOT_EMPTY] | None = None
+    key: Text | None = "id"
+    indexes: list[Text] | None = None
+    with_: Text | None = Field(None, alias="with")
+    unlogged: bool | None = None
+
+
 class Collection(Model):
     """A collection, defined for each family; where a family has no definition, the store's defaults apply."""
 
@@ -64,6 +78,7 @@ class Collection(Model):
     mongodb: MongoCollection | None = None
     redis: RedisKeys | None = None
     couchbase: CouchbaseCollection | None = None
+    postgresql: PostgresTable | None = None
 
     def definition(self, family: str) -> dict[str, Any]:
         """Return what to create the collection with; empty for the store's defaults."""
@@ -78,6 +93,7 @@ DEFINITIONS: Mapping[str, type[Model]] = {
     "mongodb": MongoCollection,
     "redis": RedisKeys,
     "couchbase": CouchbaseCollection,
+    "postgresql": PostgresTable,
 }
 
 

@@ -12,12 +12,18 @@ from loadframe.workload.variables import Variable
 from loadframe.yamlfile import NOT_EMPTY, Model, Name, Scalar
 
 
+class Product(Model):
+    """Numbers multiplied."""
+
+    product: Annotated[list[int | float], NOT_EMPTY]
+
+
 class WorkloadFile(Model):
     """A workload: what there is, what can be asked of it, and the load."""
 
     workload: Name
     description: str = ""
-    parameters: dict[str, Scalar] = Field(default_factory=dict)
+    parameters: dict[str, Scalar | Product] = Field(default_factory=dict)
     collections: dict[Name, Collection] = Field(default_factory=dict)
     corpora: dict[Name, Corpus] = Field(default_factory=dict)
     variables: dict[str, Variable] = Field(default_factory=dict)

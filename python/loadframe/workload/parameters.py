@@ -1,8 +1,10 @@
 """Parameters: named values of a workload that can be set from outside, typed like their defaults.
 
-A default may refer to other parameters, and to `nodes`, the number of the cluster's nodes, which is always there.
+A default may refer to other parameters, and to `nodes`, the number of the cluster's nodes, which is always there. It is
+a single value, or `{product: [...]}`: numbers multiplied, such as a scale factor by the rows of one unit.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ from loadframe.yamlfile import Document, did_you_mean, scalar, shown
 
 #: What the cluster gives and nobody sets.
 BUILT_IN = "nodes"
+#: The key of a default that is numbers multiplied.
+PRODUCT = "product"
 #: Parameters that one may be made of, one of the other.
 LONGEST_CHAIN = 50
 
@@ -31,8 +35,14 @@ def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapp
             raise document.error(place, what, "choose another name", key=True)
         if name in variables:
             raise document.error(place, f"{name!r} is a variable, too", "rename one of them", key=True)
+        if isinstance(value, dict) and list(value) == [PRODUCT] and isinstance(value[PRODUCT], list) and value[PRODUCT]:
+            continue
         if isinstance(value, dict | list):
-            raise document.error(place, "expected a single value, not a list or a mapping")
+            raise document.error(
+                place,
+                "expected a single value, not a list or a mapping",
+                f"or numbers to multiply, {{{PRODUCT}: [...]}}",
+            )
     return defaults
 
 
@@ -75,12 +85,20 @@ class Parameters:
             raise self._document.error(("parameters", name), what, "write the value itself")
         self._under_way.append(name)
         filler = Filler(self._document, self.value, [*self._defaults, BUILT_IN], ())
-        value: Value = filler.fill(default, ("parameters", name), per_request=False)
+        filled = filler.fill(default, ("parameters", name), per_request=False)
+        value: Value = self._product(name, filled[PRODUCT]) if isinstance(filled, dict) else filled
         self._under_way.pop()
         self._known[name] = value
         if name not in self._settings:
             self.made_of[name].update(*filler.filled.values())
         return value
+
+    def _product(self, name: str, factors: list[int | float]) -> int | float:
+        for number, factor in enumerate(factors):
+            if _number(factor) is None:
+                place = ("parameters", name, PRODUCT, number)
+                raise self._document.error(place, f"expected a number to multiply, not {shown(factor)}")
+        return math.prod(factors)
 
 
 @dataclass(frozen=True)

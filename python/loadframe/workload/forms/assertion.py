@@ -10,7 +10,7 @@ from loadframe.yamlfile import Model, wrong
 #: Requests whose answers are documents, of which there may be none.
 FINDS = (
     *("search", "multi_search", "aggregation", "count", "sql", "scroll", "search_after", "composite"),
-    *("scan", "find", "aggregate", "cql", "query"),
+    *("scan", "find", "aggregate", "cql", "query", "statement"),
 )
 #: Those that find something else than documents, which has no fields.
 _COUNTS = ("multi_search", "count", "sql")

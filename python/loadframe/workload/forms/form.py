@@ -10,6 +10,7 @@ from loadframe.workload.forms.couchbase import Durability, Query
 from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
+from loadframe.workload.forms.postgresql import ReadFrom, Statements
 from loadframe.workload.forms.search import Aggregation, CountDocuments, Get, Index, MultiSearch, Request, Search, Sql
 from loadframe.workload.forms.search_admin import (
     Aliases,
@@ -31,7 +32,7 @@ from loadframe.workload.forms.search_admin import (
 from loadframe.workload.rest import Http
 from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
 
-Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase"]
+Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]
 
 #: Forms that every family of stores understands, and those that one family has for itself.
 NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk")
@@ -48,6 +49,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
     "mongodb": ("find", "aggregate", "command"),
     "redis": ("command",),
     "couchbase": ("query",),
+    "postgresql": ("sql",),
 }
 #: What stands behind a REST interface is not known to be a store.
 _WITHOUT_NEUTRAL = ("http",)
@@ -57,17 +59,25 @@ _OPTIONS: dict[str, Family] = {
     "durability": "couchbase",
     "write_concern": "mongodb",
     "read_preference": "mongodb",
+    "read_from": "postgresql",
 }
 #: What writes, and what another member than the primary can answer.
 _WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
 _ANYWHERE = ("read", "scan", *NATIVE["mongodb"])
+_FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
+
+
+def _sql(value: Any) -> str:
+    """Tell a query of the elasticsearch family from statements of postgresql."""
+    return "query" if isinstance(value, Sql) or (isinstance(value, dict) and "query" in value) else "statements"
 
 
 class Form(Model):
     """One kind of request, when it counts as timed out, and what is asserted of its answer.
 
-    One with a `consistency` is for Cassandra alone, one with a `write_concern` or `read_preference` for MongoDB.
+    One with a `consistency` is for Cassandra alone, one with a `write_concern` or `read_preference` for MongoDB,
+    one with `read_from` for PostgreSQL.
     """
 
     insert: Insert | None = None
@@ -82,7 +92,10 @@ class Form(Model):
     multi_search: MultiSearch | None = None
     aggregation: Aggregation | None = None
     count: CountDocuments | None = None
-    sql: Sql | None = None
+    #: With a `query` one of the elasticsearch family, otherwise one of postgresql.
+    sql: (
+        Annotated[Annotated[Sql, Tag("query")] | Annotated[Statements, Tag("statements")], Discriminator(_sql)] | None
+    ) = None
     scroll: Scroll | None = None
     search_after: SearchAfter | None = None
     composite: Composite | None = None
@@ -116,6 +129,7 @@ class Form(Model):
     durability: Durability | None = None
     write_concern: WriteConcern | None = None
     read_preference: ReadPreference | None = None
+    read_from: ReadFrom | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
@@ -140,10 +154,19 @@ class Form(Model):
         if self.read_preference is not None and kinds[0] not in _ANYWHERE:
             what = f"read_preference stands beside what only reads, and this is {kinds[0]}"
             raise wrong(what, "remove it", key="read_preference")
-        misplaced = self.assert_.misplaced(kinds[0]) if self.assert_ is not None else None
+        if self.read_from is not None and kinds[0] not in _FROM_REPLICAS:
+            what = f"read_from stands beside what only reads, and this is {kinds[0]}"
+            raise wrong(what, "remove it", key="read_from")
+        misplaced = self.assert_.misplaced(self._asserted(kinds[0])) if self.assert_ is not None else None
         if misplaced is not None:
             raise wrong(misplaced, "remove it", key="assert")
         return self
+
+    def _asserted(self, kind: str) -> str:
+        """Return what kind of answer an assertion is about, where that depends on more than the form's name."""
+        if not isinstance(self.sql, Statements):
+            return kind
+        return "statement" if self.sql.transaction is None else "transaction"
 
     @property
     def kind(self) -> str:
@@ -161,6 +184,8 @@ class Form(Model):
             return False
         if self.kind == "command":
             return family == ("redis" if isinstance(self.command, list) else "mongodb")
+        if self.kind == "sql":
+            return family == ("elasticsearch" if isinstance(self.sql, Sql) else "postgresql")
         native = {str(name): kinds for name, kinds in NATIVE.items()}.get(family, ())
         return self.kind in native or (self.kind in NEUTRAL and family not in _WITHOUT_NEUTRAL)
 
@@ -179,6 +204,7 @@ class Forms(Model):
     mongodb: Form | None = None
     redis: Form | None = None
     couchbase: Form | None = None
+    postgresql: Form | None = None
 
     @model_validator(mode="after")
     def _known_to_each(self) -> "Forms":

@@ -1,0 +1,101 @@
+"""The postgresql driver beside pgbench: transactions per second, and the CPU time that each costs the client.
+
+Both send the same transactions on the same tables of one real server, with as many clients on one thread, by the same
+protocol. They take turns, so what else runs on the machine meets both.
+"""
+
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import engine_run, spent
+
+from loadframe.cluster import Cluster, ClusterSpec, artefacts
+from loadframe.errors import LoadframeError
+from loadframe.store import Installation, find
+from loadframe.store.postgresql import config
+from loadframe.store.postgresql.client import DATABASE, USER
+from loadframe.units import format_count, format_duration
+from loadframe.workload import load_workload
+
+#: Of pgbench's transactions per second, what the driver is to reach at least.
+AIM = 0.9
+
+CLIENTS = 8
+SCALE = 5
+ROUNDS = 3
+#: Script of pgbench, the phase that is the same, and how many transactions a round has.
+SCRIPTS = (("tpcb-like", "tpcb_like", 4_000), ("select-only", "select_only", 40_000))
+PROTOCOLS = ("prepared", "simple")
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one of the two did: transactions per second, and s of the client's CPU time for each."""
+
+    rate: float
+    cpu: float
+
+
+def main() -> None:
+    """Take all rounds and print medians and ratios."""
+    store = find("postgresql")
+    with Cluster.start(ClusterSpec(store=store.kind, version=store.versions[0])) as cluster:
+        # The wheel that the server is in has pgbench of the same version.
+        home = artefacts.home(store.distribution(store.versions[0]))
+        program = str(config.program(Installation(home), "pgbench"))
+        _fill(cluster)
+        for script, phase, transactions in SCRIPTS:
+            for protocol in PROTOCOLS:
+                _compare(program, cluster, (script, phase, protocol), transactions)
+
+
+def _compare(program: str, cluster: Cluster, asked: tuple[str, str, str], transactions: int) -> None:
+    script, phase, protocol = asked
+    rounds = [
+        (_pgbench(program, cluster, script, protocol, transactions), _ours(cluster, phase, protocol, transactions))
+        for _ in range(ROUNDS)
+    ]
+
+    def median(figure: Callable[[Round], float]) -> tuple[float, float, float]:
+        theirs, ours = (statistics.median(map(figure, side)) for side in zip(*rounds, strict=True))
+        return theirs, ours, statistics.median(figure(our) / figure(their) for their, our in rounds)
+
+    print(f"  {script}, {protocol}, {CLIENTS} clients on one thread, scale {SCALE}")
+    theirs, ours, ratio = median(lambda one: one.rate)
+    verdict = "reached" if ratio >= AIM else "missed"
+    print(f"  transactions/s: pgbench {format_count(round(theirs))}, postgresql driver {format_count(round(ours))}")
+    print(f"  ratio {ratio:.2f}, aim {AIM} {verdict}")
+    theirs, ours, ratio = median(lambda one: one.cpu)
+    print(f"  CPU of the client for each: {format_duration(theirs)} and {format_duration(ours)}, ratio {ratio:.2f}")
+
+
+def _fill(cluster: Cluster) -> None:
+    workload = load_workload("pgbench", {"scale": str(SCALE)}).for_family(cluster.store.family, 1)
+    for name, definition in workload.collections.items():
+        cluster.create_collection(name, definition)
+    for phase in workload.phases:
+        if phase.prepares:
+            engine_run.measure(phase.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver))
+
+
+def _pgbench(program: str, cluster: Cluster, script: str, protocol: str, transactions: int) -> Round:
+    host, port = cluster.addresses[0].rsplit(":", 1)
+    load = ["-b", script, "-M", protocol, "-c", str(CLIENTS), "-j", "1", "-t", str(transactions // CLIENTS), "-n"]
+    ran = spent.run([program, "-h", host, "-p", port, "-U", USER, *load, DATABASE])
+    rate = re.search(r"tps = ([0-9.]+)", ran.stdout)
+    if ran.status or rate is None:
+        raise LoadframeError(f"pgbench failed: {ran.stderr.strip()}")
+    return Round(float(rate[1]), ran.cpu / transactions)
+
+
+def _ours(cluster: Cluster, phase: str, protocol: str, transactions: int) -> Round:
+    given = {"scale": str(SCALE), "protocol": protocol}
+    workload = load_workload("pgbench", given).for_family(cluster.store.family, 1)
+    (chosen,) = (one for one in workload.phases if one.name == phase)
+    plan = chosen.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver)
+    (stream,) = plan["streams"]
+    stream |= {"stop": {"requests": transactions}, "pacing": {"closed": {"clients": CLIENTS}}}
+    measured = engine_run.measure({**plan, "threads": 1, "warmup": 0.0})
+    return Round(measured.rate, measured.cpu / measured.requests)

@@ -1,0 +1,181 @@
+//! The protocol of PostgreSQL, by the library `tokio-postgres`: one primary, and replicas that can be read from.
+//!
+//! Each client has a connection of its own to each server that it asks, as a server has a process for each of them. Which server a
+//! request goes to is decided, and known, here.
+
+mod answer;
+mod asking;
+mod bulk;
+mod failure;
+mod line;
+mod nodes;
+mod operation;
+mod statement;
+mod stream;
+mod table;
+mod value;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::asking::Asking;
+use self::line::{Line, Terms};
+use self::nodes::Nodes;
+use self::operation::Kind;
+pub use self::operation::Operation;
+use crate::net::deadline::{Deadline, Limit};
+use crate::neutral::Neutral;
+
+/// The driver of one target.
+pub struct Postgres {
+    nodes: Arc<Nodes>,
+    /// How many operations were mapped.
+    operations: AtomicUsize,
+}
+
+/// What one client holds.
+pub struct Connection {
+    client: u64,
+    /// By the number of the node.
+    lines: Vec<Option<Line>>,
+    deadline: Deadline,
+    /// Filled where somebody wants to see what was asked and answered.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Postgres {
+    type Operation = Operation;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let nodes = Nodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
+        Ok(Self { nodes: Arc::new(nodes), operations: AtomicUsize::new(0) })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        let number = self.operations.fetch_add(1, Ordering::Relaxed);
+        Operation::map(form, number, context, &self.nodes.terms)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        match &operation.kind {
+            Kind::Neutral(neutral) => neutral.parts(),
+            Kind::Statement(_) => &[],
+            Kind::Transaction(_) => &operation::PARTS,
+        }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out which server is the primary. Refuses credentials that no server takes.
+    async fn verify(&self) -> Result<(), PlanError> {
+        match self.nodes.discover().await {
+            Err(failure) if failure::is_refusal(&failure) => Err(PlanError(failure.message)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.topology.hosts()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.nodes.roles().missing.clone()
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection { client, lines: Vec::new(), deadline: Deadline::default(), shown: None }
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Reply {
+        self.attempt(connection, operation, context, draw, None).await
+    }
+
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        documents: &[u32],
+    ) -> Reply {
+        self.attempt(connection, operation, context, draw, Some(documents)).await
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Postgres {
+    /// Carries an operation out; of a bulk request only the documents at the places `only`, if any are named.
+    async fn attempt(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let limit = Limit::starting_now(operation.timeout);
+        if !self.nodes.is_known() {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err(failure)) => return unsent(failure, 0),
+                None => return unsent(limit.missed(), 0),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // Whoever doubts it next asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        let asking = Asking { nodes: &self.nodes, operation, limit };
+        match asking.ask(connection, &values, draw.k, only).await {
+            Ok(reply) => reply,
+            Err((failure, node)) => {
+                if let Kind::Neutral(Neutral::Bulk(bulk)) = &operation.kind {
+                    let items = only.map_or_else(|| bulk.documents(draw.k, &mut Vec::new()), |only| only.len() as u64);
+                    return unsent(Failure { items, ..failure }, node);
+                }
+                unsent(failure, node)
+            }
+        }
+    }
+}
+
+/// An operation that was never sent.
+fn unsent(failure: Failure, node: u16) -> Reply {
+    let now = Instant::now();
+    Reply {
+        sent: now,
+        done: now,
+        outcome: Err(failure),
+        bytes_sent: 0,
+        bytes_received: 0,
+        documents: 0,
+        node,
+        parts: Vec::new(),
+        rejected: Vec::new(),
+    }
+}

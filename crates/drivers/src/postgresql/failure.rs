@@ -1,0 +1,85 @@
+//! What the errors of the server and of its library mean in the engine's classes.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use tokio_postgres::Error;
+
+/// One failed request.
+pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
+    Failure { class, message: message.into(), items: 1 }
+}
+
+/// A request without an answer, or with an error for one.
+pub fn request(error: &Error) -> Failure {
+    let Some(told) = error.as_db_error() else {
+        let cause =
+            std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"));
+        return failure(ErrorClass::Connect, cause);
+    };
+    let code = told.code().code();
+    let detail = told.detail().map_or_else(String::new, |detail| format!(" ({detail})"));
+    failure(class(code), format!("{} [{code}]{detail}", told.message()))
+}
+
+/// Whether the server answered and refuses this user, or has no such database.
+pub fn is_refusal(failure: &Failure) -> bool {
+    failure.class == ErrorClass::Client
+}
+
+/// The class of an SQLSTATE; see "PostgreSQL Error Codes" in the server's documentation.
+pub fn class(code: &str) -> ErrorClass {
+    match code {
+        // query_canceled, by statement_timeout or an administrator.
+        "57014" => ErrorClass::Timeout,
+        // lock_not_available, by lock_timeout or NOWAIT; read_only_sql_transaction: the primary is another server by now.
+        "55P03" | "25006" => ErrorClass::Rejected,
+        // idle_in_transaction_session_timeout, idle_session_timeout, after which the connection is gone.
+        "25P03" | "57P05" => ErrorClass::Connect,
+        _ => match code.get(..2).unwrap_or(code) {
+            // connection_exception; operator_intervention: shut down, crashed, or starting.
+            "08" | "57" => ErrorClass::Connect,
+            // transaction_rollback: serialization failures and deadlocks; insufficient_resources: too many connections, no memory.
+            "40" | "53" => ErrorClass::Rejected,
+            // system_error, configuration_file_error, internal_error, and those of foreign data.
+            "58" | "F0" | "XX" | "HV" => ErrorClass::Server,
+            _ => ErrorClass::Client,
+        },
+    }
+}
+
+/// Whether a failure tells that another server may be the primary by now.
+pub fn is_displaced(failure: &Failure) -> bool {
+    failure.class == ErrorClass::Connect || failure.message.contains("[25006]")
+}
+
+/// Whether the statement was wrong for what it carried: each document is then to be tried by itself.
+pub fn is_of_data(error: &Error) -> bool {
+    error.code().is_some_and(|code| matches!(code.code().get(..2), Some("21" | "22" | "23")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sqlstate_has_its_class() {
+        for (code, expected) in [
+            ("08006", ErrorClass::Connect),
+            ("57P01", ErrorClass::Connect),
+            ("57P03", ErrorClass::Connect),
+            ("57014", ErrorClass::Timeout),
+            ("40001", ErrorClass::Rejected),
+            ("40P01", ErrorClass::Rejected),
+            ("53300", ErrorClass::Rejected),
+            ("55P03", ErrorClass::Rejected),
+            ("25006", ErrorClass::Rejected),
+            ("22P02", ErrorClass::Client),
+            ("23505", ErrorClass::Client),
+            ("42P01", ErrorClass::Client),
+            ("28P01", ErrorClass::Client),
+            ("58030", ErrorClass::Server),
+            ("XX000", ErrorClass::Server),
+        ] {
+            assert_eq!(class(code), expected, "{code}");
+        }
+    }
+}

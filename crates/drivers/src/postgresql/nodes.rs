@@ -1,0 +1,245 @@
+//! What all clients of a target know together: which of its servers is the primary, and which are replicas.
+//!
+//! Servers say what they are when they are asked; they are asked before the load, when a request fails as it would after
+//! another server became the primary, when the hosts change, and once a second while one of them is missing.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::{PlanError, Spread};
+use tokio_postgres::SimpleQueryMessage;
+
+use super::failure::{failure, is_refusal};
+use super::line::{Line, Terms};
+use super::operation::ReadFrom;
+use super::table::Table;
+use crate::net::deadline::Limit;
+use crate::net::target_node::Host;
+use crate::net::topology::Topology;
+
+/// How long a server is waited for that is asked what it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Servers are not asked again before this, in milliseconds.
+const PAUSE: u64 = 100;
+/// While one is missing they are asked again after this, in milliseconds.
+const WATCH: u64 = 1000;
+/// Nobody has a reason to ask.
+const NEVER: u64 = u64::MAX;
+
+/// What a server is: a replica, or one that takes no writes because it is about to hand over.
+const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
+
+/// The servers as they said last what they are. Numbers are those of the topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// The one that takes writes, if there is one.
+    pub primary: Option<u16>,
+    /// Those that follow it.
+    pub replicas: Vec<u16>,
+    /// Those that do not answer, each with the reason.
+    pub missing: Vec<(String, String)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The hosts that the user named, or whoever changes them.
+    pub topology: Arc<Topology>,
+    /// How servers are approached.
+    pub terms: Terms,
+    spread: Spread,
+    roles: RwLock<Arc<Roles>>,
+    known: AtomicBool,
+    tables: Mutex<HashMap<String, Arc<Table>>>,
+    began: Instant,
+    /// When the servers are to be asked again, in milliseconds since it began.
+    due: AtomicU64,
+    /// Somebody asks them now.
+    asking: AtomicBool,
+}
+
+/// What one server said that it is.
+enum Role {
+    Primary,
+    Replica,
+    /// It takes no writes, and follows nobody.
+    Leaving,
+}
+
+impl Nodes {
+    /// Nothing is asked yet.
+    pub fn new(hosts: &[String], spread: Spread, terms: Terms) -> Result<Self, PlanError> {
+        Ok(Self {
+            topology: Arc::new(Topology::new(hosts, spread, None)?),
+            terms,
+            spread,
+            roles: RwLock::default(),
+            known: AtomicBool::new(false),
+            tables: Mutex::default(),
+            began: Instant::now(),
+            due: AtomicU64::new(NEVER),
+            asking: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a server has said what it is.
+    pub fn is_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
+    }
+
+    /// The servers as they are known now.
+    pub fn roles(&self) -> Arc<Roles> {
+        self.roles.read().expect("nobody panics with it in hand").clone()
+    }
+
+    /// Changes the hosts.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.topology.set_hosts(hosts)?;
+        self.doubt();
+        Ok(())
+    }
+
+    /// The number of the server that request `k` of client number `client` goes to.
+    pub fn pick(&self, from: ReadFrom, client: u64, k: u64) -> Result<u16, Failure> {
+        let turn = if self.spread == Spread::Fixed { client } else { k };
+        self.roles().pick(from, turn).ok_or_else(|| {
+            self.doubt();
+            let wanted =
+                if from == ReadFrom::Replica { "no replica answers now" } else { "no server takes writes now" };
+            failure(ErrorClass::Connect, wanted)
+        })
+    }
+
+    /// Where the server of that number is.
+    pub fn host(&self, number: u16) -> Result<Host, Failure> {
+        match self.topology.members().iter().find(|node| node.number == number) {
+            Some(node) => Ok(node.host.clone()),
+            None => {
+                self.doubt();
+                Err(failure(ErrorClass::Connect, "the server that was asked before has left"))
+            }
+        }
+    }
+
+    /// The table of a collection, if it was asked for before.
+    pub fn table(&self, name: &str) -> Option<Arc<Table>> {
+        self.tables.lock().expect("nobody panics with it in hand").get(name).cloned()
+    }
+
+    /// Remembers the table of a collection.
+    pub fn remember(&self, name: &str, table: Arc<Table>) {
+        self.tables.lock().expect("nobody panics with it in hand").insert(name.to_owned(), table);
+    }
+
+    /// What is known of the servers may be wrong by now.
+    pub fn doubt(&self) {
+        self.due.fetch_min(self.now() + PAUSE, Ordering::Relaxed);
+    }
+
+    /// Says to one who asks, and to nobody else, that the servers are to be asked again.
+    pub fn claim(&self) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        if due == NEVER || self.now() < due || self.asking.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        self.due.store(NEVER, Ordering::Relaxed);
+        true
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Asks all hosts what they are. When none answers, the error is that of one that refuses this user, or else the last.
+    pub async fn discover(&self) -> Result<(), Failure> {
+        let members = self.topology.members();
+        let answers = join_all(members.iter().map(|node| self.ask(&node.host))).await;
+        let mut roles = Roles::default();
+        let mut refused: Option<Failure> = None;
+        for (node, answer) in members.iter().zip(answers) {
+            match answer {
+                Ok(Role::Primary) => roles.primary = Some(node.number),
+                Ok(Role::Replica) => roles.replicas.push(node.number),
+                Ok(Role::Leaving) => {}
+                Err(failure) => {
+                    roles.missing.push((node.host.text.clone(), failure.message.clone()));
+                    if !refused.as_ref().is_some_and(is_refusal) {
+                        refused = Some(failure);
+                    }
+                }
+            }
+        }
+        let answered = roles.missing.len() < members.len();
+        if answered {
+            self.known.store(true, Ordering::Release);
+        }
+        if roles.primary.is_none() || !roles.missing.is_empty() {
+            self.due.fetch_min(self.now() + WATCH, Ordering::Relaxed);
+        }
+        *self.roles.write().expect("nobody panics with it in hand") = Arc::new(roles);
+        self.asking.store(false, Ordering::Release);
+        match refused {
+            Some(failure) if !answered => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask(&self, host: &Host) -> Result<Role, Failure> {
+        let limit = Limit::starting_now(PATIENCE.min(self.terms.timeout));
+        let mut line = Line::open(host, &self.terms, limit).await?;
+        let told = limit.within(line.run(|client| client.simple_query(ROLE))).await.ok_or_else(|| limit.missed())?;
+        let told = told.map_err(|broken| broken.failure())?;
+        let row = told.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some((row.get(0) == Some("t"), row.get(1) == Some("on"))),
+            _ => None,
+        });
+        Ok(match row {
+            Some((true, _)) => Role::Replica,
+            Some((false, true)) => Role::Leaving,
+            _ => Role::Primary,
+        })
+    }
+}
+
+impl Roles {
+    fn pick(&self, from: ReadFrom, turn: u64) -> Option<u16> {
+        let replica = || {
+            let count = self.replicas.len() as u64;
+            (count > 0).then(|| self.replicas[(turn % count) as usize])
+        };
+        match from {
+            ReadFrom::Primary => self.primary,
+            ReadFrom::Replica => replica(),
+            ReadFrom::PreferReplica => replica().or(self.primary),
+            ReadFrom::Any => {
+                let all = self.replicas.len() as u64 + u64::from(self.primary.is_some());
+                let at = if all == 0 { return None } else { (turn % all) as usize };
+                self.replicas.get(at).copied().or(self.primary)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_goes_where_it_may_be_read() {
+        let roles = Roles { primary: Some(1), replicas: vec![0, 2], missing: Vec::new() };
+        let all = |from| (0..3).map(|turn| roles.pick(from, turn)).collect::<Vec<_>>();
+        assert_eq!(all(ReadFrom::Primary), [Some(1); 3]);
+        assert_eq!(all(ReadFrom::Replica), [Some(0), Some(2), Some(0)]);
+        assert_eq!(all(ReadFrom::PreferReplica), [Some(0), Some(2), Some(0)]);
+        assert_eq!(all(ReadFrom::Any), [Some(0), Some(2), Some(1)]);
+        let alone = Roles { primary: Some(4), ..Roles::default() };
+        assert_eq!((alone.pick(ReadFrom::Replica, 0), alone.pick(ReadFrom::PreferReplica, 0)), (None, Some(4)));
+        let headless = Roles { primary: None, ..roles };
+        assert_eq!((headless.pick(ReadFrom::Primary, 0), headless.pick(ReadFrom::Any, 1)), (None, Some(2)));
+        assert_eq!(Roles::default().pick(ReadFrom::Any, 0), None);
+    }
+}

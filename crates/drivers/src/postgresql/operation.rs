@@ -1,0 +1,295 @@
+//! Operations: a neutral verb, a statement of the workload's own, or several as one transaction.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::variables::Variables;
+use serde_json::Value;
+
+use super::line::Terms;
+use super::statement::Pieces;
+use crate::assertion::Assertion;
+use crate::form::{self, Form};
+use crate::neutral::{Cell, Neutral, VERBS};
+use crate::timeout;
+
+/// What may stand beside the kind.
+const OPTIONS: [&str; 3] = ["timeout", "assert", "read_from"];
+/// The parts of a transaction.
+pub const PARTS: [&str; 3] = ["begin", "statement", "commit"];
+
+const ISOLATIONS: [(&str, &str); 3] = [
+    ("read_committed", "BEGIN ISOLATION LEVEL READ COMMITTED"),
+    ("repeatable_read", "BEGIN ISOLATION LEVEL REPEATABLE READ"),
+    ("serializable", "BEGIN ISOLATION LEVEL SERIALIZABLE"),
+];
+
+/// An operation, ready to be executed.
+#[derive(Debug)]
+pub struct Operation {
+    /// Its number among the driver's operations; prepared statements are found by it.
+    pub number: usize,
+    /// What is asked.
+    pub kind: Kind,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// Which servers are asked.
+    pub from: ReadFrom,
+    /// What is asserted of the answer.
+    pub assertion: Option<Assertion>,
+}
+
+/// What an operation asks.
+#[derive(Debug)]
+pub enum Kind {
+    /// A verb.
+    Neutral(Neutral),
+    /// One statement, which is a transaction by itself.
+    Statement(Native),
+    /// Several as one transaction.
+    Transaction(Transaction),
+}
+
+/// A statement with its values.
+#[derive(Debug)]
+pub struct Native {
+    /// Its text, with `$1`, `$2`, ... for the values.
+    pub text: String,
+    /// What stands for those.
+    pub values: Vec<Cell>,
+    /// How many rows it has to return or write, if that is said.
+    pub rows: Option<u64>,
+    /// The same for the simple protocol; none of a statement that is prepared.
+    pub pieces: Option<Pieces>,
+}
+
+/// Several statements, each sent when the one before is answered.
+#[derive(Debug)]
+pub struct Transaction {
+    /// What it begins with.
+    pub begin: String,
+    /// All between that and COMMIT.
+    pub statements: Vec<Native>,
+}
+
+/// Which servers are asked. Replicas are behind the primary, so what is read from them may be old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The one that takes writes.
+    Primary,
+    /// One of the others.
+    Replica,
+    /// One of the others, or the primary when there are none.
+    PreferReplica,
+    /// All alike.
+    Any,
+}
+
+const PLACES: [(&str, ReadFrom); 4] = [
+    ("primary", ReadFrom::Primary),
+    ("replica", ReadFrom::Replica),
+    ("prefer_replica", ReadFrom::PreferReplica),
+    ("any", ReadFrom::Any),
+];
+
+impl ReadFrom {
+    /// Reads the word for it.
+    pub fn parse(value: &Value) -> Result<Self, PlanError> {
+        word("read_from", value, &PLACES)
+    }
+}
+
+impl Operation {
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. What the form does not say is as the `terms` have it.
+    pub fn map(form: &Value, number: usize, context: &Context, terms: &Terms) -> Result<Self, PlanError> {
+        let kinds: Vec<_> = VERBS.into_iter().chain(["sql"]).collect();
+        let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
+        let kind = if name == "sql" {
+            Kind::native(argument, context).map_err(|error| error.within(name))?
+        } else {
+            let other = || PlanError(unknown("operation", name, kinds.iter().copied()));
+            Kind::Neutral(Neutral::map(name, argument, context).ok_or_else(other)??)
+        };
+        let from = match form.get("read_from").filter(|from| !from.is_null()) {
+            Some(value) => {
+                let from = ReadFrom::parse(value)?;
+                if from != ReadFrom::Primary && !kind.may_only_read() {
+                    return Err(PlanError(format!(
+                        "{name} goes to the primary and has no \"read_from\"; leave it out"
+                    )));
+                }
+                from
+            }
+            // Whether a statement writes is not known here.
+            None if matches!(&kind, Kind::Neutral(_)) && kind.may_only_read() => terms.read_from,
+            None => ReadFrom::Primary,
+        };
+        let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
+            Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
+            None => None,
+        };
+        Ok(Self { number, kind, timeout: timeout::of_operation(form, terms.timeout)?, from, assertion })
+    }
+}
+
+impl Kind {
+    fn native(argument: &Value, context: &Context) -> Result<Self, PlanError> {
+        let form = Form::new(argument, &["statement", "values", "rows", "transaction", "isolation", "protocol"])?;
+        let simple = match form.get("protocol") {
+            Some(value) => word("protocol", value, &[("prepared", false), ("simple", true)])?,
+            None => false,
+        };
+        let Some(list) = form.get("transaction") else {
+            if form.get("isolation").is_some() {
+                return Err(PlanError("\"isolation\" stands beside \"transaction\"".to_owned()));
+            }
+            return Native::map(&form, simple, &context.variables).map(Self::Statement);
+        };
+        if let Some(key) = ["statement", "values", "rows"].into_iter().find(|key| form.get(key).is_some()) {
+            return Err(PlanError(format!("\"{key}\" stands inside of \"transaction\"")));
+        }
+        let list = list.as_array().filter(|list| !list.is_empty());
+        let list = list.ok_or_else(|| PlanError("\"transaction\" wants a list of statements".to_owned()))?;
+        let statement = |value: &Value| {
+            let form = Form::new(value, &["statement", "values", "rows"])?;
+            Native::map(&form, simple, &context.variables)
+        };
+        let statements =
+            list.iter().map(statement).collect::<Result<_, _>>().map_err(|error| error.within("transaction"))?;
+        let begin = match form.get("isolation") {
+            Some(value) => word("isolation", value, &ISOLATIONS)?,
+            None => "BEGIN",
+        };
+        Ok(Self::Transaction(Transaction { begin: begin.to_owned(), statements }))
+    }
+
+    /// Whether another server than the primary can answer, as far as is known here.
+    fn may_only_read(&self) -> bool {
+        match self {
+            Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
+            Self::Statement(_) | Self::Transaction(_) => true,
+        }
+    }
+
+    /// The assertion, if answers have what it is about.
+    fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
+        let (counts, has_fields) = match self {
+            Self::Statement(native) => (true, native.pieces.is_none()),
+            Self::Transaction(_) => (false, false),
+            Self::Neutral(neutral) => (matches!(neutral, Neutral::Scan(_)), neutral.reads()),
+        };
+        if assertion.counts() && !counts {
+            return Err(PlanError("assert: only scans and single statements have hits".to_owned()));
+        }
+        if assertion.has_fields() && !has_fields {
+            return Err(PlanError("assert: only reads and prepared statements have \"fields\"".to_owned()));
+        }
+        Ok(assertion)
+    }
+}
+
+impl Native {
+    fn map(form: &Form, simple: bool, variables: &Variables) -> Result<Self, PlanError> {
+        let text = form.text("statement")?;
+        if text.contains("${") {
+            return Err(PlanError("a statement has no holes: write $1, $2, ... and give the \"values\"".to_owned()));
+        }
+        let cell = |value: &Value| Cell::new(value, variables);
+        let values: Vec<_> = match form.get("values") {
+            None => Vec::new(),
+            Some(Value::Array(values)) => values.iter().map(cell).collect::<Result<_, _>>()?,
+            Some(other) => return Err(PlanError(format!("\"values\" wants a list, not {other}"))),
+        };
+        let pieces = Pieces::new(text)?;
+        if pieces.values() != values.len() {
+            let message = format!("the statement has {} values, and there are {}", pieces.values(), values.len());
+            return Err(PlanError(message));
+        }
+        let whole = |value: &Value| {
+            value.as_u64().ok_or_else(|| PlanError(format!("\"rows\" wants a whole number, not {value}")))
+        };
+        let rows = form.get("rows").map(whole).transpose()?;
+        Ok(Self { text: text.to_owned(), values, rows, pieces: simple.then_some(pieces) })
+    }
+}
+
+/// What the word at `key` stands for.
+fn word<T: Copy>(key: &str, value: &Value, words: &[(&str, T)]) -> Result<T, PlanError> {
+    let name = value.as_str().ok_or_else(|| PlanError(format!("\"{key}\" wants a name, not {value}")))?;
+    match words.iter().find(|(known, _)| *known == name) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => Err(PlanError(unknown(key, name, words.iter().map(|(known, _)| *known)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::corpus::Corpora;
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(form: Value) -> Result<Operation, String> {
+        let context = Context { variables: Variables::default(), corpora: Corpora::default() };
+        Operation::map(&form, 0, &context, &Terms::plain(ReadFrom::PreferReplica)).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn statements_stand_alone_or_in_a_transaction() {
+        let one =
+            map(json!({"sql": {"statement": "SELECT $1", "values": [1], "rows": 1}, "read_from": "any"})).unwrap();
+        assert_eq!(one.from, ReadFrom::Any);
+        assert!(matches!(one.kind, Kind::Statement(Native { rows: Some(1), pieces: None, .. })));
+        let list = json!([{"statement": "SELECT 1"}, {"statement": "SELECT 2"}]);
+        let several =
+            map(json!({"sql": {"transaction": list, "isolation": "serializable", "protocol": "simple"}})).unwrap();
+        let Kind::Transaction(transaction) = several.kind else { panic!() };
+        assert_eq!(transaction.begin, "BEGIN ISOLATION LEVEL SERIALIZABLE");
+        assert!(transaction.statements.iter().all(|native| native.pieces.is_some()));
+    }
+
+    #[test]
+    fn what_reads_goes_where_the_target_says_unless_it_says_otherwise() {
+        let key = json!({"collection": "c", "id": "a"});
+        let from = |form: Value| map(form).unwrap().from;
+        assert_eq!(from(json!({"read": key})), ReadFrom::PreferReplica);
+        assert_eq!(from(json!({"read": key, "read_from": "primary"})), ReadFrom::Primary);
+        assert_eq!(from(json!({"delete": key})), ReadFrom::Primary);
+        assert_eq!(from(json!({"sql": {"statement": "SELECT 1"}})), ReadFrom::Primary);
+    }
+
+    #[test]
+    fn a_bad_operation_is_refused_with_what_is_wrong() {
+        let key = json!({"collection": "c", "id": "a"});
+        for (form, message) in [
+            (
+                json!({"sql": {"statement": "SELECT $2", "values": [1]}}),
+                "sql: the statement has 2 values, and there are 1",
+            ),
+            (json!({"sql": {"statement": "SELECT ${x}"}}), "sql: a statement has no holes"),
+            (
+                json!({"sql": {"statement": "SELECT 1", "isolation": "serializable"}}),
+                "sql: \"isolation\" stands beside",
+            ),
+            (json!({"sql": {"transaction": []}}), "sql: \"transaction\" wants a list"),
+            (
+                json!({"sql": {"transaction": [{"statment": "x"}]}}),
+                "sql: transaction: unknown key \"statment\"; did you",
+            ),
+            (json!({"sql": {"statement": "x", "protocol": "simpel"}}), "sql: unknown protocol \"simpel\"; did you"),
+            (json!({"delete": key, "read_from": "replica"}), "delete goes to the primary"),
+            (json!({"read": key, "read_from": "replika"}), "unknown read_from \"replika\"; did you"),
+            (json!({"read": key, "assert": {"hits": 1}}), "assert: only scans and single"),
+            (
+                json!({"sql": {"statement": "x", "protocol": "simple"}, "assert": {"fields": {"a": 1}}}),
+                "assert: only reads",
+            ),
+            (json!({"reed": key}), "unknown operation \"reed\"; did you"),
+        ] {
+            let error = map(form).unwrap_err();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+"""A PostgreSQL node's files and command line, and the settings that are loadframe's to decide."""
+
+import re
+import shlex
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput
+from loadframe.store.base import Installation, NodePlan, NodeSpec
+from loadframe.store.postgresql.client import USER
+
+#: Parameters of the server that loadframe decides.
+OURS = (
+    *("port", "listen_addresses", "unix_socket_directories", "data_directory", "config_file", "hba_file", "ident_file"),
+    *("external_pid_file", "cluster_name", "hot_standby", "primary_conninfo", "primary_slot_name"),
+    *("logging_collector", "log_destination", "archive_mode", "restore_command"),
+)
+#: Loadframe's own setting: which servers are read from, unless an operation says otherwise.
+READ_FROM = "read_from"
+_PLACES = ("primary", "replica", "prefer_replica", "any")
+#: Where a replica finds how to reach the primary, as soon as there is one for it.
+SOURCE = "config/source"
+#: The data, below the node's folder.
+DATA = "data/main"
+
+#: Of a node's memory limit, what the server's cache of pages takes; the documentation's advice for a server of its own.
+_CACHE_SHARE = 0.25
+#: Bytes; the server's own default.
+_CACHE = 2**27
+#: As many clients as a load may have on one machine. A connection that nobody opens costs next to nothing.
+_CONNECTIONS = 500
+#: Replicas, and the copying of their data.
+_SENDERS = 64
+
+_NAME = re.compile(r"[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)?")
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Raise BadInput for a setting that is loadframe's to decide, or whose name or value the server cannot read."""
+    if (where := settings.get(READ_FROM, _PLACES[0])) not in _PLACES:
+        raise BadInput(f"the setting {READ_FROM} wants {', '.join(_PLACES)}", where=str(where))
+    for key, value in settings.items():
+        if not _NAME.fullmatch(key):
+            raise BadInput(f"{key!r} is not the name of a parameter", remedy="see pg_settings of the server")
+        if key.lower() in OURS:
+            raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+        if not isinstance(value, str | int | float) or "\n" in str(value):
+            raise BadInput(f"the setting {key} wants a text, a number, true or false", where=str(value))
+    if str(settings.get("wal_level", "replica")) == "minimal":
+        raise BadInput("with wal_level minimal there are no replicas", remedy="say replica or logical")
+
+
+def parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are the server's."""
+    return {name: value for name, value in settings.items() if name != READ_FROM}
+
+
+def program(installation: Installation, name: str) -> Path:
+    """Return where an installation has a program: in it, in `bin`, or where the wheel has it; BadInput without."""
+    home = installation.home
+    for place in (home, home / "bin", home / "pgserver" / "pginstall" / "bin"):
+        if (place / name).is_file():
+            return place / name
+    raise BadInput(
+        f"there is no {name} in this installation",
+        where=str(home),
+        remedy="give the folder of a PostgreSQL server with its tools, such as /usr/lib/postgresql/15, with --home",
+    )
+
+
+def slot(name: str) -> str:
+    """Return the name that a node has as a replica: of its slot and of its connection to the primary."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())
+
+
+def plan(node: NodeSpec, installation: Installation) -> NodePlan:
+    """Bind one address, write into the folder alone. The first founder is the primary; all others copy its data."""
+    lines: dict[str, Any] = {
+        "shared_buffers": f"{cache(node) // 2**20}MB",
+        "max_connections": _CONNECTIONS,
+        "max_wal_senders": _SENDERS,
+        "max_replication_slots": _SENDERS,
+        "wal_level": "replica",
+        # A replica whose primary was started again looks for it so often; by default every 5 s.
+        "wal_retrieve_retry_interval": "500ms",
+        **parameters(node.settings),
+        "listen_addresses": node.address,
+        "port": node.port,
+        "unix_socket_directories": "",
+        "data_directory": str(node.folder / DATA),
+        "hba_file": str(node.folder / "config" / "pg_hba.conf"),
+        "ident_file": str(node.folder / "config" / "pg_ident.conf"),
+        "cluster_name": node.name,
+        "hot_standby": True,
+    }
+    return NodePlan(
+        files={
+            "config/postgresql.conf": "".join(f"{name} = {quoted(value)}\n" for name, value in lines.items()),
+            "config/pg_hba.conf": "host all all all trust\nhost replication all all trust\n",
+            "config/pg_ident.conf": "",
+            "config/start.sh": _script(node, installation),
+            SOURCE: "",
+        },
+        folders=("data",),
+        argv=("/bin/sh", str(node.folder / "config" / "start.sh")),
+        environment={"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        facts={"shared_buffers": cache(node)},
+        # SIGTERM would have the server wait until its last client has left.
+        stop_signal=signal.SIGINT,
+    )
+
+
+def cache(node: NodeSpec) -> int:
+    """Return the bytes of a node's cache of pages, unless `shared_buffers` says otherwise."""
+    return int(node.memory * _CACHE_SHARE) if node.memory else _CACHE
+
+
+def source(name: str, address: str, user: str = USER) -> str:
+    """Return how the replica of that node reaches the primary at `address` (host:port)."""
+    host, _, port = address.rpartition(":")
+    return f"host={host.strip('[]')} port={port} user={user} application_name={slot(name)}"
+
+
+def _script(node: NodeSpec, installation: Installation) -> str:
+    """Return what starts the node: it makes or copies its data if it has none, and becomes the server."""
+    postgres, initdb, backup = (
+        shlex.quote(str(program(installation, name))) for name in ("postgres", "initdb", "pg_basebackup")
+    )
+    data, told = shlex.quote(str(node.folder / DATA)), shlex.quote(str(node.folder / SOURCE))
+    config = shlex.quote(str(node.folder / "config" / "postgresql.conf"))
+    founds = "yes" if node.founders and node.founders[0] == node.name else ""
+    return f"""\
+set -eu
+data={data}
+if [ ! -s "$data/PG_VERSION" ] && [ -n "{founds}" ]; then
+    rm -rf "$data.new"
+    {initdb} -D "$data.new" -U {USER} -A trust --no-locale -E UTF8 --no-sync
+    mv "$data.new" "$data"
+elif [ ! -s "$data/PG_VERSION" ] || [ -e "$data/standby.signal" ]; then
+    # Whoever takes this node in says where the primary is.
+    while [ ! -s {told} ]; do sleep 0.05; done
+    source=$(cat {told})
+    if [ ! -s "$data/PG_VERSION" ]; then
+        rm -rf "$data.new"
+        {backup} -D "$data.new" -d "$source" -S {slot(node.name)} -X stream -c fast --no-sync
+        touch "$data.new/standby.signal"
+        mv "$data.new" "$data"
+    fi
+    sed -i '/^primary_/d' "$data/postgresql.auto.conf"
+    printf "primary_conninfo = '%s'\\nprimary_slot_name = '%s'\\n" "$source" {slot(node.name)} \\
+        >> "$data/postgresql.auto.conf"
+fi
+exec {postgres} --config-file={config}
+"""
+
+
+def quoted(value: object) -> str:
+    """Return a value as postgresql.conf has it: between quotes, which every kind of parameter takes."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

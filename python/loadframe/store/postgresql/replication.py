@@ -1,0 +1,341 @@
+"""One primary and its streaming replicas: how they come together, how one joins and leaves, and who the primary is.
+
+Each replica has a slot on the primary, which keeps the log of writes for it while it is away.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from loadframe.errors import BadInput, StoreFailed
+from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
+from loadframe.store.postgresql.client import DATABASE, Client, PostgresError
+from loadframe.store.postgresql.config import SOURCE, slot, source
+
+Clients = Callable[[str], Client]
+
+#: Seconds between two looks.
+_POLL = 0.1
+#: Bytes of the log that a replica may be behind a primary under load and still count as having caught up: one segment.
+_SEGMENT = 2**24
+#: Seconds that a replica has to become the primary.
+_PROMOTION = 60
+
+#: duplicate_object, undefined_object, duplicate_database.
+_THERE, _NOT_THERE, _DATABASE_THERE = "42710", "42704", "42P04"
+
+_ROLE = """
+SELECT pg_is_in_recovery() AS replica, current_setting('default_transaction_read_only') AS read_only,
+       current_setting('cluster_name') AS name
+"""
+_UPSTREAM = "SELECT sender_host AS host, sender_port AS port FROM pg_stat_wal_receiver WHERE status = 'streaming'"
+_WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS position"
+_BEHIND = "SELECT pg_wal_lsn_diff(CAST(:position AS pg_lsn), pg_last_wal_replay_lsn()) AS bytes"
+#: What copies data or archives the log is no replica.
+_REPLICAS = """
+SELECT application_name AS name, state FROM pg_stat_replication
+WHERE application_name NOT IN ('pg_basebackup', 'pg_receivewal') AND state <> 'backup'
+"""
+_AWAY = (
+    "SELECT slot_name AS name FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary AND NOT active"
+)
+_COPIED = """
+SELECT (SELECT sum(pg_database_size(oid)) FROM pg_database) - coalesce(sum(backup_streamed), 0) AS left
+FROM pg_stat_progress_basebackup
+"""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one server is now."""
+
+    replica: bool
+    writable: bool  #: it takes writes: a primary that is about to hand over does not
+
+
+def role(server: Client) -> Role:
+    """Return what a server is; Unreachable when it does not answer."""
+    (row,) = server.ask(_ROLE)
+    return Role(replica=bool(row["replica"]), writable=not row["replica"] and row["read_only"] != "on")
+
+
+def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
+    """Return the server that takes writes: one of those, or the one that they follow; None where there is none.
+
+    Unreachable when none of the addresses answers.
+    """
+    upstream: Client | None = None
+    last: Unreachable | None = None
+    for address in addresses:
+        server = clients(address)
+        try:
+            if role(server).writable:
+                return server
+            for row in server.ask(_UPSTREAM):
+                host = str(row["host"])
+                upstream = clients(f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}")
+        except Unreachable as error:
+            last = error
+    if upstream is not None:
+        with contextlib.suppress(Unreachable):
+            return upstream if role(upstream).writable else None
+        return None
+    if last is not None and len(addresses) == 1:
+        raise last
+    if last is not None and not any(_answers(clients(address)) for address in addresses):
+        raise last
+    return None
+
+
+def primary(addresses: Sequence[str], clients: Clients) -> Client:
+    """Return the server that takes writes; StoreFailed where there is none."""
+    server = find_primary(addresses, clients)
+    if server is None:
+        raise StoreFailed(
+            "no server takes writes: the primary is gone",
+            where=", ".join(addresses),
+            remedy="start the primary again; nothing takes its place by itself",
+        )
+    return server
+
+
+def health(addresses: Sequence[str], clients: Clients) -> Health:
+    """Ready is that there is a primary, and that every replica that it keeps the log for follows it."""
+    server = find_primary(addresses, clients)
+    if server is None:
+        there = sum(_answers(clients(address)) for address in addresses)
+        return Health(ready=False, status="no primary", nodes=there, moving=0, missing=1)
+    states = [str(row["state"]) for row in server.ask(_REPLICAS)]
+    away = server.ask(_AWAY)
+    behind = sum(state != "streaming" for state in states)
+    status = "a replica is away" if away else "catching up" if behind else "streaming" if states else "alone"
+    return Health(ready=not away, status=status, nodes=1 + len(states), moving=behind, missing=len(away))
+
+
+def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
+    """Make the database on the first member, and have the others copy it."""
+    server = clients(members[0].address)
+    _until(lambda: role(server).writable, watch, "starting")
+    create_database(server)
+    for member in members[1:]:
+        _invite(server, member)
+    for member in members[1:]:
+        _until(lambda member=member: _follows(server, member, clients), watch, "copying")  # type: ignore[misc]
+
+
+def create_database(server: Client) -> None:
+    """Create the database of all collections, unless it is there."""
+    with _ignoring(_DATABASE_THERE):
+        server.ask(f"CREATE DATABASE {DATABASE}")
+
+
+def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
+    """Tell replicas that were started again where the primary is, and forget those that are gone for good."""
+    server: Client | None = None
+
+    def there() -> bool:
+        nonlocal server
+        for member in members:
+            with contextlib.suppress(Unreachable):
+                if role(clients(member.address)).writable:
+                    server = clients(member.address)
+                    return True
+        return False
+
+    _until(there, watch, "starting")
+    assert server
+    replicas = [member for member in members if member.address != server.address]
+    expected = {slot(member.name) for member in replicas}
+    for row in server.ask(_AWAY):
+        if row["name"] not in expected:
+            _drop_slot(server, str(row["name"]))
+    for member in replicas:
+        _invite(server, member)
+        with contextlib.suppress(Unreachable):
+            _redirect(clients(member.address), member.name, server.address)
+
+
+def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
+    """Have a node copy the primary's data and follow it; return when it answers."""
+    server = primary(addresses, clients)
+    _invite(server, member)
+
+    def progress() -> Balancing:
+        (row,) = server.ask(_COPIED)
+        return Balancing(max(float(row["left"] or 0), 0.0), "bytes", "copying")
+
+    while not _follows(server, member, clients):
+        watch(progress())
+        time.sleep(_POLL)
+
+
+def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
+    """Wait until each replica has applied what the primary has written by now."""
+    server = primary(addresses, clients)
+    position = str(server.ask(_WRITTEN)[0]["position"])
+    replicas = [clients(address) for address in addresses if address != server.address]
+    replicas = [replica for replica in replicas if role(replica).replica]
+
+    def left() -> float:
+        return max((_behind(replica, position) for replica in replicas), default=0.0)
+
+    while (missing := left()) > 0:
+        watch(Balancing(missing, "bytes", "catching up"))
+        time.sleep(_POLL)
+    position = str(server.ask(_WRITTEN)[0]["position"])
+    lag = left()
+    warning = ""
+    if lag > _SEGMENT:
+        warning = f"a replica is {lag / 2**20:.0f} MiB behind the primary: it applies writes more slowly than they come"
+    watch(Balancing(0, "bytes", "streaming", warning))
+
+
+def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
+    """Have a primary hand over to the replica that is furthest; a replica just leaves.
+
+    BadInput when there is no replica to hand over to.
+    """
+    leaving = clients(member.address)
+    if role(leaving).replica:
+        primary(addresses, clients)
+        return
+    others = [clients(address) for address in addresses]
+    successor = min((server for server in others if role(server).replica), key=_position, default=None)
+    if successor is None:
+        raise BadInput("there is no replica that could become the primary", where=member.name)
+    watch(Balancing(0, "bytes", "handing over"))
+    # From here on nothing is written, so nothing can be lost: sessions that go on would write, and are ended.
+    leaving.ask("ALTER SYSTEM SET default_transaction_read_only = on")
+    leaving.ask("SELECT pg_reload_conf()")
+    _until(lambda: not role(leaving).writable, watch, "handing over")
+    leaving.ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    position = str(leaving.ask(_WRITTEN)[0]["position"])
+    while (left := _behind(successor, position)) > 0:
+        watch(Balancing(left, "bytes", "handing over"))
+        time.sleep(_POLL)
+    if not successor.ask("SELECT pg_promote(true, CAST(:seconds AS integer)) AS done", seconds=_PROMOTION)[0]["done"]:
+        raise StoreFailed("the replica did not become the primary", where=successor.address)
+    _until(lambda: _writable_again(successor), watch, "handing over")
+    for server in others:
+        if server is not successor:
+            name = str(server.ask(_ROLE)[0]["name"]) or server.address
+            _make_slot(successor, name)
+            _redirect(server, name, successor.address)
+
+
+def stay(member: Member, clients: Clients) -> None:
+    """Let a primary that was about to hand over, and has not, take writes again."""
+    server = clients(member.address)
+    if not role(server).replica:
+        server.ask("ALTER SYSTEM RESET default_transaction_read_only")
+        server.ask("SELECT pg_reload_conf()")
+
+
+def forget(addresses: Sequence[str], member: Member, clients: Clients) -> None:
+    """Keep the log of writes no more for a replica that is stopped."""
+    server = find_primary(addresses, clients)
+    if server is not None:
+        _drop_slot(server, slot(member.name))
+
+
+def caught_up(addresses: Sequence[str], clients: Clients, within: float) -> None:
+    """Wait up to `within` s until the replicas that answer have what the primary has written."""
+    end = time.monotonic() + within
+    server = primary(addresses, clients)
+    position = str(server.ask(_WRITTEN)[0]["position"])
+    for address in addresses:
+        with contextlib.suppress(Unreachable):
+            replica = clients(address)
+            while role(replica).replica and _behind(replica, position) > 0 and time.monotonic() < end:
+                time.sleep(_POLL / 10)
+
+
+def _invite(server: Client, member: Member) -> None:
+    """Have the primary keep its log for a replica, and tell that one, which waits for it, where the primary is."""
+    assert member.folder
+    _make_slot(server, member.name)
+    (member.folder / SOURCE).write_text(source(member.name, server.address))
+
+
+def _make_slot(server: Client, name: str) -> None:
+    with _ignoring(_THERE):
+        server.ask("SELECT pg_create_physical_replication_slot(:name)", name=slot(name))
+
+
+def _drop_slot(server: Client, name: str) -> None:
+    """Drop a slot; that of a replica that has just gone may be in use for a moment."""
+    with _ignoring(_NOT_THERE):
+        server.ask(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = :name", name=name
+        )
+        end = time.monotonic() + 5
+        while True:
+            try:
+                server.ask("SELECT pg_drop_replication_slot(:name)", name=name)
+                return
+            except PostgresError as error:
+                # object_in_use
+                if error.code != "55006" or time.monotonic() > end:
+                    raise
+                time.sleep(_POLL)
+
+
+def _redirect(server: Client, name: str, address: str) -> None:
+    """Have a replica that runs follow the primary at that address."""
+    # ALTER SYSTEM takes no parameters; neither a name nor an address has a quote in it.
+    server.ask(f"ALTER SYSTEM SET primary_conninfo = '{source(name, address)}'")
+    server.ask(f"ALTER SYSTEM SET primary_slot_name = '{slot(name)}'")
+    server.ask("SELECT pg_reload_conf()")
+
+
+def _follows(server: Client, member: Member, clients: Clients) -> bool:
+    names = {str(row["name"]) for row in server.ask(_REPLICAS) if row["state"] == "streaming"}
+    return slot(member.name) in names and _answers(clients(member.address))
+
+
+def _writable_again(server: Client) -> bool:
+    """Whether a replica that was promoted takes writes; it has copied the setting that kept the old primary from it."""
+    now = role(server)
+    if not now.replica and not now.writable:
+        server.ask("ALTER SYSTEM RESET default_transaction_read_only")
+        server.ask("SELECT pg_reload_conf()")
+    return now.writable
+
+
+def _behind(replica: Client, position: str) -> float:
+    value = replica.ask(_BEHIND, position=position)[0]["bytes"]
+    return float("inf") if value is None else max(float(value), 0.0)
+
+
+def _position(replica: Client) -> float:
+    return _behind(replica, "FFFFFFFF/FFFFFFFF")
+
+
+def _answers(server: Client) -> bool:
+    try:
+        role(server)
+    except Unreachable:
+        return False
+    return True
+
+
+def _until(met: Callable[[], bool], watch: Watch, state: str) -> None:
+    while True:
+        with contextlib.suppress(Unreachable):
+            if met():
+                return
+        watch(Balancing(0, "bytes", state))
+        time.sleep(_POLL)
+
+
+@contextlib.contextmanager
+def _ignoring(code: str):  # type: ignore[no-untyped-def]
+    try:
+        yield
+    except PostgresError as error:
+        if error.code != code:
+            raise

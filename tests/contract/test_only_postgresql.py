@@ -1,0 +1,178 @@
+"""What is PostgreSQL's own: statements and transactions, whole documents, and which servers are read."""
+
+import json
+from collections import Counter
+
+import pytest
+from recorded import served
+
+from loadframe.errors import BadInput
+from loadframe.load import run_phase
+
+pytestmark = pytest.mark.store
+ONLY = "postgresql"
+
+ANN = {"collection": "things", "id": "ann"}
+TAKE = {"statement": "UPDATE things SET age = age - $1 WHERE id = $2", "values": [5, "ann"], "rows": 1}
+GIVE = {"statement": "UPDATE things SET age = age + $1 WHERE id = $2", "values": [5, "bob"], "rows": 1}
+
+
+def rows(answer: dict) -> list[dict]:
+    assert answer["error"] is None, answer
+    return [json.loads(line) for line in answer["answer"].splitlines()[1:]]
+
+
+def two_people(things) -> None:
+    people = [{"insert": {"collection": "things", "id": name, "document": {"age": 10}}} for name in ("ann", "bob")]
+    assert things.errors(*people) == [None, None]
+
+
+def test_statements_take_values_in_the_types_of_their_places(things):
+    two_people(things)
+    everything = "SELECT $1::bool a, $2::numeric b, $3::float8 c, $4::text[] d, $5::jsonb e, $6::uuid f, $7::int g"
+    identity = "6f1b1f2e-8a41-4f0e-9d4f-0f2a1c5f7a55"
+    values = [True, 12.5, 0.25, ["x", 'y"z'], {"k": [1]}, identity, None]
+    (typed,) = things.asked({"sql": {"statement": everything, "values": values}})
+    assert rows(typed) == [dict(zip("abcdefg", values, strict=True))]
+    ages = {"statement": "SELECT id, age FROM things WHERE age >= $1 ORDER BY id", "values": [10]}
+    answer, few, wrong = things.asked(
+        {"sql": ages, "assert": {"hits": 2, "fields": {"id": "ann"}}},
+        {"sql": ages, "assert": {"min_hits": 3}},
+        {"sql": ages | {"rows": 1}},
+    )
+    assert rows(answer) == [{"id": "ann", "age": 10}, {"id": "bob", "age": 10}]
+    assert (answer["documents"], few["error"], wrong["error"]) == (2, "assertion", "assertion")
+
+
+def test_errors_of_the_server_have_their_classes_and_keep_their_words(things):
+    two_people(things)
+    asked = things.asked(
+        {"sql": {"statement": "SELECT nothing FROM things"}},
+        {"insert": ANN | {"document": {"age": 1}}},
+        {"sql": {"statement": "SELECT 1 / $1", "values": [0]}},
+        {"sql": {"statement": "SELECT pg_sleep(60)"}, "timeout": 0.2},
+        {"sql": {"statement": "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"}},
+        {"sql": {"statement": "DO $$ BEGIN RAISE SQLSTATE 'XX000'; END $$"}},
+        {"sql": {"statement": "SELECT age FROM things WHERE id = $1", "values": ["ann"]}},
+    )
+    assert [answer["error"] for answer in asked] == [
+        *("client", "client", "client", "timeout", "rejected", "server", None)
+    ]
+    assert "[42703]" in asked[0]["message"]
+    assert "duplicate key" in asked[1]["message"] and "[23505]" in asked[1]["message"]
+
+
+def test_the_server_gives_up_on_what_nobody_waits_for(things):
+    sleep = {"sql": {"statement": "SELECT pg_sleep(60)"}, "timeout": 0.2}
+    seen = {
+        "sql": {
+            "statement": "SELECT count(*)::int AS n FROM pg_stat_activity "
+            "WHERE state = 'active' AND query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()"
+        },
+        "assert": {"fields": {"n": 0}},
+    }
+    wait = {"sql": {"statement": "SELECT pg_sleep(0.3)"}}
+    assert things.errors(sleep, wait, seen) == ["timeout", None, None]
+
+
+@pytest.mark.parametrize("protocol", ["prepared", "simple"])
+def test_a_transaction_is_done_whole_or_not_at_all(things, protocol):
+    two_people(things)
+
+    def ages() -> dict[str, int]:
+        (answer,) = things.asked({"sql": {"statement": "SELECT id, age FROM things"}})
+        return {row["id"]: row["age"] for row in rows(answer)}
+
+    (done,) = things.asked({"sql": {"transaction": [TAKE, GIVE], "protocol": protocol}})
+    assert (done["error"], done["documents"]) == (None, 2)
+    assert ages() == {"ann": 5, "bob": 15}
+    nobody = GIVE | {"values": [5, "eve"]}
+    wrong = {"statement": "SELECT 1 / $1", "values": [0]}
+    assert things.errors(
+        {"sql": {"transaction": [TAKE, nobody], "protocol": protocol}},
+        {"sql": {"transaction": [TAKE, wrong], "protocol": protocol}},
+    ) == ["assertion", "client"]
+    assert ages() == {"ann": 5, "bob": 15}
+
+
+def test_a_transaction_is_recorded_with_its_parts(things, tmp_path):
+    two_people(things)
+    plan = things.plan({"move": {"sql": {"transaction": [TAKE, GIVE], "isolation": "serializable"}}})
+    plan["streams"][0] |= {"stop": {"requests": 5}}
+    outcome = run_phase(plan, tmp_path, lambda _: None)
+    assert [operation["successes"] for operation in outcome["operations"]] == [5]
+    assert {part["part"]: part["successes"] for part in outcome["parts"]} == {"begin": 5, "statement": 10, "commit": 5}
+
+
+def test_transactions_that_got_into_each_others_way_are_rejected_and_may_be_tried_again(things, tmp_path):
+    two_people(things)
+    read = {"statement": "SELECT sum(age) FROM things"}
+    transaction = {"transaction": [read, TAKE, GIVE], "isolation": "serializable"}
+    plan = things.plan({"move": {"sql": transaction}})
+    plan["streams"][0] |= {"pacing": {"closed": {"clients": 8}}, "stop": {"requests": 200}}
+    move = run_phase(plan, tmp_path, lambda _: None)["operations"][0]
+    assert {error["class"] for error in move["errors"]} == {"rejected"}
+    (sums,) = things.asked({"sql": {"statement": "SELECT sum(age)::int AS n, min(age) AS least FROM things"}})
+    assert rows(sums) == [{"n": 20, "least": 10 - 5 * move["successes"]}]
+
+
+def test_a_table_without_columns_holds_whole_documents(store):
+    store.cluster.create_collection("papers", {})
+    paper = {"collection": "papers", "id": "a"}
+    document = {"title": "It's", "size": {"pages": 3}, "tags": ["x"]}
+    try:
+        assert store.errors(
+            {"insert": paper | {"document": document}},
+            {"update": paper | {"document": {"tags": ["y"]}}},
+            {"read": paper, "assert": {"fields": {"title": "It's", "size.pages": 3, "tags": ["y"]}}},
+            {"read": paper | {"fields": ["title"]}, "assert": {"fields": {"title": "It's"}}},
+            {"upsert": paper | {"document": {"new": True}}},
+            {"read": paper, "assert": {"fields": {"title": "It's", "new": True}}},
+            {"scan": {"collection": "papers", "from": "a", "count": 5}, "assert": {"hits": 1, "fields": {"new": True}}},
+            {"insert": paper | {"document": document}},
+        ) == [*7 * [None], "client"]
+    finally:
+        store.cluster.drop_collection("papers")
+
+
+def test_reads_go_where_they_are_told_and_writes_to_the_primary(things):
+    two_people(things)
+    figures = things.cluster.statistics()
+    replica = next(name for name, node in figures.items() if not node["primary"])
+    at = {node.name: number for number, node in enumerate(things.cluster.nodes)}
+    caught_up = {"sql": {"statement": "SELECT pg_sleep(0.5)"}}
+    who = {"sql": {"statement": "SELECT pg_is_in_recovery() AS replica"}}
+    read = {"read": ANN}
+    asked = things.asked(
+        caught_up,
+        who | {"assert": {"fields": {"replica": False}}},
+        who | {"read_from": "replica", "assert": {"fields": {"replica": True}}},
+        read | {"read_from": "replica"},
+        read | {"read_from": "prefer_replica"},
+        {"sql": {"statement": "DELETE FROM things"}, "read_from": "replica"},
+    )
+    assert [answer["error"] for answer in asked] == [*5 * [None], "rejected"]
+    assert [answer["node"] == at[replica] for answer in asked[2:5]] == [True, True, True]
+    assert "read-only" in asked[-1]["message"]
+
+
+def test_reads_from_any_server_are_spread_over_all(things, tmp_path):
+    two_people(things)
+    plan = things.plan({"read": {"read": ANN, "read_from": "any"}})
+    plan["target"] |= {"spread": "round_robin"}
+    plan["streams"][0] |= {"pacing": {"closed": {"clients": 4}}, "stop": {"requests": 400}}
+    outcome = run_phase(plan, tmp_path, lambda _: None)
+    assert outcome["operations"][0]["successes"] == 400
+    hosts = sum(served(tmp_path, outcome), Counter())
+    assert set(hosts) == set(things.cluster.addresses)
+    assert min(hosts.values()) > 100
+
+
+def test_settings_change_while_the_servers_run_or_are_refused(store):
+    shown = {"sql": {"statement": "SELECT current_setting('work_mem') AS size"}, "read_from": "any"}
+    store.cluster.configure({"work_mem": "9MB"})
+    assert store.errors(*2 * [shown | {"assert": {"fields": {"size": "9MB"}}}]) == [None, None]
+    with pytest.raises(BadInput, match="cannot be changed while it runs"):
+        store.cluster.configure({"shared_buffers": "64MB"})
+    with pytest.raises(BadInput, match="the server has no parameter wrok_mem"):
+        store.cluster.configure({"wrok_mem": "9MB"})

@@ -1,0 +1,169 @@
+"""A PostgreSQL node's files and command line, the tables of collections, and what is refused."""
+
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import BadInput
+from loadframe.store import Installation, NodePlan, NodeSpec, find
+from loadframe.store.access import Access, Auth
+from loadframe.store.postgresql import config, tables
+
+STORE = find("postgresql")
+
+
+@pytest.fixture
+def installation(tmp_path) -> Installation:
+    (tmp_path / "bin").mkdir()
+    for name in ("postgres", "initdb", "pg_basebackup"):
+        (tmp_path / "bin" / name).touch()
+    return Installation(tmp_path)
+
+
+def plan(installation: Installation, **more) -> NodePlan:
+    spec = NodeSpec(
+        cluster="loadframe-x",
+        name="node-0",
+        address="127.0.0.1",
+        port=5432,
+        peer_port=5433,
+        folder=Path("/clusters/x/node-0"),
+        peers=("127.0.0.1:5433",),
+        founders=("node-0", "node-1"),
+    )
+    return STORE.plan(replace(spec, **more), installation)
+
+
+def parameters(planned: NodePlan) -> dict[str, str]:
+    lines = planned.files["config/postgresql.conf"].splitlines()
+    return {name: value.strip("'") for name, _, value in (line.partition(" = ") for line in lines)}
+
+
+def test_a_node_binds_one_address_and_writes_into_its_folder(installation):
+    planned = plan(installation)
+    lines = parameters(planned)
+    assert (lines["listen_addresses"], lines["port"]) == ("127.0.0.1", "5432")
+    assert lines["data_directory"] == "/clusters/x/node-0/data/main"
+    assert lines["unix_socket_directories"] == ""
+    assert planned.argv == ("/bin/sh", "/clusters/x/node-0/config/start.sh")
+
+
+def test_a_server_is_asked_to_stop_without_waiting_for_its_clients(installation):
+    assert plan(installation).stop_signal == signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("memory", "settings", "size"),
+    [(None, {}, "128MB"), (2**30, {}, "256MB"), (2**30, {"shared_buffers": "64MB"}, "64MB")],
+)
+def test_the_cache_is_a_quarter_of_the_memory_unless_it_is_said(installation, memory, settings, size):
+    assert parameters(plan(installation, memory=memory, settings=settings))["shared_buffers"] == size
+
+
+def test_the_users_settings_are_quoted_and_loadframes_own_are_not_the_servers(installation):
+    settings = {"log_line_prefix": "it's %m\\", "jit": False, "read_from": "any"}
+    text = plan(installation, settings=settings).files["config/postgresql.conf"]
+    assert "log_line_prefix = 'it''s %m\\\\'\n" in text
+    assert "jit = 'false'\n" in text
+    assert "read_from" not in text
+    assert STORE.read_from(settings) == "any"
+
+
+def script(installation: Installation, folder: Path, **more) -> str:
+    """Start a node whose programs only say what they were called with; return that."""
+    for name in ("postgres", "initdb", "pg_basebackup"):
+        program = installation.home / "bin" / name
+        makes = (
+            'mkdir -p "$2"; echo 16 > "$2/PG_VERSION"; touch "$2/postgresql.auto.conf"; ' if name != "postgres" else ""
+        )
+        program.write_text(f'#!/bin/sh\n{makes}echo {name} "$@"\n')
+        program.chmod(0o755)
+    planned = plan(installation, folder=folder, **more)
+    for name, content in planned.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content or "host=a port=1")
+    (folder / "data").mkdir(exist_ok=True)
+    return subprocess.run(planned.argv, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def test_the_first_founder_makes_its_data_and_all_others_copy_it_once(installation, tmp_path):
+    first, second = tmp_path / "a cluster" / "node-0", tmp_path / "a cluster" / "node-1"
+    made = script(installation, first)
+    assert made.startswith(f"initdb -D {first}/data/main.new -U postgres")
+    assert made.endswith(f"postgres --config-file={first}/config/postgresql.conf\n")
+    copied = script(installation, second, name="node-1")
+    assert copied.startswith(f"pg_basebackup -D {second}/data/main.new -d host=a port=1 -S node_1")
+    follows = "primary_conninfo = 'host=a port=1'\nprimary_slot_name = 'node_1'\n"
+    assert (second / "data" / "main" / "postgresql.auto.conf").read_text() == follows
+    # Started again, the one is what it was, and the other follows whom it is told of.
+    assert script(installation, first, founders=()).startswith("postgres ")
+    assert script(installation, second, name="node-1", founders=()).startswith("postgres ")
+    assert (second / "data" / "main" / "postgresql.auto.conf").read_text() == follows
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"port": 1}, "loadframe's to decide"),
+        ({"Primary_Conninfo": "x"}, "loadframe's to decide"),
+        ({"work mem": "1MB"}, "not the name of a parameter"),
+        ({"work_mem": ["1MB"]}, "wants a text, a number"),
+        ({"work_mem": "1MB\nport = 1"}, "wants a text, a number"),
+        ({"wal_level": "minimal"}, "there are no replicas"),
+        ({"read_from": "nearest"}, "wants primary, replica, prefer_replica, any"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, what):
+    with pytest.raises(BadInput, match=what):
+        STORE.check_settings(settings)
+
+
+def test_what_the_protocol_does_not_have_is_refused():
+    with pytest.raises(BadInput, match="no keys or tokens"):
+        STORE.with_access(Access(auth=Auth("bearer", "hush")))
+    with pytest.raises(BadInput, match="not compressed"):
+        STORE.with_access(Access(compress=True))
+
+
+def test_a_version_that_no_registry_has_is_refused_with_a_way_out():
+    with pytest.raises(BadInput, match="postgresql 9\\.6 cannot be had") as caught:
+        STORE.distribution("9.6")
+    assert "--home" in str(caught.value.remedy)
+
+
+def test_an_installation_without_its_tools_is_refused(installation):
+    (installation.home / "bin" / "pg_basebackup").unlink()
+    with pytest.raises(BadInput, match="there is no pg_basebackup in this installation"):
+        plan(installation)
+
+
+def test_a_collection_is_a_table_of_columns_or_of_documents():
+    assert list(tables.create("t", {})) == [
+        'CREATE TABLE "t" ("id" text, "document" jsonb NOT NULL, PRIMARY KEY ("id"))'
+    ]
+    definition = {"columns": {"n": "int", "a": "text"}, "key": "n", "indexes": ["(a)"], "with": "fillfactor=90"}
+    assert list(tables.create('a"b', definition | {"unlogged": True})) == [
+        'CREATE UNLOGGED TABLE "a""b" ("n" int, "a" text, PRIMARY KEY ("n")) WITH (fillfactor=90)',
+        'CREATE INDEX ON "a""b" (a)',
+    ]
+    assert list(tables.create("t", {"columns": {"a": "text"}, "key": None})) == ['CREATE TABLE "t" ("a" text)']
+
+
+def test_a_replica_has_a_name_that_a_slot_may_have():
+    assert config.slot("Node-12.x") == "node_12_x"
+    assert config.source("node-1", "[::1]:5432") == "host=::1 port=5432 user=postgres application_name=node_1"
+
+
+@pytest.mark.store
+def test_the_wheel_starts_a_primary_and_a_replica_and_servers_of_two_clusters_are_told_apart():
+    wheel = ClusterSpec(store="postgresql", version="16.2", nodes=2)
+    with Cluster.start(wheel) as two, Cluster.start(replace(wheel, nodes=1)) as one:
+        assert two.describe()["version"] == "16.2"
+        assert two.health().status == "streaming"
+        with pytest.raises(BadInput, match="are not a primary and its replicas"):
+            Cluster.attach([*two.addresses, *one.addresses], "postgresql")
+        assert Cluster.attach(two.addresses[1:], "postgresql").size == 2
