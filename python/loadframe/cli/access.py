@@ -57,6 +57,10 @@ _OPTIONS = {
 }
 
 
+#: Those that are files.
+_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
+
+
 def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     """Return the hosts and how they are reached, from a command's parameters; none, and in the clear, without hosts.
 
@@ -71,14 +75,16 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
             if given[name]:
                 raise BadInput(f"{option} is about a cluster that is there already", remedy="name it with --hosts")
         return [], OPEN
+    # Typer hands paths to the command itself as Path, but keeps them among its parameters as they were typed.
+    files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
     kind = find(given.get("store") or DEFAULT_STORE)
     addresses, secure = endpoints(given["hosts"], kind.port, kind.schemes)
-    tls = _tls(secure, given["ca"], given["cert"], given["key"], given["insecure"])
+    tls = _tls(secure, files["ca"], files["cert"], files["key"], given["insecure"])
     auth = credentials(
         user=given["user"],
-        password_file=given["password_file"],
-        api_key_file=given["api_key_file"],
-        token_file=given["token_file"],
+        password_file=files["password_file"],
+        api_key_file=files["api_key_file"],
+        token_file=files["token_file"],
         warn=_warn,
     )
     if auth and tls is None and not all(address.startswith(("127.", "localhost:", "[::1]")) for address in addresses):
