@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: The commands in the order of the help, each with the first sentence of its own help. Help that had to import every
 #: command to ask it for this sentence would take several times as long.
 SUMMARIES = {
-    "demo": "Start real clusters of one, two and three nodes, load them, and report how they scale.",
+    "demo": "Start real clusters of one to four nodes, load them, and say how they scale.",
     "bench": "Run one workload on one cluster and record it.",
     "run": "Run a designed experiment. The same command goes on where an earlier one stopped.",
     "plan": "Say what a design can know, by making it many times in virtual time. Starts nothing.",

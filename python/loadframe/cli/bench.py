@@ -36,13 +36,14 @@ Examples:
   loadframe bench nyc_taxis --nodes 2
   loadframe bench nyc_taxis --set documents=1000000 --only load
   loadframe bench nyc_taxis --only load,range_100 --clients 32 --duration 30s
+  loadframe bench nyc_taxis/range_100 --nodes 3 --duration 2m --at 30s=kill:node-1 --at 60s=grow
   loadframe bench ./my-workload.yaml --hosts 127.0.0.1:9200 --rate 500/s
   loadframe bench nyc_taxis --hosts https://search.example:9200 --user ann --ca ca.pem
 """
 
 
 @app.command(epilog=_EXAMPLES)
-def bench(
+def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order in which that is checked
     context: typer.Context,
     workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
     store: Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")] = "opensearch",
@@ -78,6 +79,14 @@ def bench(
     rate: Annotated[str | None, typer.Option(help="Rate of the measured phases, such as 1000/s (open loop).")] = None,
     warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
     duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
+    at: Annotated[
+        list[str],
+        typer.Option(
+            "--at",
+            help="Change the cluster under load, so long after the measured part begins: 30s=kill:node-1, 1m=grow; with"
+            " grow, shrink, kill, pause, resume, cut, restore or set. May be repeated.",
+        ),
+    ] = [],
     threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
     spread: Annotated[
         Literal["fixed", "round_robin", "all"],
@@ -120,6 +129,7 @@ def bench(
             "--reuse": reuse,
             "--clients": clients,
             "--rate": rate,
+            "--at": at,
         }
     )
     override = _levels(clients, rate, warmup, duration)
@@ -133,6 +143,10 @@ def bench(
     path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     _require_free(path)
     addresses, reached = access.existing(context.params)
+
+    from loadframe.experiment.elastic.schedule import Schedule, parse_schedule, require_in_time, require_nodes
+
+    actions = parse_schedule(at)
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
@@ -166,12 +180,16 @@ def bench(
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
             require_sound(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
+            require_in_time(actions, chosen)
             started = Cluster.start(spec, console.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, live.size, console.step)
             phases = _chosen(resolved, override, reuse)
             if hosts or cluster:
                 require_sound(phases, live.store.driver, live.target(), generator, live.size)
+            require_in_time(actions, phases)
+            require_nodes(actions, live)
+            beside = Schedule(live, actions, phases, console.step) if actions else None
             session = Session(
                 live,
                 resolved,
@@ -185,7 +203,7 @@ def bench(
                 )
             console.expect({phase.name: resolved_seconds(phase) for phase in phases})
             try:
-                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
+                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, beside=beside)
             except KeyboardInterrupt:
                 interrupted = path.exists()
                 if not interrupted:
@@ -240,6 +258,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     """Refuse options that cannot hold together; by their names, None or False for those that were not given."""
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
+    exclude(given, ["--hosts"], ["--at"], "Loadframe does not change a cluster that it did not start")
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
     starting += ["--host", "--image", "--container-runtime"]
