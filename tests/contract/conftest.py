@@ -22,7 +22,7 @@ class _Turn:
         self._failed: set[str] = set()
 
     def of(self, kind: str) -> Held:
-        """Return that store's, having stopped another's. One that does not start is not tried again."""
+        """Stop another store's cluster if one runs; return this one's. One that failed to start is not tried again."""
         if self._now is None or self._now.kind != kind:
             self.end()
             assert kind not in self._failed, f"{kind} did not start before"
@@ -32,7 +32,7 @@ class _Turn:
         return self._now
 
     def end(self) -> None:
-        """Stop what runs."""
+        """Stop the cluster that runs, if any."""
         if self._now is not None:
             self._now.cluster.stop()
             self._now = None

@@ -10,12 +10,12 @@ from loadframe.load import check_operations
 
 
 def home_of(kind: str) -> str | None:
-    """Return the installation to hold to the contract in the place of the usual one: CONTRACT_HOME_REDIS names one."""
+    """Return the installation to test instead of the usual one, if one is named, such as by CONTRACT_HOME_REDIS."""
     return os.environ.get(f"CONTRACT_HOME_{kind.upper()}")
 
 
 class Held:
-    """Starts a cluster of that kind of store."""
+    """Starts a cluster of that kind of store, and asks it."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -116,7 +116,7 @@ class Loaded:
 
 @contextmanager
 def run_while(store: Held, folder: Path, operations: dict[str, Any], rate: float = 100) -> Iterator[Callable[[], dict]]:
-    """Send so many operations per second meanwhile; `new` counts from 0. Afterwards the phase's outcome is returned."""
+    """Send `rate` operations per second meanwhile; `new` counts from 0. Afterwards returns the phase's outcome."""
     plan = store.plan(operations, variables={"new": {"sequential": {"from": 0}}})
     plan["target"] |= {"spread": "round_robin"}
     plan["streams"][0] |= {"pacing": {"open": {"rate": rate}}, "stop": {"duration": 900}}
@@ -163,4 +163,7 @@ def written(run: Run) -> tuple[int, int]:
 def errors(run: Run) -> dict[str, dict[str, int]]:
     """Return how many requests of each operation failed, by the class of error."""
     operations = run.summary["phases"][0]["operations"]
-    return {name: {kind: n for kind, n in each["errors"].items() if n} for name, each in operations.items()}
+    return {
+        name: {kind: count for kind, count in operation["errors"].items() if count}
+        for name, operation in operations.items()
+    }

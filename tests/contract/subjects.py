@@ -1,6 +1,6 @@
 """Who each store is to the contract: what a cluster of it is started with, and what it is excused from, and why.
 
-A store that is not named here is held to all of it, as it starts by default.
+A store that is not named here has to pass all of it, as it starts by default.
 """
 
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ class Subject:
     nodes: int = 2
     settings: Mapping[str, Any] = field(default_factory=dict)
     collection: Mapping[str, Any] = field(default_factory=dict)
-    #: Verbs that succeed all the same on a document that is there already, or is not there.
+    #: Verbs that also succeed where the document exists already, or does not exist.
     blind: frozenset[str] = frozenset()
     #: Whether a scan goes on in the order of ids.
     ordered: bool = True
     #: Whether a node that joins gets its share of the requests.
     shares: bool = True
-    #: A document that cannot be written beside others; None: the store can tell that one is there already.
+    #: A document that cannot be written; None where the store refuses one that exists already.
     bad: Mapping[str, Any] | None = None
     excused: Mapping[str, str] = field(default_factory=dict)
-    #: Why there is no cluster of it to hold to anything.
+    #: Why no cluster of it can be tested.
     absent: str | None = None
 
 

@@ -93,9 +93,12 @@ def test_what_is_not_there_or_there_already_is_told(things):
 def test_a_scan_begins_where_it_is_told(things):
     documents = {name: DOCUMENT | {"key": name, "age": age} for age, name in enumerate(["a", "b", "c", "d"])}
     things.asked(
-        *({"insert": {"collection": "things", "id": name, "document": each}} for name, each in documents.items())
+        *(
+            {"insert": {"collection": "things", "id": name, "document": document}}
+            for name, document in documents.items()
+        )
     )
-    # Counting shows everything that was written to those that come after.
+    # After counting, everything that was written is visible to later requests.
     assert things.cluster.count("things") == 4
     scan = {"collection": "things", "from": "b", "by": "key"}
     first, all_of_them = things.asked(

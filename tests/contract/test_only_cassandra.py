@@ -21,12 +21,12 @@ def test_each_node_has_an_address_of_its_own(store):
     assert store.cluster.describe()["version"] == "5.0.9"
 
 
-def test_a_statement_of_ones_own_is_prepared_and_judged(things):
+def test_a_statement_of_the_workloads_own_is_prepared_and_judged(things):
     statement = "INSERT INTO things (id, age) VALUES (?, ?) IF NOT EXISTS"
     insert = {"cql": {"statement": statement, "values": ["ann", 1], "consistency": "quorum"}}
     select = {"cql": {"statement": "SELECT age FROM things WHERE id = ?", "values": ["ann"]}}
-    first, again, found = things.asked(insert, insert, select | {"assert": {"fields": {"age": 1}}})
-    assert (first["error"], again["error"], found["error"]) == (None, "client", None)
+    first, again, selected = things.asked(insert, insert, select | {"assert": {"fields": {"age": 1}}})
+    assert (first["error"], again["error"], selected["error"]) == (None, "client", None)
     assert "not applied" in again["message"]
 
 

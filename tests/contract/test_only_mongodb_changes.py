@@ -112,8 +112,8 @@ class Passing:
         if name == "listShards":
             return {"shards": self.config.ask({"find": "shards"}, "config")["cursor"]["firstBatch"]}
         if name == "movePrimary":
-            found = self.config.ask({"find": "databases", "filter": {"_id": command[name]}}, "config")
-            (entry,) = found["cursor"]["firstBatch"]
+            answer = self.config.ask({"find": "databases", "filter": {"_id": command[name]}}, "config")
+            (entry,) = answer["cursor"]["firstBatch"]
             move = {"_shardsvrMovePrimary": command[name], "to": command["to"], "databaseVersion": entry["version"]}
             return self.shards[entry["primary"]].ask({**move, **MAJORITY})
         return self.config.ask(command, database)
@@ -151,8 +151,10 @@ def test_a_sharded_cluster_forms_and_gives_a_shard_up_as_far_as_that_goes_withou
         # A ranged key has all data begin in one place, and that is where the database is at home.
         for database, home in (("loadframe", "node-0"), ("other", "node-1")):
             router.ask({"_configsvrCreateDatabase": database, "primaryShardId": home, **MAJORITY})
-        found = router.ask({"find": "databases", "filter": {"_id": "loadframe"}}, "config")["cursor"]["firstBatch"][0]
-        create = {"_shardsvrCreateCollection": "things", "shardKey": {"_id": 1}, "databaseVersion": found["version"]}
+        database = router.ask({"find": "databases", "filter": {"_id": "loadframe"}}, "config")["cursor"]["firstBatch"][
+            0
+        ]
+        create = {"_shardsvrCreateCollection": "things", "shardKey": {"_id": 1}, "databaseVersion": database["version"]}
         behind["node-0"].ask({**create, **MAJORITY}, "loadframe")
         told: list[Balancing] = []
         shards.balance(router, told.append)

@@ -6,15 +6,15 @@ pytestmark = pytest.mark.store
 ONLY = "redis"
 
 
-def test_commands_of_ones_own_are_judged(things):
-    done, found, read, wrong, nothing = things.asked(
+def test_commands_of_the_workloads_own_are_judged(things):
+    done, value, read, wrong, nothing = things.asked(
         {"command": ["SET", "things:x", "a b"]},
         {"command": ["GET", "things:x"], "assert": {"min_hits": 1}},
         {"read": {"collection": "things", "id": "x"}},
         {"command": ["GETT", "things:x"]},
         {"command": ["GET", "things:y"], "assert": {"min_hits": 1}},
     )
-    assert (done["answer"], found["answer"]) == ("OK", "a b")
+    assert (done["answer"], value["answer"]) == ("OK", "a b")
     assert (read["error"], wrong["error"], nothing["error"]) == ("client", "client", "assertion")
     assert read["message"].startswith("WRONGTYPE")
     assert wrong["message"].startswith("ERR unknown command")

@@ -125,6 +125,14 @@ def test_stop_lets_a_node_say_goodbye(start, folder):
     assert process.exit_status() == 7
 
 
+def test_a_node_is_asked_to_stop_by_the_signal_that_it_wants(start, folder):
+    goodbye = "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(7)); print(1, flush=True)"
+    process = start(f"{goodbye}; time.sleep(300)", stop_signal=signal.SIGINT)
+    assert within(5, lambda: (folder / "node.log").read_text() != "")
+    process.stop()
+    assert process.exit_status() == 7
+
+
 def test_stop_kills_a_node_that_does_not_listen_and_all_it_started(start, folder, monkeypatch):
     monkeypatch.setattr("loadframe.host.local.GRACE", 1.0)
     child = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '{SLEEPER}']).pid, flush=True); "

@@ -1,6 +1,7 @@
 """This machine as a host: ports that are free, and users for servers that refuse root."""
 
 import os
+import pwd
 import socket
 
 import pytest
@@ -47,6 +48,11 @@ def test_a_number_that_is_no_port_for_a_node_is_refused(port):
 
 def test_servers_that_refuse_root_get_another_user_only_when_we_are_root():
     assert LocalHost().server_user() == (SERVER_USER if os.geteuid() == 0 else None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers as another user")
+def test_servers_that_look_their_user_up_get_one_with_a_name():
+    assert LocalHost().server_user(named=True) == pwd.getpwnam("nobody").pw_uid
 
 
 def _listening(port: int) -> bool:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from loadframe.errors import BadInput
+
 WITH_PARAMETERS = """\
 workload: w
 parameters:
@@ -196,3 +198,33 @@ def test_the_parameters_that_shape_the_stores_content_are_known(load):
     assert workload.shaping(["fill"]) == {"shards", "documents", "size", "speed", "pace"}
     assert workload.shaping(["touch"]) == {"shards", "documents", "low"}
     assert workload.shaping([]) == {"shards", "documents"}
+
+
+PRODUCT = """\
+workload: w
+parameters:
+  scale: 2
+  rows: {product: ["${scale}", 100000]}
+operations: {o: {get: {collection: c, id: "1"}}}
+collections: {c: {elasticsearch: {settings: {rows: "${rows}"}}}}
+phases: [{name: p, operation: o, clients: 1, requests: 1}]
+"""
+
+
+def test_a_parameter_may_be_numbers_multiplied(load):
+    assert settings(load(PRODUCT)) == {"rows": 200_000}
+    assert settings(load(PRODUCT, scale="7")) == {"rows": 700_000}
+    assert settings(load(PRODUCT, rows="5")) == {"rows": 5}
+
+
+@pytest.mark.parametrize(
+    ("product", "what"),
+    [
+        ('["${scale}", many]', 'expected a number to multiply, not "many"'),
+        ("[]", "expected a single value, not a list or a mapping"),
+        ("7", "expected a single value, not a list or a mapping"),
+    ],
+)
+def test_what_cannot_be_multiplied_is_refused(load, product, what):
+    with pytest.raises(BadInput, match=what):
+        load(PRODUCT.replace('["${scale}", 100000]', product))

@@ -13,6 +13,7 @@ mod operation;
 mod statement;
 mod stream;
 mod table;
+mod turn;
 mod value;
 
 use std::sync::Arc;

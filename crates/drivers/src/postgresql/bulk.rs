@@ -9,11 +9,11 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use tokio_postgres::{Client, Error, Statement};
 
 use super::answer::Answer;
-use super::asking::{Asked, Turn, add, columns};
 use super::failure::{failure, is_of_data, request};
 use super::line::Broken;
 use super::statement::Param;
 use super::table::Table;
+use super::turn::{Asked, Turn, add, columns};
 use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 
@@ -160,7 +160,7 @@ async fn send(
         }
     } else if documents.len() > 1 {
         // All in one transaction, which one bad document breaks.
-        match each(turn, documents, single, id_last, true).await {
+        match one_by_one(turn, documents, single, id_last, true).await {
             Ok(outcomes) if outcomes.iter().all(Result::is_ok) => return count(&places, outcomes, tally),
             Ok(outcomes) if !outcomes.iter().any(|outcome| outcome.as_ref().is_err_and(is_of_data)) => {
                 return count(&places, outcomes, tally);
@@ -169,14 +169,14 @@ async fn send(
             Err(failure) => return tally.fail_at(&places, failure),
         }
     }
-    match each(turn, documents, single, id_last, false).await {
+    match one_by_one(turn, documents, single, id_last, false).await {
         Ok(outcomes) => count(&places, outcomes, tally),
         Err(failure) => tally.fail_at(&places, failure),
     }
 }
 
 /// Sends a statement for each document, all at once; what became of each, unless the connection broke.
-async fn each(
+async fn one_by_one(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
     single: &Statement,

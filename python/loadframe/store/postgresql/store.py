@@ -55,7 +55,7 @@ class Postgresql(Store):
     versions = ("16.2",)
     port = 5432
     schemes: Mapping[str, bool | None] = {"postgresql": None, "postgres": None}
-    oldest = (12,)
+    oldest = (13,)
     watched = figures.WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:

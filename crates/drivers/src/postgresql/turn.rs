@@ -1,0 +1,393 @@
+//! The statements of one operation on one line, one after the other, each judged.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::TryStreamExt;
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Part, Reply};
+use loadframe_engine::variables::Values;
+use tokio_postgres::Statement;
+
+use super::answer::Answer;
+use super::asking::Asking;
+use super::failure::failure;
+use super::line::{Broken, Line};
+use super::operation::{Native, Transaction};
+use super::statement::{self, Param, draw, params};
+use super::table::{Table, quoted};
+use crate::assertion::assertion;
+use crate::net::deadline::{Deadline, Limit};
+use crate::neutral::{Neutral, Scalar, Write};
+
+/// The read of a read_modify_write among its operation's statements, which are told apart by names of columns.
+const READING: &[u8] = b"\0";
+/// Stands behind each name in a key of the prepared statements.
+const SEPARATOR: u8 = 0;
+
+/// One statement that was executed.
+pub struct Asked {
+    /// See [`Reply::sent`].
+    pub sent: Instant,
+    /// See [`Reply::done`].
+    pub done: Instant,
+    /// What was answered.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// One operation on one line.
+pub struct Turn<'a> {
+    /// What is asked.
+    pub asking: Asking<'a>,
+    /// To the server that serves it.
+    pub line: &'a mut Line,
+    /// Follows the operation's limit.
+    pub deadline: &'a mut Deadline,
+    /// See [`Connection`].
+    pub shown: &'a mut Option<Exchange>,
+}
+
+impl Turn<'_> {
+    /// The table of a collection; looked up by the first that asks for it.
+    pub async fn table(&mut self, collection: &str) -> Result<Arc<Table>, Failure> {
+        if let Some(table) = self.asking.nodes.table(collection) {
+            return Ok(table);
+        }
+        let question = Table::question(collection);
+        let looked = self.asking.limit.within(self.line.run(|client| client.simple_query(&question))).await;
+        let answer = looked.ok_or_else(|| self.asking.limit.missed())?.map_err(|broken| broken.failure())?;
+        let table = Arc::new(Table::read(collection, &answer)?);
+        self.asking.nodes.remember(collection, table.clone());
+        Ok(table)
+    }
+
+    /// The operation's statement of that key, prepared.
+    pub async fn statement(&mut self, key: &[u8], text: impl FnOnce() -> String) -> Result<Statement, Failure> {
+        let prepared = self.line.statement(self.asking.operation.number, key, text);
+        self.asking.limit.within(prepared).await.unwrap_or_else(|| Err(self.asking.limit.missed()))
+    }
+
+    /// Waits for what a request gives, within the operation's limit.
+    pub async fn within<T>(
+        deadline: &mut Deadline,
+        limit: Limit,
+        request: impl Future<Output = Result<T, Broken>>,
+    ) -> Result<T, Failure> {
+        match deadline.within(limit.due, request).await {
+            Some(outcome) => outcome.map_err(|broken| broken.failure()),
+            None => Err(limit.missed()),
+        }
+    }
+
+    /// The same of requests whose errors are to be told apart: each has its own.
+    pub fn parts(&mut self) -> (&mut Line, &mut Deadline, Limit) {
+        (self.line, self.deadline, self.asking.limit)
+    }
+
+    /// Executes a prepared statement.
+    async fn execute(&mut self, statement: &Statement, params: &[Param<'_>]) -> Asked {
+        let wanted = statement.params().len();
+        if wanted != params.len() {
+            let message = format!("the statement has {wanted} values, and there are {}", params.len());
+            let now = Instant::now();
+            return Asked { sent: now, done: now, answer: Err(failure(ErrorClass::Client, message)) };
+        }
+        let limit = self.asking.limit;
+        let sent = Instant::now();
+        let request = self.line.run(async |client| {
+            let stream = client.query_raw(statement, params).await?;
+            let mut stream = std::pin::pin!(stream);
+            let mut rows = Vec::new();
+            while let Some(row) = stream.try_next().await? {
+                rows.push(row);
+            }
+            Ok((rows, stream.rows_affected().unwrap_or(0)))
+        });
+        let outcome = Self::within(self.deadline, limit, request).await;
+        let done = Instant::now();
+        let returns = !statement.columns().is_empty();
+        Asked { sent, done, answer: outcome.map(|(rows, written)| Answer::new(rows, written, returns)) }
+    }
+
+    /// Sends a text by the simple protocol.
+    async fn simple(&mut self, text: &str) -> Asked {
+        let limit = self.asking.limit;
+        let sent = Instant::now();
+        let outcome = Self::within(self.deadline, limit, self.line.run(|client| client.simple_query(text))).await;
+        Asked { sent, done: Instant::now(), answer: outcome.map(|messages| Answer::simple(&messages)) }
+    }
+
+    /// A statement of the workload's own: prepared already, or simple.
+    async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> Asked {
+        let drawn = draw(&native.values, values);
+        let params = match params(&drawn) {
+            Ok(params) => params,
+            Err(failure) => {
+                let now = Instant::now();
+                return Asked { sent: now, done: now, answer: Err(failure) };
+            }
+        };
+        let asked = match (&native.pieces, prepared) {
+            (Some(pieces), _) => {
+                let text = pieces.fill(&params);
+                let asked = self.simple(&text).await;
+                self.show(&text, &[], &asked);
+                asked
+            }
+            (None, Some(statement)) => {
+                let asked = self.execute(statement, &params).await;
+                self.show(&native.text, &drawn, &asked);
+                asked
+            }
+            (None, None) => unreachable!("a statement is simple or prepared"),
+        };
+        let counted = asked.answer.and_then(|answer| match native.rows {
+            Some(rows) if rows != answer.documents => Err(assertion(format!(
+                "{} rows, and not the {rows} that are asserted: {}",
+                answer.documents, native.text
+            ))),
+            _ => Ok(answer),
+        });
+        Asked { answer: counted, ..asked }
+    }
+
+    async fn prepare(&mut self, native: &Native, place: usize) -> Result<Option<Statement>, Failure> {
+        if native.pieces.is_some() {
+            return Ok(None);
+        }
+        self.statement(&place.to_ne_bytes(), || native.text.clone()).await.map(Some)
+    }
+
+    /// A statement that is a transaction by itself.
+    pub async fn native(&mut self, native: &Native, values: &Values<'_>) -> Result<Reply, Failure> {
+        let prepared = self.prepare(native, 0).await?;
+        let asked = self.one(native, prepared.as_ref(), values).await;
+        Ok(self.judged(asked, None, values).reply())
+    }
+
+    /// Sends each statement when the one before is answered; the first that fails ends it.
+    pub async fn transaction(&mut self, transaction: &Transaction, values: &Values<'_>) -> Result<Reply, Failure> {
+        let mut prepared = Vec::with_capacity(transaction.statements.len());
+        for (place, native) in transaction.statements.iter().enumerate() {
+            prepared.push(self.prepare(native, place).await?);
+        }
+        let begun = self.simple(&transaction.begin).await;
+        self.show(&transaction.begin, &[], &begun);
+        let mut whole = Reply { parts: vec![begun.part(0)], documents: 0, ..begun.reply() };
+        if whole.outcome.is_err() {
+            return Ok(whole);
+        }
+        for (native, prepared) in transaction.statements.iter().zip(&prepared) {
+            let asked = self.one(native, prepared.as_ref(), values).await;
+            whole.parts.push(asked.part(1));
+            let part = asked.reply();
+            (whole.done, whole.outcome) = (part.done, part.outcome);
+            whole.documents += part.documents;
+            if let Err(failure) = &whole.outcome {
+                // A connection that is gone, or is to be given up, takes its transaction along.
+                if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
+                    let undone = self.simple("ROLLBACK").await;
+                    if let Err(failure) = undone.answer {
+                        whole.outcome = Err(failure);
+                    }
+                }
+                whole.documents = 0;
+                return Ok(whole);
+            }
+        }
+        let committed = self.simple("COMMIT").await;
+        self.show("COMMIT", &[], &committed);
+        whole.parts.push(committed.part(2));
+        (whole.done, whole.outcome) = (committed.done, committed.answer.map(drop));
+        Ok(whole)
+    }
+
+    /// A verb, but for bulk requests.
+    pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
+        let document = table.document.as_deref();
+        Ok(match neutral {
+            Neutral::Insert(write) => self.write(table, write, Way::Insert, values).await?.reply(),
+            Neutral::Upsert(write) => self.write(table, write, Way::Upsert, values).await?.reply(),
+            Neutral::Update(write) => self.write(table, write, Way::Update, values).await?.there().reply(),
+            Neutral::Read(read) => {
+                let names = read.names(values);
+                let id = statement::id(&read.key.id, values);
+                let asked = self.ask(names.join("\0").as_bytes(), || table.select(&names), &[id]).await?.there();
+                self.judged(asked, document, values).reply()
+            }
+            Neutral::Delete(key) => {
+                let id = statement::id(&key.id, values);
+                self.ask(b"", || table.delete(), &[id]).await?.there().reply()
+            }
+            Neutral::Scan(scan) => {
+                let drawn = draw(std::slice::from_ref(&scan.count), values);
+                let mut given = vec![statement::id(&scan.from.id, values)];
+                given.extend(params(&drawn)?);
+                let asked = self.ask(b"", || table.scan(), &given).await?;
+                self.judged(asked, document, values).reply()
+            }
+            Neutral::ReadModifyWrite(write) => {
+                let id = statement::id(&write.key.id, values);
+                let asked = self.ask(READING, || table.select(&[]), &[id]).await?.there();
+                let read = self.judged(asked, document, values);
+                let mut parts = vec![read.part(0)];
+                let first = read.reply();
+                if first.outcome.is_err() {
+                    return Ok(Reply { parts, ..first });
+                }
+                let written = match self.write(table, write, Way::Update, values).await {
+                    Ok(asked) => asked.there(),
+                    Err(failure) => {
+                        let now = Instant::now();
+                        Asked { sent: now, done: now, answer: Err(failure) }
+                    }
+                };
+                parts.push(written.part(1));
+                let second = written.reply();
+                Reply { sent: first.sent, documents: first.documents, parts, ..second }
+            }
+            Neutral::Bulk(_) => unreachable!("a bulk request is carried out elsewhere"),
+        })
+    }
+
+    async fn write(&mut self, table: &Table, write: &Write, way: Way, values: &Values<'_>) -> Result<Asked, Failure> {
+        let id = statement::id(&write.key.id, values);
+        if let Some(document) = &table.document {
+            let mut json = Vec::new();
+            write.json.render(values, &mut json);
+            let whole = Param::Scalar(Scalar::Json(&json));
+            let columns = std::slice::from_ref(document);
+            let given = if way == Way::Update { [whole, id] } else { [id, whole] };
+            return self.ask(b"", || way.text(table, columns), &given).await;
+        }
+        let mut names = Vec::new();
+        for (name, _) in &write.document {
+            name.render(values, &mut names);
+            names.push(SEPARATOR);
+        }
+        let drawn: Vec<_> = write
+            .document
+            .iter()
+            .map(|(_, cell)| {
+                let mut json = Vec::new();
+                cell.json(values, &mut json);
+                json
+            })
+            .collect();
+        let mut given = params(&drawn)?;
+        given.insert(if way == Way::Update { given.len() } else { 0 }, id);
+        let columns = columns(&names)?;
+        self.ask(&names, || way.text(table, &columns), &given).await
+    }
+
+    async fn ask(&mut self, key: &[u8], text: impl FnOnce() -> String, given: &[Param<'_>]) -> Result<Asked, Failure> {
+        let mut written = None;
+        let wanted = self.shown.is_some();
+        let statement = if wanted {
+            let text = text();
+            written = Some(text.clone());
+            self.statement(key, || text).await?
+        } else {
+            self.statement(key, text).await?
+        };
+        let asked = self.execute(&statement, given).await;
+        if let Some(text) = written {
+            let values: Vec<_> = given.iter().map(shown_param).collect();
+            self.show(&text, &values, &asked);
+        }
+        Ok(asked)
+    }
+
+    /// Judges what came by what the workload asserts; `document` is the column that holds whole documents, if one does.
+    fn judged(&self, asked: Asked, document: Option<&str>, values: &Values) -> Asked {
+        let Some(assertion) = &self.asking.operation.assertion else { return asked };
+        let answer = asked.answer.and_then(|answer| answer.judge(assertion, document, values).map(|()| answer));
+        Asked { answer, ..asked }
+    }
+
+    fn show(&mut self, text: &str, drawn: &[Vec<u8>], asked: &Asked) {
+        let Some(shown) = self.shown else { return };
+        let values: Vec<_> = drawn.iter().map(|json| String::from_utf8_lossy(json).into_owned()).collect();
+        let with = if values.is_empty() { String::new() } else { format!("\n[{}]", values.join(", ")) };
+        add(&mut shown.request, &format!("{text}{with}"));
+        add(&mut shown.answer, &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
+    }
+}
+
+/// How one document is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Insert,
+    Upsert,
+    Update,
+}
+
+impl Way {
+    fn text(self, table: &Table, columns: &[String]) -> String {
+        match self {
+            Self::Insert => table.insert(columns, 1),
+            Self::Upsert => table.upsert(columns, 1),
+            Self::Update => table.update(columns),
+        }
+    }
+}
+
+/// The columns in a key of the prepared statements, each between quotes.
+pub fn columns(names: &[u8]) -> Result<Vec<String>, Failure> {
+    let text =
+        std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
+    Ok(text.split_terminator(char::from(SEPARATOR)).map(quoted).collect())
+}
+
+fn shown_param(param: &Param) -> Vec<u8> {
+    match param {
+        Param::Text(text) => format!("{:?}", String::from_utf8_lossy(text)).into_bytes(),
+        Param::Scalar(Scalar::Json(json)) => json.to_vec(),
+        Param::Scalar(scalar) => match scalar {
+            Scalar::Null => b"null".to_vec(),
+            Scalar::Bool(yes) => yes.to_string().into_bytes(),
+            Scalar::Int(number) => number.to_string().into_bytes(),
+            Scalar::Float(number) => number.to_string().into_bytes(),
+            Scalar::Text(text) => format!("{text:?}").into_bytes(),
+            Scalar::Json(json) => json.to_vec(),
+        },
+    }
+}
+
+/// Adds a line below those that stand there.
+pub fn add(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+impl Asked {
+    /// Fails if no document was read or written.
+    fn there(self) -> Self {
+        Self { answer: self.answer.and_then(Answer::there), ..self }
+    }
+
+    fn documents(&self) -> u64 {
+        self.answer.as_ref().map_or(0, |answer| answer.documents)
+    }
+
+    fn part(&self, name: usize) -> Part {
+        let failed = self.answer.as_ref().err().map(|failure| failure.class);
+        Part { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
+    }
+
+    /// What became of it; the line knows the bytes and the server.
+    pub fn reply(self) -> Reply {
+        Reply {
+            sent: self.sent,
+            done: self.done,
+            documents: self.documents(),
+            outcome: self.answer.map(drop),
+            bytes_sent: 0,
+            bytes_received: 0,
+            node: 0,
+            parts: Vec::new(),
+            rejected: Vec::new(),
+        }
+    }
+}
