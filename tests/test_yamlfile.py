@@ -111,7 +111,7 @@ def test_a_bad_name_is_reported_at_the_key(write):
     path = write("title: a\nnamed:\n  a/b: {name: x}\n")
     error = refusal(path)
     assert error.where == f"{path}:3:3"
-    assert "is no name" in error.what
+    assert "is not a name" in error.what
 
 
 def test_an_empty_value_is_reported_at_its_key(write):

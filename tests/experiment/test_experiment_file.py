@@ -133,7 +133,7 @@ def test_an_experiment_describes_itself_for_its_folder(load):
 @pytest.mark.parametrize(
     ("old", "new", "at", "what", "remedy"),
     [
-        ("experiment: e", "experiment: a/b", "a/b", "is no name", ""),
+        ("experiment: e", "experiment: a/b", "a/b", "is not a name", ""),
         ("kind: scale", "kind: scael", "scael", "not valid here", "did you mean 'scale'?"),
         ("kind: scale\n", "", "experiment", "'kind' is missing", ""),
         ("version: 3.8.0", "version: 3.8", "3.8", "expected a text, not 3.8", "quotes"),
@@ -223,7 +223,7 @@ def test_a_file_that_is_no_experiment_is_refused(refused, text):
 
 def test_an_error_in_the_workload_names_the_workloads_file(load, tmp_path):
     (tmp_path / "broken.yaml").write_text("workload: [")
-    with pytest.raises(Exception, match=r"broken.yaml:1:12: this is no YAML"):
+    with pytest.raises(Exception, match=r"broken.yaml:1:12: this is not YAML"):
         load(EXPERIMENT.replace("small.yaml", "broken.yaml"))
     with pytest.raises(Exception, match=r"gone.yaml: there is no such file"):
         load(EXPERIMENT.replace("small.yaml", "gone.yaml"))

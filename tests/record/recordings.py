@@ -77,7 +77,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "failure": latency(),
         "all": latency(),
     }
-    operation = figures | {"dropped": 0, "in_flight_at_end": 1, "parts": {"page": figures}}
+    operation = figures | {"dropped": 0, "in_flight_at_end": 1, "recall": 0.9, "parts": {"page": figures}}
     phase = {
         "name": "range",
         "prepares": False,

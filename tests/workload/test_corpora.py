@@ -187,10 +187,10 @@ def test_a_file_that_disappears_is_named(load, documents):
         ("{generate: ycsb_record, documents: 1, with: {fieldcount: 1}}", "unknown key 'fieldcount'"),
         ("{files: [b], broken: skip}", "not valid here"),
         ("{generate: nyc_taxi_trip, documents: 1, actions: true}", "only files have lines"),
-        ("{url: b}", "no web address"),
-        ("{urls: [https://b.example/c, file:///c]}", "no web address"),
-        ("{url: https://b.example/c, sha256: abc}", "no SHA-256"),
-        ("{file: b, sha256: abc}", "no SHA-256"),
+        ("{url: b}", "not a web address"),
+        ("{urls: [https://b.example/c, file:///c]}", "not a web address"),
+        ("{url: https://b.example/c, sha256: abc}", "not a SHA-256"),
+        ("{file: b, sha256: abc}", "not a SHA-256"),
         (f"{{file: b, sha256: {64 * 'a'}}}", "only a url has a checksum"),
         ("{url: https://b.example/c, urls: [https://b.example/c]}", "exclude each other"),
         ("{file: b, format: xml}", "not valid here"),
@@ -226,3 +226,33 @@ def test_a_file_that_cannot_be_a_corpus_is_refused_where_it_was_given(load, tmp_
     with pytest.raises(BadInput, match=what) as caught:
         workload.for_family("elasticsearch", 1)
     assert str(caught.value.where).endswith("w.yaml:5:13")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "what"),
+    [
+        ("{columns: {v: base.csv}}", "'base.csv' is not a file of vectors"),
+        ("{columns: {v: base.hdf5}}", "does not say which part of the file: write FILE:NAME"),
+        ("{columns: {v: base.fvecs}, file: a.ndjson}", "file and columns exclude each other"),
+        ("{columns: {v: base.fvecs}, generate: nyc_taxi_trip, documents: 3}", "generate and columns exclude"),
+        ("{columns: {}}", "at least one entry"),
+        ("{file: a.parquet, format: parquet, actions: true}", "a Parquet file has no lines"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(refused, corpus, what):
+    text = "workload: w\ncorpora: {c: CORPUS}\noperations: {o: {bulk: {collection: c, corpus: c, size: 1}}}\n"
+    text += "collections: {c: {}}\nphases: [{name: p, operation: o, clients: 1, requests: 1}]\n"
+    assert what in refused(text.replace("CORPUS", corpus)).what
+
+
+def test_rows_of_parquet_are_documents(load, tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path / "cache"))
+    pq.write_table(pa.table({"n": [1, None], "tags": [["a"], []]}), tmp_path / "rows.parquet")
+    text = "workload: w\ncorpora: {c: {file: rows.parquet, format: parquet}}\ncollections: {c: {}}\n"
+    text += "operations: {o: {bulk: {collection: c, corpus: c, size: 1}}}\n"
+    text += "phases: [{name: p, operation: o, clients: 1, until: exhausted}]\n"
+    (file,) = load(text).for_family("elasticsearch", 1).corpora["c"]["files"]
+    assert Path(file).read_text() == '{"n": 1, "tags": ["a"]}\n{"n": null, "tags": []}\n'

@@ -110,7 +110,7 @@ def test_settings_of_one_workload_leave_the_other_as_it_was(load):
         ("whole: 3", "nodes: 3", "3:3", "built in"),
         ("whole: 3", "whole: ${whole}", "3:10", "refers to itself: whole -> whole"),
         ("word: some", "word: ${nested}", "6:9", "refers to itself: word -> nested -> word"),
-        ("whole: 3", "two words: 3", "3:3", "is no name"),
+        ("whole: 3", "two words: 3", "3:3", "is not a name"),
         ("${word}-", "${wrod}-", "8:11", "no parameter 'wrod'"),
         ('"${any}"', '"${ayn}"', "13:93", "no parameter 'ayn'"),
         ('"${any}"', '"${any"', "13:93", "a ${ has no }"),
@@ -164,7 +164,7 @@ def test_a_parameters_text_is_not_read_as_a_hole_by_the_engine(load):
         ("clients: 1", 'clients: "${low}"', "the variable 'low' has a value only in operations", "parameter"),
         ("{top: 9,", "{low: 3, top: 9,", "'low' is a variable, too", "rename"),
         ("high:", "nodes:", "built in", "another name"),
-        ("high:", "hi-gh:", "is no name", "letters"),
+        ("high:", "hi-gh:", "is not a name", "letters"),
         ("variables:\n", "variables: 3\n#", "expected a mapping", None),
     ],
 )

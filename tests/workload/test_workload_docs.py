@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ def test_the_language_is_shown_by_examples():
 def test_every_example_is_a_workload(tmp_path, text):
     path = tmp_path / "w.yaml"
     path.write_text(text)
+    for name in ("sift_base.fvecs", "sift_query.fvecs", "sift_groundtruth.ivecs"):
+        (tmp_path / name).write_bytes(struct.pack("<ii", 1, 0))
     resolved = load_workload(str(path)).for_family("elasticsearch", 2)
     assert resolved.phases
 

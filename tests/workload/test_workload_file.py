@@ -45,11 +45,11 @@ def test_a_path_ends_with_yaml_or_has_a_slash(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("workload: small", "workload: a b", "is no name"),
+        ("workload: small", "workload: a b", "is not a name"),
         ("workload: small", "workloads: small", "unknown key 'workloads'"),
         ("workload: small\n", "", "'workload' is missing"),
         ("phases:", "phase:", "unknown key 'phase'"),
-        ("operations:\n  look:", "operations:\n  lo/ok:", "is no name"),
+        ("operations:\n  look:", "operations:\n  lo/ok:", "is not a name"),
         ("collections: {things: {}}", "collections: {things: {elasticsearch: {setings: {}}}}", "unknown key 'setings'"),
         ("collections: {things: {}}", "collections: [things]", "expected a mapping"),
         ("collections: {things: {}}", "collections: {things: ~}", "expected a mapping"),

@@ -2,7 +2,7 @@
 //!
 //! A driver finds both in its own answers, this compares. Nothing is allocated unless fields are asserted.
 
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
@@ -18,6 +18,18 @@ pub struct Assertion {
     min_hits: Option<u64>,
     hits: Option<u64>,
     fields: Vec<Field>,
+    recall: Option<Truth>,
+}
+
+/// The documents that are the right answer.
+#[derive(Debug)]
+struct Truth {
+    /// A list of their ids, the best first.
+    of: Template,
+    /// So many of them should be among as many of the answer.
+    k: usize,
+    /// The least share that has to be, 0 to 1.
+    at_least: f64,
 }
 
 /// A field that has to have a value.
@@ -36,7 +48,8 @@ impl Assertion {
     }
 
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
-        let form = Form::new(form, &["min_hits", "hits", "fields"])?;
+        let form = Form::new(form, &["min_hits", "hits", "fields", "recall"])?;
+        let recall = form.get("recall").map(|recall| Truth::read(recall, variables)).transpose()?;
         let min_hits = form.get("min_hits").map(|_| form.count("min_hits")).transpose()?;
         let whole =
             |hits: &Value| hits.as_u64().ok_or_else(|| PlanError(format!("\"hits\" wants a whole number, not {hits}")));
@@ -49,7 +62,7 @@ impl Assertion {
                 fields.push(Field { name: name.clone(), pointer, value: Template::json(value, variables)? });
             }
         }
-        Ok(Self { min_hits, hits, fields })
+        Ok(Self { min_hits, hits, fields, recall })
     }
 
     /// Whether it is about the number of documents.
@@ -60,6 +73,26 @@ impl Assertion {
     /// Whether it is about fields.
     pub fn has_fields(&self) -> bool {
         !self.fields.is_empty()
+    }
+
+    /// Whether an answer has to be kept to judge it.
+    pub fn reads_body(&self) -> bool {
+        self.counts() || self.has_fields() || self.has_recall()
+    }
+
+    /// Whether it is about which documents were found.
+    pub fn has_recall(&self) -> bool {
+        self.recall.is_some()
+    }
+
+    /// Counts how many of the right documents are among the first of an answer, and judges that; nothing and a success
+    /// if that is not asserted. `ids` gives as many ids of the answer's documents as it is asked for, in their order.
+    pub fn judge_recall(
+        &self,
+        values: &Values,
+        ids: impl FnOnce(usize) -> Vec<String>,
+    ) -> (Option<Recall>, Result<(), Failure>) {
+        self.recall.as_ref().map_or((None, Ok(())), |truth| truth.judge(values, &ids(truth.k)))
     }
 
     /// Judges how many documents were found; `hint` goes behind a message that says too few.
@@ -96,6 +129,45 @@ impl Assertion {
             field.judge(values, found.and_then(|json| serde_json::from_slice(json).ok()))?;
         }
         Ok(())
+    }
+}
+
+impl Truth {
+    /// Reads `{"of": "${neighbors}", "k": 10, "at_least": 0.9}`.
+    fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        let form = Form::new(form, &["of", "k", "at_least"])?;
+        let at_least = form.get("at_least").map_or(Some(0.0), Value::as_f64);
+        let at_least = at_least.filter(|share| (0.0..=1.0).contains(share));
+        Ok(Self {
+            of: Template::json(form.require("of")?, variables)?,
+            k: usize::try_from(form.count("k")?).unwrap_or(usize::MAX),
+            at_least: at_least.ok_or_else(|| PlanError("\"at_least\" wants a share from 0 to 1".to_owned()))?,
+        })
+    }
+
+    fn judge(&self, values: &Values, ids: &[String]) -> (Option<Recall>, Result<(), Failure>) {
+        let mut rendered = Vec::new();
+        self.of.render(values, &mut rendered);
+        let truth: Vec<Value> = serde_json::from_slice(&rendered).unwrap_or_default();
+        if truth.is_empty() {
+            let told = excerpt(&rendered);
+            return (None, Err(assertion(format!("what recall is measured against is not a list of ids: {told}"))));
+        }
+        let right = |id: &Value| match id {
+            Value::String(id) => ids.contains(id),
+            id => ids.contains(&id.to_string()),
+        };
+        let wanted = &truth[..truth.len().min(self.k)];
+        let (relevant, found) = (wanted.len() as u64, wanted.iter().filter(|id| right(id)).count() as u64);
+        let outcome = if found as f64 / relevant as f64 >= self.at_least {
+            Ok(())
+        } else {
+            let least = self.at_least;
+            Err(assertion(format!(
+                "{found} of the {relevant} right documents, and at least {least} of them are asserted"
+            )))
+        };
+        (Some(Recall { relevant, found }), outcome)
     }
 }
 
@@ -192,6 +264,29 @@ mod tests {
         let assertion = Assertion::map(&json!({"fields": {"a.b": "${n}"}}), &variables).unwrap();
         assert!(assertion.judge_fields(&values, |name| (name == "a.b").then(|| json!(7))).is_ok());
         assert_eq!(assertion.judge_fields(&values, |_| None).unwrap_err().class, ErrorClass::Assertion);
+    }
+
+    #[test]
+    fn recall_is_the_share_of_the_right_documents_among_the_first() {
+        let (variables, draw) = (variables(), Draw::new(1, 2, 3));
+        let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+        let judged = |form: Value, ids: &[&str]| {
+            let assertion = Assertion::map(&json!({"recall": form}), &variables).unwrap();
+            let first = |k: usize| ids.iter().take(k).map(|id| (*id).to_owned()).collect();
+            let (recall, outcome) = assertion.judge_recall(&values, first);
+            let counts = recall.map(|recall| (recall.found, recall.relevant));
+            (counts, outcome.map_err(|failure| failure.message))
+        };
+        let of = json!([3, "x", 5, 9]);
+        assert_eq!(judged(json!({"of": of, "k": 3}), &["5", "3", "7", "x"]), (Some((2, 3)), Ok(())));
+        assert_eq!(judged(json!({"of": of, "k": 10, "at_least": 1}), &["9", "x", "3", "5"]), (Some((4, 4)), Ok(())));
+        assert_eq!(judged(json!({"of": of, "k": 2}), &[]), (Some((0, 2)), Ok(())));
+        let less = "2 of the 3 right documents, and at least 0.7 of them are asserted".to_owned();
+        assert_eq!(judged(json!({"of": of, "k": 3, "at_least": 0.7}), &["5", "3", "7"]), (Some((2, 3)), Err(less)));
+        let wrong = "what recall is measured against is not a list of ids: 7".to_owned();
+        assert_eq!(judged(json!({"of": "${n}", "k": 3}), &["7"]), (None, Err(wrong)));
+        assert!(Assertion::map(&json!({"recall": {"of": [1]}}), &variables).is_err());
+        assert!(Assertion::map(&json!({"recall": {"of": [1], "k": 1, "at_least": 2}}), &variables).is_err());
     }
 
     #[test]

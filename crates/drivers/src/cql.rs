@@ -220,5 +220,6 @@ fn unsent(begun: Instant, mut failure: Failure, operation: &Operation, k: u64, o
         node: 0,
         parts: Vec::new(),
         rejected: Vec::new(),
+        recall: None,
     }
 }

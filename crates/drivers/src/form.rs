@@ -58,6 +58,13 @@ impl<'a> Form<'a> {
         if value.is_object() { Ok(value) } else { Err(PlanError(format!("\"{key}\" wants a mapping, not {value}"))) }
     }
 
+    /// The mapping that has to stand at `key`, or the one hole that takes its place.
+    pub fn mapping_or_hole(&self, key: &str) -> Result<&'a Value, PlanError> {
+        let value = self.require(key)?;
+        let hole = value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1));
+        if hole { Ok(value) } else { self.mapping(key) }
+    }
+
     /// The whole number above 0 that has to stand at `key`.
     pub fn count(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.require(key)?;

@@ -141,5 +141,6 @@ fn unsent(node: u16, name: &str) -> Reply {
         node,
         parts: Vec::new(),
         rejected: Vec::new(),
+        recall: None,
     }
 }

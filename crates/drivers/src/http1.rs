@@ -280,6 +280,7 @@ impl Answered {
             node,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
 

@@ -194,5 +194,6 @@ fn unsent(failure: Failure) -> Reply {
         node: 0,
         parts: Vec::new(),
         rejected: Vec::new(),
+        recall: None,
     }
 }

@@ -52,6 +52,7 @@ impl Driver for Null {
             node: 0,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         })
     }
 

@@ -178,5 +178,6 @@ fn unsent(failure: Failure, node: u16) -> Reply {
         node,
         parts: Vec::new(),
         rejected: Vec::new(),
+        recall: None,
     }
 }

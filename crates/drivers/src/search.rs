@@ -7,6 +7,7 @@ pub mod dialect;
 mod judge;
 mod operations;
 mod paging;
+mod repeat;
 mod steps;
 
 use loadframe_engine::draw::Draw;
@@ -122,8 +123,8 @@ impl Driver for Search {
         let (mut shown, mut exchanges) = (Exchange::default(), 0);
         let show = |connection: &Connection, request: &Request, reply: &Reply| {
             exchanges += 1;
-            // Of many pages the first one will do, with what opened the way to it.
-            if operation.pages.is_some() && exchanges > FIRST {
+            // The first one of many pages is enough, with what opened the way to it; so are the first two attempts.
+            if operation.exchanges_often() && exchanges > FIRST {
                 return;
             }
             let Exchange { request, answer } = connection.shown(request, reply);
@@ -133,10 +134,13 @@ impl Driver for Search {
             }
         };
         let reply = self.run(connection, operation, context, draw, show).await;
-        if operation.pages.is_some() && exchanges > FIRST {
-            let pages = reply.parts.iter().filter(|part| part.name == paging::PAGE).count();
+        if operation.exchanges_often() && exchanges > FIRST {
             let (more, documents) = (exchanges - FIRST, reply.documents);
-            let total = format!("\n... and {more} exchanges more: {documents} documents on {pages} pages in all");
+            let mut total = format!("\n... and {more} exchanges more");
+            if operation.pages.is_some() {
+                let pages = reply.parts.iter().filter(|part| part.name == paging::PAGE).count();
+                total += &format!(": {documents} documents on {pages} pages in all");
+            }
             shown.answer.push_str(&total);
         }
         (reply, shown)
@@ -156,11 +160,14 @@ impl Search {
         draw: &Draw,
         mut seen: impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
-        let Operation { step, then, pages, assertion, timeout, .. } = operation;
+        let Operation { step, then, pages, repeat, assertion, timeout, .. } = operation;
         let (assertion, limit) = (assertion.as_ref(), Limit::starting_now(*timeout));
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         if let Some(pages) = pages {
             return pages.read(self, connection, (step, assertion), *timeout, &values, &mut seen).await;
+        }
+        if let Some(repeat) = repeat {
+            return repeat.run(self, connection, (step, assertion), *timeout, &values, &mut seen).await;
         }
         let first = self.step(connection, step, assertion, limit, &values).await;
         seen(connection, &step.request, &first);
@@ -203,7 +210,11 @@ impl Search {
                 if let Some(assertion) = assertion {
                     verdict.assert(*judge, assertion, values, answer.body());
                 }
-                Reply { rejected: verdict.rejected, ..answered.reply(verdict.documents, verdict.outcome) }
+                Reply {
+                    rejected: verdict.rejected,
+                    recall: verdict.recall,
+                    ..answered.reply(verdict.documents, verdict.outcome)
+                }
             }
             Err(reply) => reply,
         }

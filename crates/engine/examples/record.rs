@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             node: 0,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         };
         recorder.request(0, times, reply, &waiting);
     }

@@ -6,13 +6,14 @@
 mod cache;
 mod files;
 #[cfg(test)]
-mod folder;
+pub(crate) mod folder;
 mod geonames;
 mod index;
 mod mediawiki;
 mod nyc_taxi_trip;
 mod quantiles;
 mod unpacked;
+mod vectors;
 mod wikipedia_revision;
 mod words;
 mod ycsb_record;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::corpus::files::{Files, Reading};
+use crate::corpus::vectors::Vectors;
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 
@@ -67,7 +69,7 @@ pub fn generators() -> &'static [&'static str] {
 }
 
 /// What a corpus may say.
-const KEYS: [&str; 8] = ["generate", "with", "files", "documents", "at_most", "format", "actions", "broken"];
+const KEYS: [&str; 9] = ["generate", "with", "files", "columns", "documents", "at_most", "format", "actions", "broken"];
 
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,7 @@ pub struct Corpus(Source);
 enum Source {
     Generated { generator: Box<dyn Generate>, documents: u64 },
     Files(Files),
+    Vectors(Vectors),
 }
 
 impl Corpora {
@@ -126,6 +129,12 @@ impl Corpus {
             }
         };
         let (documents, at_most) = (number("documents")?, number("at_most")?);
+        if let Some(columns) = mapping.get("columns") {
+            if let Some(key) = mapping.keys().find(|key| !["columns", "documents", "at_most"].contains(&key.as_str())) {
+                return Err(PlanError(format!("columns of vectors know no \"{key}\"")));
+            }
+            return Ok(Self(Source::Vectors(Vectors::open(columns, documents, at_most)?)));
+        }
         match (mapping.get("generate"), mapping.get("files")) {
             (Some(generate), None) => {
                 let name = generate.as_str().ok_or_else(|| wrong("\"generate\" wants the name of a generator"))?;
@@ -179,13 +188,14 @@ impl Corpus {
         match &self.0 {
             Source::Generated { documents, .. } => *documents,
             Source::Files(files) => files.documents(),
+            Source::Vectors(vectors) => vectors.documents(),
         }
     }
 
     /// How many lines of its files were no documents and were kept aside, and the files where they were.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         match &self.0 {
-            Source::Generated { .. } => (0, Vec::new()),
+            Source::Generated { .. } | Source::Vectors(_) => (0, Vec::new()),
             Source::Files(files) => files.set_aside(),
         }
     }
@@ -199,6 +209,13 @@ impl Corpus {
                 for number in first..first + count {
                     out.extend_from_slice(prefix);
                     generator.append(number, out);
+                    out.push(b'\n');
+                }
+            }
+            Source::Vectors(vectors) => {
+                for number in first..first + count {
+                    out.extend_from_slice(prefix);
+                    vectors.append(number, out);
                     out.push(b'\n');
                 }
             }

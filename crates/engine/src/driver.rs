@@ -164,6 +164,17 @@ pub struct Reply {
     /// Documents of a bulk request that failed and may get through when they are sent again, by their places among those
     /// that this attempt carried; see [`Driver::resume`]. Empty if none may, or if the request failed as a whole.
     pub rejected: Vec<u32>,
+    /// How many of the documents that should have been found were, if that was asserted.
+    pub recall: Option<Recall>,
+}
+
+/// How many of the documents that are known to be the right ones an answer had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recall {
+    /// Those that should be there.
+    pub relevant: u64,
+    /// Of these, those that are.
+    pub found: u64,
 }
 
 /// One exchange with the store out of several that an operation consists of: a page of a scan, the read of a

@@ -1,12 +1,12 @@
 //! What all workers of a phase share, mapped and checked, and what a worker returns when it ends.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::counters::Counter;
 use crate::driver::{Context, Driver};
-use crate::plan::{Plan, Think};
+use crate::plan::{Plan, Stop, Think};
 use crate::profile::Profile;
 
 /// A mapped operation of a stream.
@@ -65,6 +65,10 @@ pub struct Phase<D: Driver> {
     pub failure: OnceLock<String>,
     /// Whether the clients that are present stay, and no others come.
     pub held: AtomicBool,
+    /// How many workers still have a part of each stream.
+    pub going: Vec<AtomicU64>,
+    /// When the phase ended, where the end of a stream ends it.
+    pub ended: OnceLock<Instant>,
 }
 
 impl<D: Driver> Phase<D> {
@@ -73,6 +77,25 @@ impl<D: Driver> Phase<D> {
     pub fn fail(&self, message: String) {
         let _ = self.failure.set(message);
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// A worker has nothing more to do for a stream. If no other has either, and the stream ends the phase, it ends now.
+    pub fn part_ended(&self, stream: usize) {
+        let was_last = self.going[stream].fetch_sub(1, Ordering::AcqRel) == 1;
+        if was_last && self.plan.ends_with.contains(&self.plan.streams[stream].name) {
+            let _ = self.ended.set(Instant::now());
+        }
+    }
+
+    /// The earliest end, after the warm-up, that the clock sets to a stream: its own, or that of one that ends the phase.
+    pub fn clock(&self, stream: usize) -> Option<Duration> {
+        let plan = &self.plan;
+        let ending = plan.streams.iter().filter(|other| plan.ends_with.contains(&other.name));
+        let ends = ending.chain([&plan.streams[stream]]).filter_map(|stream| match stream.stop {
+            Stop::Duration(duration) => Some(duration),
+            Stop::Requests(_) | Stop::Exhausted | Stop::Ended => None,
+        });
+        ends.min()
     }
 }
 

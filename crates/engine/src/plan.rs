@@ -49,6 +49,9 @@ pub struct Plan {
     pub operations: BTreeMap<String, Value>,
     /// The streams that fork at the phase's start and join at its end.
     pub streams: Vec<Stream>,
+    /// The streams, the first of which to end ends the phase; without any the phase ends with its last stream.
+    #[serde(default)]
+    pub ends_with: Vec<String>,
     /// Any of these ends the phase early.
     #[serde(default)]
     pub stop_when: Vec<Condition>,
@@ -245,6 +248,8 @@ pub enum Stop {
     Requests(u64),
     /// When each document of the operation's corpus has been sent once.
     Exhausted,
+    /// When the phase ends, which another stream decides.
+    Ended,
 }
 
 /// Ends a phase early when a figure of its last seconds passes a bound.

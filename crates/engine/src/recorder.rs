@@ -50,6 +50,10 @@ pub struct Counts {
     pub dropped: u64,
     /// Attempts beyond the first, where failed requests are tried again.
     pub retries: u64,
+    /// Documents that answers should have had, where that is asserted.
+    pub relevant: u64,
+    /// Of these, those that they had.
+    pub relevant_found: u64,
     /// Failed requests by class; of a bulk request with failed items one.
     pub errors: [u64; ErrorClass::ALL.len()],
 }
@@ -66,6 +70,8 @@ impl Counts {
         self.completed_documents += other.completed_documents;
         self.dropped += other.dropped;
         self.retries += other.retries;
+        self.relevant += other.relevant;
+        self.relevant_found += other.relevant_found;
         for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
             *mine += theirs;
         }
@@ -270,6 +276,10 @@ impl Recorder {
         let counts = &mut cell.counts;
         counts.requests += 1;
         counts.completed += u64::from(in_window && reply.outcome.is_ok());
+        if let Some(recall) = reply.recall {
+            counts.relevant += recall.relevant;
+            counts.relevant_found += recall.found;
+        }
         match reply.outcome {
             Ok(()) => {
                 counts.successes += 1;

@@ -86,6 +86,7 @@ mod tests {
             node: 0,
             parts: Vec::new(),
             rejected: rejected.to_vec(),
+            recall: None,
         }
     }
 

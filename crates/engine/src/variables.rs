@@ -6,6 +6,7 @@
 mod captured;
 mod counter;
 mod derived;
+mod document;
 mod encoded;
 mod form;
 mod listed;
@@ -25,6 +26,7 @@ pub use captured::Captured;
 pub use counter::{Counted, Origin};
 use counter::{Counter, Records};
 use derived::Derived;
+use document::Documents;
 use encoded::Encoded;
 use form::Form;
 use listed::Listed;
@@ -34,7 +36,7 @@ pub(crate) use text::{push_letters, push_second};
 use whole::Whole;
 pub(crate) use zipf::fnv;
 
-const KINDS: [&str; 19] = [
+const KINDS: [&str; 21] = [
     "uniform",
     "constant",
     "choice",
@@ -49,10 +51,12 @@ const KINDS: [&str; 19] = [
     "date",
     "lines",
     "field",
+    "document",
     "derived",
     "linear",
     "hash",
     "several",
+    "part",
     "captured",
 ];
 
@@ -119,6 +123,7 @@ enum Kind {
     Listed(Listed),
     Letters(Letters),
     Dates(Dates),
+    Documents(Documents),
     Derived(Derived),
     /// What an answer gave, in this slot of [`Captured`].
     Captured(usize),
@@ -166,7 +171,7 @@ impl Variables {
         variables.bind_counters()?;
         for entry in &variables.entries {
             if let Kind::Derived(derived) = &entry.kind {
-                derived.refuse_texts(&variables).map_err(|error| within(&entry.name, error))?;
+                derived.refuse_unfit(&variables).map_err(|error| within(&entry.name, error))?;
             }
         }
         Ok(variables)
@@ -248,6 +253,7 @@ impl Values<'_> {
                 out.extend_from_slice(quote);
             }
             Kind::Dates(dates) => dates.write(own, *salt, encoding, out),
+            Kind::Documents(documents) => documents.write(own, *salt, encoding, out),
             Kind::Derived(derived) => derived.write(self, encoding, out),
             Kind::Captured(slot) => self.captured.write(*slot, encoding, out),
         }
@@ -299,10 +305,12 @@ impl Kind {
             "date" => Self::Dates(Dates::new(argument)?),
             "lines" => Self::Listed(Listed::lines(argument)?),
             "field" => Self::Listed(Listed::field(argument, corpora)?),
+            "document" => Self::Documents(Documents::new(argument, corpora)?),
             "derived" => Self::Derived(Derived::text(argument)?),
             "linear" => Self::Derived(Derived::linear(argument)?),
             "hash" => Self::Derived(Derived::hash(argument)?),
             "several" => Self::Derived(Derived::several(argument)?),
+            "part" => Self::Derived(Derived::part(argument)?),
             "captured" => Self::Captured(0),
             _ => return Err(PlanError(unknown("kind of variable", kind, KINDS))),
         };

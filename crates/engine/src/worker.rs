@@ -5,6 +5,7 @@
 //! and open streams take their turns, and what they do for one request, are in the modules below.
 
 mod closed;
+mod ending;
 mod open;
 mod request;
 
@@ -21,7 +22,7 @@ use crate::counters::Count;
 use crate::draw::hash_name;
 use crate::driver::Driver;
 use crate::phase::{Leftover, Phase, StreamEnd};
-use crate::plan::{Pacing, Stop};
+use crate::plan::Pacing;
 use crate::recorder::Recorder;
 use crate::schedule::{Due, Share};
 use crate::timer::Timer;
@@ -38,6 +39,8 @@ struct Worker<D: Driver> {
     ends: Vec<Cell<StreamEnd>>,
     /// One place for each client: the request that it waits for.
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
+    /// Wakes those who sleep when a stream has ended the phase.
+    over: Notify,
 }
 
 /// A client: its number over all generators, and its place among the waiting clients of this worker.
@@ -86,6 +89,7 @@ pub fn run<D: Driver>(
             // A stream has something left to send until it is known that it has not.
             ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],
             waiting: RefCell::default(),
+            over: Notify::new(),
         });
         let mut watch = JoinSet::new();
         let timer = worker.timer.clone();
@@ -132,17 +136,26 @@ impl<D: Driver> Worker<D> {
             if self.phase.stop.load(Ordering::Relaxed) {
                 stopped.notify_one();
             }
+            if self.phase.ended.get().is_some() {
+                self.over.notify_waiters();
+            }
+        }
+    }
+
+    /// This worker's part of a stream, whose end may be that of the phase.
+    async fn stream(self: Rc<Self>, index: usize, thread: u64) {
+        self.clone().serve_stream(index, thread).await;
+        self.phase.part_ended(index);
+        if self.phase.ended.get().is_some() {
+            self.over.notify_waiters();
         }
     }
 
     /// This worker's part of a stream, from the phase's start to the stream's end.
-    async fn stream(self: Rc<Self>, index: usize, thread: u64) {
+    async fn serve_stream(self: Rc<Self>, index: usize, thread: u64) {
         let phase = &self.phase;
         let plan = &phase.plan.streams[index];
-        let ends = match plan.stop {
-            Stop::Duration(duration) => Some(self.start + phase.plan.warmup + duration),
-            Stop::Requests(_) | Stop::Exhausted => None,
-        };
+        let ends = phase.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
         let key = hash_name(&format!("{}/{}", phase.plan.phase, plan.name));
         let profile = &phase.profiles[index];
         // No more threads take part than there are clients, or than there may be requests in flight; their shares add up.
@@ -185,15 +198,21 @@ impl<D: Driver> Worker<D> {
             }
             if let Some(ends) = clock_ends {
                 // A part with nothing more to do until then, as at a low rate, still lasts until the end.
-                self.timer.sleep_until(ends).await;
+                self.sleep_until(ends).await;
             }
         };
-        match give_up {
-            None => all.await,
-            Some(give_up) => tokio::select! {
-                () = all => {}
-                () = self.timer.sleep_until(give_up) => {}
-            },
+        let give_up = async {
+            match give_up {
+                None => self.until_ended().await,
+                Some(give_up) => tokio::select! {
+                    () = self.timer.sleep_until(give_up) => {}
+                    () = self.until_ended() => {}
+                },
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = give_up => {}
         }
     }
 

@@ -100,10 +100,18 @@ def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histogram
         **_figures(name, entries, outcome, measured, histograms),
         "dropped": sum(entry["dropped"] for entry in entries),
         "in_flight_at_end": sum(entry["in_flight_at_end"] for entry in entries),
+        **_recall(entries),
         "parts": {
             part: _figures(f"{name}.{part}", of_part, outcome, measured, histograms) for part, of_part in parts.items()
         },
     }
+
+
+def _recall(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the share of the right documents that were found, over all streams; nothing where it is not asserted."""
+    counts = [entry["recall"] for entry in entries if entry.get("recall")]
+    relevant = sum(count["relevant"] for count in counts)
+    return {"recall": sum(count["found"] for count in counts) / relevant} if relevant else {}
 
 
 def _figures(

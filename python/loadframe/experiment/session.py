@@ -309,7 +309,7 @@ class Session:
             # What an operation consists of has no form of its own: it is counted with it.
             form = phase.operations.get(operation["operation"], {})
             written.add(self._acknowledged.add(form, operation["documents"] + operation["warmup"]["documents"]))
-        if phase.stop != "exhausted":
+        if not phase.exhausts:
             return []
         found = (
             self._acknowledged.difference(name, self.cluster.count(name)) for name in sorted(filter(None, written))

@@ -127,6 +127,12 @@ def errors_text(operation: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def recall_text(operation: Mapping[str, Any]) -> str | None:
+    """Write which share of the right documents was found: `recall 0.934`; None where that was not asserted."""
+    recall = operation.get("recall")
+    return None if recall is None else f"recall {recall:.3f}"
+
+
 def set_aside_texts(phase: Mapping[str, Any]) -> list[str]:
     """Write, for each corpus that it happened to, how many of its lines were no documents and were kept aside."""
     return [

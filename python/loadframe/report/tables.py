@@ -16,6 +16,7 @@ from loadframe.report.labels import (
     few_text,
     interval_text,
     load_text,
+    recall_text,
     seconds_text,
     with_failures,
     with_parts,
@@ -141,6 +142,9 @@ def operations_table(run: Run) -> Table:
                     Cell(failures or "0", tone="invalid" if failures else "muted"),
                 ]
             )
+            if recall := recall_text(operation):
+                empty = [Cell("")] * (3 + len(_PERCENTILES))
+                rows.append([Cell(""), Cell(""), Cell(recall, tone="muted"), *empty])
             if every := with_failures(operation):
                 percentiles = [Cell(seconds_text(every[key]), tone="muted") for key in _PERCENTILES]
                 rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])

@@ -17,6 +17,7 @@ from loadframe.report.labels import (
     errors_text,
     few_text,
     load_text,
+    recall_text,
     seconds_text,
     set_aside_texts,
     with_failures,
@@ -92,6 +93,8 @@ def _operations(
         ends = [ends_text(intervals.get(key)) for key in _PERCENTILES]
         for words, end in (("  at least", 0), ("  at most", 1)) if intervals else ():
             table.add(words, "", "", *(pair[end] for pair in ends), *last, style="dim")
+        if recall := recall_text(operation):
+            table.add(f"  {recall}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
         if every := with_failures(operation):
             percentiles = [seconds_text(every[key]) for key in _PERCENTILES]
             table.add("  with failures", "", "", *percentiles, *last, style="dim")

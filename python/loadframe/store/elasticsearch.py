@@ -57,6 +57,8 @@ _OURS = {
 }
 
 #: The least Java that runs each major version, and the greatest that is known to where none came along.
+#: The first versions that have data streams, and templates that can be composed.
+_DATA_STREAMS, _COMPOSED_TEMPLATES = (7, 9), (7, 8)
 _JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
 #: The major versions that the vendor has archives of, by machine, and where.
 _OFFERED = (7, 8, 9)
@@ -185,7 +187,7 @@ class Elasticsearch(SearchStore):
 
     def _elects_by_number(self, addresses: Sequence[str]) -> bool:
         """Whether masters are elected by as many nodes as a setting says, and not by as many as the cluster has."""
-        return _number(self.software(self.version(addresses))["version"]) < (7,)
+        return self._version_number(addresses) < (7,)
 
     def _count_voters(self, addresses: Sequence[str], without: int = 0) -> None:
         nodes = len(membership.names(self.request, addresses))
@@ -194,9 +196,19 @@ class Elasticsearch(SearchStore):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index as `SearchStore` does; before version 7 its mappings are those of the one type `_doc`."""
         body = json.loads(json.dumps(definition))
-        if "mappings" in body and _number(self.software(self.version(addresses))["version"]) < (7,):
+        version = self._version_number(addresses)
+        if "mappings" in body and version < (7,):
             body["mappings"] = {"_doc": body["mappings"]}
+        if body.get("data_stream") and version < _DATA_STREAMS:
+            what = f"the collection {name!r} is a data stream, and this Elasticsearch has none"
+            raise BadInput(what, remedy="use 7.9 or later, or rollover: true")
         super().create_collection(addresses, name, body, nodes)
+
+    def _composes(self, addresses: Sequence[str]) -> bool:
+        return self._version_number(addresses) >= _COMPOSED_TEMPLATES
+
+    def _version_number(self, addresses: Sequence[str]) -> tuple[int, ...]:
+        return _number(self.software(self.version(addresses))["version"])
 
 
 def _major(version: str) -> int | None:

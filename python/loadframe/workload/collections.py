@@ -1,22 +1,34 @@
-"""Collections: what a workload needs in the store, in each family's own terms."""
+"""Collections: what a workload needs in the store, in the terms of each family."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from loadframe.errors import BadInput
 from loadframe.workload.forms import Text
 from loadframe.workload.forms.couchbase import Durability
-from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, shown
+from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, shown, wrong
 
 
 class SearchIndex(Model):
-    """An index of the elasticsearch family, as the store's create-index call has it."""
+    """An index of the elasticsearch family, as the store's create-index call has it.
+
+    As a `data_stream`, or behind an alias for `rollover`, it consists of indices that the store makes one after the
+    other. Their definition is a template then.
+    """
 
     settings: dict[str, Any] = Field(default_factory=dict)
     mappings: dict[str, Any] = Field(default_factory=dict)
     aliases: dict[str, Any] = Field(default_factory=dict)
+    data_stream: bool = False
+    rollover: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.data_stream and self.rollover:
+            raise wrong("a data stream rolls over anyway", "remove rollover", key="rollover")
+        return self
 
 
 class CassandraTable(Model):
@@ -104,12 +116,12 @@ def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) 
     """
     model = DEFINITIONS.get(family)
     first, _, name = key.partition(".")
-    known = [field.alias or own for own, field in model.model_fields.items()] if model else []
+    known = [field.alias or attribute for attribute, field in model.model_fields.items()] if model else []
     if model is None or first not in known:
         raise BadInput(f"a collection of {family} has no {first!r}", remedy=did_you_mean(first, known))
     changed = dict(definition)
     if name:
-        inner = {own: old for own, old in dict(changed.get(first) or {}).items() if own != name}
+        inner = {key: old for key, old in dict(changed.get(first) or {}).items() if key != name}
         changed[first] = inner if value is None else {**inner, name: value}
     elif value is None:
         changed.pop(first, None)

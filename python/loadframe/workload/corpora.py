@@ -5,7 +5,7 @@ This names them, finds or fetches the files and identifies them by hash; the doc
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,29 +14,40 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from loadframe import download, folders
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.workload import vectors
 from loadframe.workload.forms import Positive
-from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, Name, shown, wrong
 
-#: What stands in for a file's documents where their number has to be guessed; the size of a trip of nyc_taxis.
+#: Bytes of a document, where the number of documents is guessed from the size of a file; those of a trip of nyc_taxis.
 BYTES_PER_DOCUMENT = 500
 _OTHERWISE = "fetch the file elsewhere and name it with file:"
 #: Characters of a record's fields that the engine generates.
 LARGEST_RECORD = 64 * 2**20
-#: How many bytes one of a compressed file stands for where that has to be guessed; those of nyc_taxis in bzip2.
+#: Bytes that one byte of a compressed file unpacks to, where that is guessed; those of nyc_taxis in bzip2.
 PACKED = {".gz": 10, ".bz2": 16, ".zst": 12}
 
 
 def _address(value: str) -> str:
     if value and not value.startswith(("http://", "https://")):
-        raise wrong(f"{shown(value)} is no web address", "begin it with https:// or http://, or say file:")
+        raise wrong(f"{shown(value)} is not a web address", "begin it with https:// or http://, or say file:")
     return value
 
 
 def _checksum(value: str) -> str:
     if not re.fullmatch(r"([0-9A-Fa-f]{64})?", value):
-        raise wrong(f"{shown(value)} is no SHA-256", "give its 64 hexadecimal digits")
+        raise wrong(f"{shown(value)} is not a SHA-256 checksum", "give its 64 hexadecimal digits")
     return value
 
+
+def _column(value: str) -> str:
+    reason = vectors.wrong_place(value)
+    if reason is not None:
+        raise wrong(reason)
+    return value
+
+
+_FILES = ("file", "files", "url", "urls")
+_BESIDE_COLUMNS = tuple((key, "columns") for key in ("generate", *_FILES))
 
 #: Empty where a parameter leaves it open.
 Address = Annotated[str, AfterValidator(_address)]
@@ -61,10 +72,11 @@ class Corpus(Model):
 
     The files are on this machine (`file`, `files`) or are fetched once into the cache (`url`, `urls`; `sha256` is the
     checksum of `url`). A `url` that is not empty takes the place of `generate`, and such a `file` that of both, so that
-    one workload serves all. `at_most` takes no more than so many documents; with it, files may also have fewer than
+    one workload serves all. `at_most` is the most documents that are taken; with it, files may also have fewer than
     `documents`. With `actions` a line that says what to do (as in bulk requests) stands before each
-    document; it is not sent. A line that is no document stops the run, or is counted and kept aside. Files of the
-    format `mediawiki` are XML dumps, each revision of which becomes a document.
+    document; it is not sent. A line that is not a document stops the run, or is counted and kept aside. Files of the
+    format `mediawiki` are XML dumps, each revision of which becomes a document, and of the format `parquet` each row is
+    one. `columns` takes vectors from files of their own: row i of each is in document i, whose `id` is i.
     """
 
     generate: Literal["nyc_taxi_trip", "geonames", "ycsb_record", "wikipedia_revision"] | None = None
@@ -76,29 +88,37 @@ class Corpus(Model):
     url: Address | None = None
     urls: Annotated[tuple[Address, ...], Strict(False), NOT_EMPTY] | None = None
     sha256: Checksum | None = None
-    format: Literal["ndjson", "mediawiki"] = "ndjson"
+    columns: Annotated[dict[Name, Annotated[str, AfterValidator(_column)]], NOT_EMPTY] | None = None
+    format: Literal["ndjson", "mediawiki", "parquet"] = "ndjson"
     actions: bool = False
     broken: Literal["stop", "set_aside"] = "stop"
 
     @model_validator(mode="after")
     def _one_source(self) -> "Corpus":
-        given = {key: getattr(self, key) for key in ("generate", "file", "files", "url", "urls")}
-        for one, other in (("file", "files"), ("generate", "files"), ("url", "urls"), ("generate", "urls")):
+        given = {key: getattr(self, key) for key in ("generate", "file", "files", "url", "urls", "columns")}
+        for one, other in (
+            ("file", "files"),
+            ("generate", "files"),
+            ("url", "urls"),
+            ("generate", "urls"),
+            *_BESIDE_COLUMNS,
+        ):
             if given[one] and given[other]:
                 raise wrong(f"{one} and {other} exclude each other", "remove one of them", key=other)
         if not any(given.values()):
-            raise wrong("the corpus has no source", "say generate, file, files, url or urls")
+            raise wrong("the corpus has no source", "say generate, file, files, url, urls or columns")
         if self.generate and not self.from_files and self.documents is None:
             raise wrong("a generated corpus has no end", "say how many documents", key="generate")
         if self.sha256 and self.url is None:
             raise wrong("only a url has a checksum here", "remove it, or say url", key="sha256")
-        if self.format == "mediawiki" and (self.actions or self.broken != "stop"):
+        if self.format != "ndjson" and (self.actions or self.broken != "stop"):
             key = "actions" if self.actions else "broken"
-            raise wrong(f"a dump of MediaWiki has no lines, and {key} tells how to read them", "remove it", key=key)
+            what = "a dump of MediaWiki" if self.format == "mediawiki" else "a Parquet file"
+            raise wrong(f"{what} has no lines, and {key} tells how to read them", "remove it", key=key)
         if self.with_ is not None and self.generate != "ycsb_record":
             raise wrong("only the generator ycsb_record takes options", "remove them", key="with")
         for key in ("format", "actions", "broken"):
-            if key in self.model_fields_set and all(given[source] is None for source in given if source != "generate"):
+            if key in self.model_fields_set and all(given[source] is None for source in _FILES):
                 raise wrong(f"only files have lines, and {key} tells how to read them", "remove it", key=key)
         return self
 
@@ -110,7 +130,7 @@ class Corpus(Model):
 
     @property
     def exactly(self) -> int | None:
-        """How many documents it has to have; a file in the place of a generator may have any number."""
+        """How many documents it must have; a file that replaces a generator may have any number."""
         return None if self.generate and self.from_files else self.documents
 
     @property
@@ -126,12 +146,12 @@ class Corpus(Model):
     @property
     def from_files(self) -> bool:
         """Whether it is read and not generated."""
-        return bool(self.paths or self.addresses)
+        return bool(self.paths or self.addresses or self.columns)
 
     @property
     def key(self) -> str:
         """The key that says where the documents come from."""
-        return next((key for key in ("file", "files", "url", "urls") if getattr(self, key)), "generate")
+        return next((key for key in (*_FILES, "columns") if getattr(self, key)), "generate")
 
 
 def resolve(
@@ -146,11 +166,15 @@ def resolve(
 
     Relative paths begin at `folder`. `error` makes the error of what is wrong with a file and the remedy. Files of web
     addresses are fetched if they are not in the cache; `report` takes lines on how far that is. `offline` fetches
-    nothing: such a corpus is `{"files": [], ...}`, and its user has to put something in the place of the files.
+    nothing: such a corpus is `{"files": [], ...}`, and its user has to replace the files.
     """
     if not corpus.from_files:
         options = {} if corpus.with_ is None else {"with": corpus.with_.model_dump()}
         return {"generate": corpus.generate, "documents": corpus.limit, **options}
+    limits = {"documents": corpus.exactly, "at_most": corpus.at_most}
+    counts = {key: count for key, count in limits.items() if count is not None}
+    if corpus.columns is not None:
+        return {"columns": _columns(corpus.columns, folder, error, report, offline=offline), **counts}
     checksum = corpus.sha256 or None
     if offline:
         fetched = [download.place(url, cache(), checksum) for url in corpus.addresses]
@@ -163,15 +187,40 @@ def resolve(
     files = fetched or [(folder / path).absolute() for path in corpus.paths]
     for file in files:
         _check(file, error)
-    limits = {"documents": corpus.exactly, "at_most": corpus.at_most}
-    counts = {key: count for key, count in limits.items() if count is not None}
+    if corpus.format == "parquet":
+        files = [vectors.rows_as_lines(file, cache(), error) for file in files]
     return {"files": [str(file) for file in files], **counts, **_reading(corpus)}
+
+
+def _columns(
+    columns: Mapping[str, str],
+    folder: Path,
+    error: Callable[[str, str], BadInput],
+    report: Callable[[str], None],
+    *,
+    offline: bool,
+) -> list[dict[str, Any]]:
+    """Return columns of vectors as the engine takes them; none where nothing may be fetched that is not here."""
+    resolved = []
+    for name, text in columns.items():
+        place = vectors.place(text)
+        if not place.is_address:
+            file = (folder / place.file).absolute()
+        elif offline:
+            file = download.place(place.file, cache(), None)
+            if not file.is_file():
+                return []
+        else:
+            file = download.fetch(place.file, cache(), report, otherwise=_OTHERWISE, checksum=None)
+        _check(file, error)
+        resolved.append(vectors.column(name, file, place.inside, cache(), error))
+    return resolved
 
 
 def _reading(corpus: Corpus) -> dict[str, Any]:
     """Return how the engine is to read the lines of a corpus's files."""
     lines: dict[str, Any] = {}
-    if corpus.format != "ndjson":
+    if corpus.format == "mediawiki":
         lines["format"] = corpus.format
     if corpus.actions:
         lines["actions"] = True
@@ -193,6 +242,10 @@ def documents(corpus: Corpus, folder: Path) -> int:
     limit = corpus.limit
     if limit is not None and corpus.exactly is not None:
         return limit
+    if corpus.columns is not None:
+        counts = [vectors.rows(folder / text) for text in corpus.columns.values()]
+        known = min((count for count in counts if count is not None), default=1)
+        return known if limit is None else min(known, limit)
     fetched = [download.place(url, cache(), corpus.sha256 or None) for url in corpus.addresses]
     files = fetched or [folder / path for path in corpus.paths]
     size = sum(file.stat().st_size * PACKED.get(file.suffix.lower(), 1) for file in files if file.is_file())
@@ -202,11 +255,15 @@ def documents(corpus: Corpus, folder: Path) -> int:
 
 def describe(source: dict[str, Any]) -> dict[str, Any]:
     """Return a resolved corpus for the manifest: its files by name, size in bytes and SHA-256."""
+    if "columns" in source:
+        files = describe_files(column["file"] for column in source["columns"])
+        columns = [{**column, "file": file} for column, file in zip(source["columns"], files, strict=True)]
+        return {**source, "columns": columns}
     return {**source, "files": describe_files(source["files"])} if "files" in source else source
 
 
 def describe_files(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what tells files from others of their names: path, size in bytes and SHA-256."""
+    """Return what identifies files: path, size in bytes and SHA-256."""
     described = []
     for name in names:
         try:

@@ -47,7 +47,7 @@ class Filler:
     """Fills parameters into a document's data, and remembers which ones went where."""
 
     document: Document
-    #: Gives a parameter's value; raises KeyError for a name that is none.
+    #: Gives a parameter's value; raises KeyError for an unknown name.
     value: Callable[[str], Value]
     #: The words to suggest from when a name is unknown.
     parameters: Collection[str]

@@ -1,7 +1,7 @@
 """The JSON Schema of workload files, for editors, which `python -m loadframe.workload.jsonschema` prints.
 
-It is made of the model, and lets a hole, `${name}`, stand wherever a single value may. What parts of a file say of
-each other it cannot judge: `load_workload` does.
+It is made from the model, and allows a hole, `${name}`, wherever a single value may stand. It cannot check references
+between the parts of a file; `load_workload` does.
 """
 
 import json
@@ -41,7 +41,7 @@ def _with_holes(part: Any) -> Any:
         return [_with_holes(entry) for entry in part]
     if not isinstance(part, dict):
         return part
-    # Properties have names of their own, among which `type` and `title` are no keywords.
+    # The keys of `properties` are names from the model; `type` and `title` are not keywords there.
     filled = {
         key: {name: _with_holes(entry) for name, entry in value.items()}
         if key in ("properties", "$defs")

@@ -53,7 +53,7 @@ class RateLevel(Model):
 
 def _not_nothing(start: float, levels: list[float] | list[int]) -> None:
     if start == 0 and not any(levels):
-        raise wrong("a level of 0 throughout sends nothing", "give one stage more than 0", key="stages")
+        raise wrong("a level that is always 0 sends nothing", "give one stage more than 0", key="stages")
 
 
 def _shape(value: Any) -> str:
@@ -103,7 +103,7 @@ Journey = Annotated[tuple[_StepOrName, ...], Strict(False), NOT_EMPTY]
 
 
 class Condition(Model):
-    """Ends a phase early: when a figure of its last seconds, so many on end, is above a bound."""
+    """Ends a phase early: when a figure is above a bound for a number of seconds in a row."""
 
     metric: Literal["error_share", "response_p99", "dropped"]
     above: Annotated[float, Field(ge=0), Strict(False)]

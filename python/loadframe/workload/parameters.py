@@ -29,7 +29,7 @@ def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapp
     for name, value in defaults.items():
         place = ("parameters", name)
         if not is_name(name):
-            raise document.error(place, f"{shown(name)} is no name", "use letters, digits and _", key=True)
+            raise document.error(place, f"{shown(name)} is not a name", "use letters, digits and _", key=True)
         if name == BUILT_IN:
             what = f"{name!r} is built in: the number of the cluster's nodes"
             raise document.error(place, what, "choose another name", key=True)
@@ -47,7 +47,7 @@ def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapp
 
 
 class Parameters:
-    """The values of a workload's parameters, for a cluster of so many nodes."""
+    """The values of a workload's parameters, for a cluster of a given number of nodes."""
 
     def __init__(
         self, document: Document, defaults: Mapping[str, Value], settings: Mapping[str, "Setting"], nodes: int
@@ -62,7 +62,7 @@ class Parameters:
         self.made_of: dict[str, set[str]] = {name: set() for name in defaults}
 
     def value(self, name: str) -> Value:
-        """Return a parameter's value; KeyError if there is none of that name, BadInput if it is wrong."""
+        """Return a parameter's value; KeyError for an unknown name, BadInput for a wrong value."""
         if name == BUILT_IN:
             return self._nodes
         default = self._default(name)

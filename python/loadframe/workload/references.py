@@ -1,4 +1,4 @@
-"""What the parts of a workload say of each other: whether each name that is used exists, and can be used so."""
+"""References between the parts of a workload: whether each name that is used exists and is of the right kind."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from loadframe.workload.variables import circle
 from loadframe.yamlfile import Document, did_you_mean
 
 #: Ways to make a variable of others, and what the others must be.
-_MADE_OF = {"derived": None, "linear": "number", "hash": "whole number", "several": None}
+_MADE_OF = {"derived": None, "linear": "number", "hash": "whole number", "several": None, "part": "document"}
 
 
 def check(document: Document, file: WorkloadFile) -> None:
-    """Refuse a workload that refers to what it does not have; BadInput at the reference, with the nearest name."""
+    """Refuse references to names that do not exist; BadInput at the reference, with the nearest name."""
     for name, operation in file.operations.items():
         for family, form in every_form(operation).items():
             place: Place = ("operations", name, *([family] if family else []), form.kind)
@@ -34,11 +34,17 @@ def check(document: Document, file: WorkloadFile) -> None:
 def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
     content: Any = form.content
     collection = getattr(content, "collection", None)
-    # A name that is made per request can only be judged by the store.
+    # Only the store can check a name that is made for each request.
     if collection is not None and form.create_collection is None and not set(collection) & set("$*,"):
         _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
     if form.bulk is not None:
         _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
+        known = file.collections.get(form.bulk.collection)
+        is_stream = known is not None and known.elasticsearch is not None and known.elasticsearch.data_stream
+        for_search = place[2] in (form.kind, "elasticsearch")
+        if is_stream and for_search and (form.bulk.action != "create" or form.bulk.conflicts is not None):
+            what = f"the collection {form.bulk.collection!r} is a data stream, to which documents can only be added"
+            raise document.error(place, what, "say action: create", key=True)
     if form.request is not None and not form.request.path.startswith("/"):
         raise document.error((*place, "path"), "a path begins with /", f"write /{form.request.path}")
 
@@ -61,8 +67,9 @@ def _made(file: WorkloadFile) -> Iterator[str]:
 
 def _check_variables(document: Document, file: WorkloadFile) -> None:
     for name, variable in file.variables.items():
-        if variable.field is not None:
-            _known(document, ("variables", name, "field", "corpus"), "corpus", variable.field.corpus, file.corpora)
+        for way, source in (("field", variable.field), ("document", variable.document)):
+            if source is not None:
+                _known(document, ("variables", name, way, "corpus"), "corpus", source.corpus, file.corpora)
         if variable.inserted is not None:
             law = next(law for law in ("zipfian", "latest", "exponential") if getattr(variable, law) is not None)
             place: Place = ("variables", name, law, "inserted")
@@ -77,11 +84,11 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
             _known(document, place, "variable", other, file.variables)
             wanted = _MADE_OF[way]
             if wanted is not None and wanted not in file.variables[other].kinds:
-                raise document.error(place, f"the variable {other!r} is no {wanted}", f"name one that is a {wanted}")
-    found = circle(file.variables)
-    if found is not None:
-        what = f"variables are made of each other in a circle: {' -> '.join(found)}"
-        raise document.error(("variables", found[0]), what, "remove one of the steps", key=True)
+                raise document.error(place, f"the variable {other!r} is not a {wanted}", f"name one that is a {wanted}")
+    names_in_circle = circle(file.variables)
+    if names_in_circle is not None:
+        what = f"variables are made of each other in a circle: {' -> '.join(names_in_circle)}"
+        raise document.error(("variables", names_in_circle[0]), what, "remove one of the steps", key=True)
 
 
 def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place) -> None:
@@ -95,9 +102,11 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
                 what = f"the operation {name!r} reads a corpus to its end and cannot be one of a mix"
                 raise document.error((*within, *key), what, "give it a stream of its own", key=True)
             _check_needs(document, file, stream.weights, name, (*within, *key), key=stream.mix is not None)
-            if phase.until == "exhausted" and not reads:
+            ended = within if stream.ends_itself else place
+            until = stream.until if stream.ends_itself else phase.until
+            if until == "exhausted" and not reads:
                 what = f"the operation {name!r} reads no corpus that could be exhausted"
-                raise document.error((*place, "until"), what, "say a duration or a number of requests")
+                raise document.error((*ended, "until"), what, "say a duration or a number of requests")
 
 
 def _check_needs(

@@ -12,8 +12,11 @@ from loadframe.errors import BadInput
 from loadframe.workload import corpora
 from loadframe.workload.holes import names
 from loadframe.workload.pacing import ClientLevel, Condition, RateLevel, plan_level
-from loadframe.workload.phases import Phase, Stream
+from loadframe.workload.phases import ANY, Ended, Phase, Stream
 from loadframe.workload.variables import Variable, closure
+
+#: How a load ends, as plans have it.
+Stop = dict[str, Any] | str
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,14 @@ class ResolvedPhase:
     prepares: bool
     #: Seconds; before the measurement, recorded apart.
     warmup: float
-    #: How it ends, as plans have it: `{"duration": s}`, `{"requests": n}` or `"exhausted"`.
-    stop: dict[str, Any] | str
+    #: How streams without an end of their own end, as plans have it: `{"duration": s}`, `{"requests": n}`,
+    #: `"exhausted"`, or `"ended"` with the phase.
+    stop: Stop
     streams: tuple[Stream, ...]
     #: Any of these ends it early.
     stop_when: tuple[Condition, ...]
+    #: The names of streams, the first of which to end ends the phase; without any it ends with the last.
+    ends_with: tuple[str, ...]
     #: By name, as plans have them; only what this phase uses.
     operations: Mapping[str, dict[str, Any]] = field(repr=False)
     corpora: Mapping[str, dict[str, Any]] = field(repr=False)
@@ -38,6 +44,11 @@ class ResolvedPhase:
     def duration(self) -> float | None:
         """The measured seconds; None if something else ends the phase."""
         return self.stop["duration"] if isinstance(self.stop, dict) and "duration" in self.stop else None
+
+    @property
+    def exhausts(self) -> bool:
+        """Whether a stream sends its corpus to the end."""
+        return any((_stop(stream) or self.stop) == "exhausted" for stream in self.streams)
 
     def override(
         self,
@@ -53,12 +64,15 @@ class ResolvedPhase:
         the one that is so already, and BadInput says if that is not exactly one. `duration` (s) replaces any other way
         to end.
         """
-        return replace(
+        phase = replace(
             self,
             streams=paced(self.streams, clients, rate, self.name),
             warmup=self.warmup if warmup is None else warmup,
-            stop=self.stop if duration is None else {"duration": duration},
         )
+        if duration is None:
+            return phase
+        endless = tuple(s.model_copy(update=dict.fromkeys(Ended.model_fields)) for s in phase.streams)
+        return replace(phase, streams=endless, stop={"duration": duration}, ends_with=())
 
     def plan(
         self,
@@ -91,6 +105,7 @@ class ResolvedPhase:
             "variables": dict(self.variables),
             "operations": dict(self.operations),
             "streams": self._streams(),
+            **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
 
@@ -103,6 +118,7 @@ class ResolvedPhase:
             "variables": dict(self.variables),
             "operations": dict(self.operations),
             "streams": self._streams(),
+            **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
 
@@ -112,7 +128,7 @@ class ResolvedPhase:
                 "name": stream.name,
                 **_course(stream),
                 "pacing": pacing(stream),
-                "stop": self.stop,
+                "stop": _stop(stream) or self.stop,
                 "retries": stream.retries or 0,
             }
             for stream in self.streams
@@ -136,7 +152,7 @@ class ResolvedWorkload:
     file: Mapping[str, str]
 
     def phase(self, name: str) -> ResolvedPhase:
-        """Return the phase of that name; KeyError if there is none."""
+        """Return the phase of that name; KeyError for an unknown name."""
         for phase in self.phases:
             if phase.name == name:
                 return phase
@@ -177,24 +193,33 @@ def resolve_phase(
     bulks = [form["bulk"] for form in used.values() if "bulk" in form]
     drawn = closure(set(names(used)), models)
     taken = {name for form in used.values() for name in form.get("http", {}).get("capture", ())}
-    fields = [field.corpus for name in drawn if (field := models[name].field) is not None]
-    stop: dict[str, Any] | str = "exhausted"
-    if phase.duration is not None:
-        stop = {"duration": phase.duration}
-    elif phase.requests is not None:
-        stop = {"requests": phase.requests}
+    sampled = [source.corpus for name in drawn if (source := models[name].field or models[name].document) is not None]
+    ends_with: tuple[str, ...] = ()
+    if phase.ends_with is not None:
+        names_of_streams = tuple(str(stream.name) for stream in streams)
+        ends_with = names_of_streams if phase.ends_with == ANY else (phase.ends_with,)
     return ResolvedPhase(
         name=phase.name,
         prepares=phase.prepares,
         warmup=phase.warmup,
-        stop=stop,
+        stop=_stop(phase) or "ended",
         streams=streams,
         stop_when=phase.stop_when,
+        ends_with=ends_with,
         operations=used,
-        corpora={name: sources[name] for name in (*(bulk["corpus"] for bulk in bulks), *fields)},
+        corpora={name: sources[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
         variables={name: form for name, form in variables.items() if name in drawn}
         | {name: {"captured": {}} for name in sorted(taken)},
     )
+
+
+def _stop(load: Ended) -> Stop | None:
+    """Return how a phase or a stream ends, as plans have it; None if it does not say."""
+    if load.duration is not None:
+        return {"duration": load.duration}
+    if load.requests is not None:
+        return {"requests": load.requests}
+    return load.until
 
 
 def _course(stream: Stream) -> dict[str, Any]:

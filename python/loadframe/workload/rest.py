@@ -24,13 +24,13 @@ def _path(value: str) -> str:
 
 def _pointer(value: str) -> str:
     if value and not value.startswith("/"):
-        raise wrong(f"{shown(value)} is no JSON pointer", f"write /{value.replace('.', '/')}")
+        raise wrong(f"{shown(value)} is not a JSON pointer", f"write /{value.replace('.', '/')}")
     return value
 
 
 def _header(value: str) -> str:
     if not _TOKEN.fullmatch(value):
-        raise wrong(f"{shown(value)} is no name of a header")
+        raise wrong(f"{shown(value)} is not a valid name of a header")
     if value.lower() in _FRAMING:
         raise wrong(f"the header {value} is the generator's to set", "leave it out")
     return value
@@ -55,7 +55,7 @@ class Source(Model):
     @model_validator(mode="after")
     def _one(self) -> "Source":
         if (self.json_ is None) == (self.header is None):
-            raise wrong("it says not where the value is", "say json: /pointer or header: Name")
+            raise wrong("it does not say where the value is", "say json: /pointer or header: Name")
         return self
 
 

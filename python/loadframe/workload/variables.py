@@ -52,7 +52,7 @@ def _is_date(text: str) -> bool:
 def _format(value: Any) -> Any:
     if not isinstance(value, str) or not (value in _EPOCH or _FORMAT.fullmatch(value)):
         raise wrong(
-            f"{shown(value)} is no format of dates",
+            f"{shown(value)} is not a format of dates",
             f"make it of %Y %m %d %H %M %S %L (milliseconds) and %%, or write {' or '.join(_EPOCH)}",
         )
     return value
@@ -245,6 +245,27 @@ class FieldOf(Model):
     order: Order = "random"
 
 
+class DocumentOf(Model):
+    """A whole document of a corpus, such as the parameters of one request: any, or request k takes document k.
+
+    Files of a corpus are mapped and not read, so that there may be more documents than memory holds.
+    """
+
+    corpus: Text
+    order: Order = "random"
+
+
+class PartOf(Model):
+    """What is at a field of a variable that is a document (`a.b` is within `a`), or `otherwise`.
+
+    The parts of one document variable are of the same document in the same request.
+    """
+
+    of: Text
+    field: Text
+    otherwise: Any = None
+
+
 class Linear(Model):
     """A variable that is a number, `times` a number, `plus` a number; whole if all three are."""
 
@@ -260,7 +281,7 @@ class Hash(Model):
 
 
 class Several(Model):
-    """A list of so many values of another variable; those of the next request are the next so many."""
+    """A list of `count` values of another variable; the next request has the next `count` values."""
 
     of: Text
     count: Annotated[int, Field(ge=1)]
@@ -283,6 +304,8 @@ class Variable(Model):
     date: Date | None = None
     lines: Lines | None = None
     field: FieldOf | None = None
+    document: DocumentOf | None = None
+    part: PartOf | None = None
     derived: Text | None = None
     linear: Linear | None = None
     hash: Hash | None = None
@@ -312,15 +335,17 @@ class Variable(Model):
     @property
     def of(self) -> tuple[str, ...]:
         """The names of the variables that it depends on."""
-        derived = self.linear or self.hash or self.several
+        derived = self.linear or self.hash or self.several or self.part
         if derived is not None:
             return (derived.of,)
         return (self.inserted,) if self.inserted else tuple(dict.fromkeys(names(self.derived)))
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What its values certainly are: `number`, `whole number`, both or neither."""
+        """Which kinds its values are known to be of: `number`, `whole number`, `document`."""
         bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
+        if self.document is not None:
+            return ("document",)
         if not any(getattr(self, way) is not None for way in _NUMBERS):
             return ()
         real = self.normal is not None or (self.exponential is not None and self.exponential.items is None)
@@ -342,12 +367,12 @@ class Variable(Model):
 
 def closure(used: set[str], variables: Mapping[str, Variable]) -> set[str]:
     """Return the names of the variables that are used, with those that they are made of."""
-    found: set[str] = set()
+    reached: set[str] = set()
     new = used & variables.keys()
     while new:
-        found |= new
-        new = {other for name in new for other in variables[name].of if other in variables} - found
-    return found
+        reached |= new
+        new = {other for name in new for other in variables[name].of if other in variables} - reached
+    return reached
 
 
 def circle(variables: Mapping[str, Variable]) -> list[str] | None:
@@ -362,4 +387,4 @@ def circle(variables: Mapping[str, Variable]) -> list[str] | None:
                 yield from walk(other, [*way, name])
             free.add(name)
 
-    return next((found for name in variables for found in walk(name, [])), None)
+    return next((path for name in variables for path in walk(name, [])), None)

@@ -80,7 +80,7 @@ class Workload:
         return workload
 
     def check(self) -> None:
-        """Refuse the workload if anything in it does not fit together; BadInput at the place."""
+        """Refuse a workload whose parts do not fit together; BadInput at the place."""
         references.check(self.document, self.fill(1).file)
         self.check_choice()
 
@@ -94,7 +94,7 @@ class Workload:
                 raise BadInput(what, where=where, remedy=did_you_mean(name, phases))
 
     def fill(self, nodes: int) -> Filled:
-        """Fill the parameters in, for a cluster of so many nodes; BadInput at whatever does not fit."""
+        """Fill the parameters in, for a cluster of `nodes` nodes; BadInput at the place that does not fit."""
         parameters = Parameters(self.document, self.defaults, self.settings, nodes)
         per_request = [
             *self.document.data.get("variables", {}),
@@ -115,7 +115,7 @@ class Workload:
     def for_family(
         self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None, *, offline: bool = False
     ) -> ResolvedWorkload:
-        """Return the workload as a family of stores takes it, on so many nodes.
+        """Return the workload as a family of stores takes it, on a cluster of `nodes` nodes.
 
         A phase that prepares is left out if its operations are written for each family, and none for this one.
         Corpora are fetched if they have a web address and are not in the cache; `report` takes lines on how far that
@@ -237,7 +237,7 @@ def load_workload(
 
     `NAME/PHASE` chooses of a workload of the library one phase (or several, with commas) and those that prepare it.
     `overrides` set its parameters, as `--set name=value` does. A relative path begins at `folder`, by default the
-    current one. BadInput names the file, the line and the column of whatever is wrong.
+    current one. BadInput names the file, the line and the column.
     """
     name_or_path, only = catalogue.split(name_or_path)
     document = read(catalogue.find(name_or_path, folder or Path()))
@@ -275,7 +275,7 @@ def _filled(filler: Filler, key: str, part: Any) -> Any:
 def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -> None:
     for place, name in captured(document.data.get("operations")):
         if not is_name(name):
-            raise document.error(place, f"{shown(name)} is no name", "use letters, digits and _", key=True)
+            raise document.error(place, f"{shown(name)} is not a name", "use letters, digits and _", key=True)
         for what, known in others.items():
             if name in known or name == BUILT_IN:
                 raise document.error(place, f"{name!r} is {what}, too", "choose another name", key=True)
@@ -287,7 +287,7 @@ def _check_variables(document: Document, variables: Any) -> None:
     for name in variables:
         if not is_name(name):
             raise document.error(
-                ("variables", name), f"{shown(name)} is no name", "use letters, digits and _", key=True
+                ("variables", name), f"{shown(name)} is not a name", "use letters, digits and _", key=True
             )
         if name == BUILT_IN:
             what = f"{name!r} is built in: the number of the cluster's nodes"

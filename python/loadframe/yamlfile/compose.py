@@ -53,7 +53,7 @@ class Document:
 
 
 def read(path: str | Path) -> Document:
-    """Read a file's data; BadInput, with the position, if there is no such file or it is no YAML."""
+    """Read a file's data; BadInput, with the position, if the file does not exist or is not YAML."""
     path = Path(path)
     content = _content(path)
     return _Composer(path, _text(path, content), hashlib.sha256(content).hexdigest()).document()
@@ -100,7 +100,7 @@ def _text(path: Path, content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8", errors="replace")
-        raise BadInput("this is no UTF-8 text", where=_after(path, before), remedy="save the file as UTF-8") from None
+        raise BadInput("this is not UTF-8 text", where=_after(path, before), remedy="save the file as UTF-8") from None
 
 
 def _after(path: Path, text: str) -> str:
@@ -151,14 +151,14 @@ class _Composer:
         except yaml.MarkedYAMLError as error:
             raise self._unparsable(error) from None
         except yaml.reader.ReaderError as error:
-            raise BadInput(f"this is no YAML: {error.reason}", where=str(self.path)) from None
+            raise BadInput(f"this is not YAML: {error.reason}", where=str(self.path)) from None
         except (ValueError, OverflowError) as error:  # escapes and directives with impossible numbers
-            raise BadInput(f"this is no YAML: {error}", where=str(self.path)) from None
+            raise BadInput(f"this is not YAML: {error}", where=str(self.path)) from None
 
     def _unparsable(self, error: yaml.MarkedYAMLError) -> BadInput:
         mark = error.problem_mark or error.context_mark
         if mark is None:
-            return BadInput(f"this is no YAML: {error}", where=str(self.path))
+            return BadInput(f"this is not YAML: {error}", where=str(self.path))
         lines = self.text.split("\n")
         line = lines[mark.line : mark.line + 1]
         remedy = None
@@ -170,7 +170,7 @@ class _Composer:
         if not line or mark.line == len(lines) - 1 > 0 == len(line[0]):
             # Where the text ends too early libyaml points behind its last line.
             where = _after(self.path, self.text.rstrip("\n"))
-        return BadInput(f"this is no YAML: {error.problem or error.context}", where=where, remedy=remedy)
+        return BadInput(f"this is not YAML: {error.problem or error.context}", where=where, remedy=remedy)
 
     def _error(self, event: Any, what: str, remedy: str | None = None) -> BadInput:
         line, column = _position(event)
@@ -251,7 +251,7 @@ class _Composer:
     def _sound(self, event: Any) -> str:
         """Return a scalar's text, if it can be written out again."""
         if any("\ud800" <= character <= "\udfff" for character in event.value):
-            raise self._error(event, "half of a surrogate pair is no character")
+            raise self._error(event, "half of a surrogate pair is not a character")
         return str(event.value)
 
 

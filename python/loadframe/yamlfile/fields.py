@@ -85,7 +85,7 @@ def _single(value: Any) -> Any:
 
 def _name(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
-        raise wrong(f"{shown(value)} is no name", "use letters, digits, _, - and . (at most 80, no - or . first)")
+        raise wrong(f"{shown(value)} is not a name", "use letters, digits, _, - and . (at most 80, no - or . first)")
     return value
 
 
@@ -105,7 +105,7 @@ Rate = Annotated[float, quantity(parse_rate, 1e9), Field(gt=0)]
 Bandwidth = Annotated[float, quantity(parse_bandwidth, 2e10), Field(gt=0)]
 #: Bytes, written `512m` or as a number.
 Size = Annotated[int, quantity(parse_size, 2**63), Field(gt=0)]
-#: One value of JSON that is no list and no mapping.
+#: One value of JSON that is neither a list nor a mapping.
 Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
 #: A name that can stand in a folder's name, in a table and in a plot.
 Name = Annotated[str, BeforeValidator(_name)]

@@ -12,7 +12,7 @@ from loadframe.errors import BadInput
 from loadframe.yamlfile.compose import Document, Place, read
 from loadframe.yamlfile.fields import Model, did_you_mean, shown
 
-#: So many errors are shown at once; the rest are usually consequences.
+#: The number of errors that are shown at once; the rest are usually consequences.
 SHOWN = 5
 
 M = TypeVar("M", bound=Model)

@@ -98,7 +98,18 @@ pub async fn ask(
         tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
     let (documents, outcome, rejected) = tally.settle();
-    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new(), rejected }
+    Reply {
+        sent,
+        done,
+        outcome,
+        bytes_sent,
+        bytes_received,
+        documents,
+        node,
+        parts: Vec::new(),
+        rejected,
+        recall: None,
+    }
 }
 
 fn judge(answer: &Response<'_>) -> Result<(), Failure> {

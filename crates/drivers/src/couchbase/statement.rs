@@ -77,6 +77,7 @@ impl Statements {
             node,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
 

@@ -105,6 +105,7 @@ impl Sum {
             node: self.node.unwrap_or(0),
             parts: Vec::new(),
             rejected,
+            recall: None,
         }
     }
 }

@@ -234,6 +234,7 @@ impl Asked {
             node: self.node,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
             outcome: self.answer.map(drop),
         }
     }

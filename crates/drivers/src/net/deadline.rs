@@ -29,6 +29,11 @@ impl Limit {
         if due < self.due { Self { due, timeout: patience } } else { self }
     }
 
+    /// How much time is left.
+    pub fn left(self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
     /// Whether there is no time left.
     pub fn has_passed(self) -> bool {
         Instant::now() >= self.due

@@ -54,6 +54,7 @@ impl Exchanged {
             node,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
 

@@ -388,6 +388,7 @@ impl Asked {
             node: 0,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
 }

@@ -132,7 +132,18 @@ pub async fn ask(
         tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
     let (documents, outcome, rejected) = tally.settle();
-    Reply { sent, done, outcome, bytes_sent, bytes_received, documents, node, parts: Vec::new(), rejected }
+    Reply {
+        sent,
+        done,
+        outcome,
+        bytes_sent,
+        bytes_received,
+        documents,
+        node,
+        parts: Vec::new(),
+        rejected,
+        recall: None,
+    }
 }
 
 async fn home(means: &mut Means, nodes: &Nodes, k: u64, limit: Limit) -> Result<u16, Failure> {

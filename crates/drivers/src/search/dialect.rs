@@ -110,6 +110,61 @@ impl Dialect {
         }
     }
 
+    /// The path of queries in ES|QL.
+    pub fn esql(&self) -> Result<&'static str, PlanError> {
+        self.only_elasticsearch("ES|QL", (8, 11)).map(|()| "/_query")
+    }
+
+    /// The segments after the collection's name where queries in EQL go.
+    pub fn eql(&self) -> Result<(&'static str, &'static str), PlanError> {
+        self.only_elasticsearch("EQL", (7, 9)).map(|()| ("_eql", "search"))
+    }
+
+    fn only_elasticsearch(&self, what: &str, least: (u64, u64)) -> Result<(), PlanError> {
+        if self.product == Product::OpenSearch {
+            return Err(PlanError(format!("{self} has no {what}, which is Elasticsearch's")));
+        }
+        if self.version < least {
+            let (major, minor) = least;
+            return Err(PlanError(format!("{self} has no {what}; the first with it is {major}.{minor}")));
+        }
+        Ok(())
+    }
+
+    /// The body of a search for the `k` nearest neighbours of a vector; `candidates` are looked at on each shard.
+    pub fn knn(
+        &self,
+        field: &str,
+        vector: &Value,
+        k: u64,
+        candidates: Option<u64>,
+        filter: Option<&Value>,
+    ) -> Result<Value, PlanError> {
+        if self.product == Product::OpenSearch {
+            let mut query = json!({"vector": vector, "k": k});
+            if let Some(candidates) = candidates {
+                query["method_parameters"] = json!({"ef_search": candidates});
+            }
+            if let Some(filter) = filter {
+                query["filter"] = filter.clone();
+            }
+            return Ok(json!({"size": k, "_source": false, "query": {"knn": {field: query}}}));
+        }
+        self.only_elasticsearch("search by knn", (8, 4))?;
+        let mut knn = json!({"field": field, "query_vector": vector, "k": k});
+        match candidates {
+            Some(candidates) => knn["num_candidates"] = candidates.into(),
+            None if self.version < (8, 13) => {
+                return Err(PlanError(format!("{self} wants to be told how many \"candidates\" it looks at")));
+            }
+            None => {}
+        }
+        if let Some(filter) = filter {
+            knn["filter"] = filter.clone();
+        }
+        Ok(json!({"size": k, "_source": false, "knn": knn}))
+    }
+
     /// How points in time are had.
     pub fn point_in_time(&self) -> Result<PointInTime, PlanError> {
         let least = match self.product {
@@ -153,6 +208,24 @@ impl Dialect {
     /// Whether templates of indices may be composed, which changed their place and form.
     fn composes(&self) -> bool {
         self.product == Product::OpenSearch || self.version >= (7, 8)
+    }
+
+    /// Refuses what there is no data stream for.
+    pub fn data_streams(&self) -> Result<(), PlanError> {
+        self.since("data streams", (7, 9))
+    }
+
+    /// Refuses to compose a template of others where it cannot be.
+    pub fn composing(&self) -> Result<(), PlanError> {
+        self.since("templates made of others", (7, 8))
+    }
+
+    /// Refuses what Elasticsearch has from a version on, and each OpenSearch.
+    fn since(&self, what: &str, (major, minor): (u64, u64)) -> Result<(), PlanError> {
+        if self.product == Product::OpenSearch || self.version >= (major, minor) {
+            return Ok(());
+        }
+        Err(PlanError(format!("{self} has no {what}; the first with them is {major}.{minor}")))
     }
 
     /// The body of an index, of a template or of a rollover as this version wants it: with the type of its documents.
@@ -319,6 +392,46 @@ mod tests {
         let error = elasticsearch("6.8.23").point_in_time().unwrap_err().0;
         assert_eq!(error, "elasticsearch 6.8 has no point in time; the first with one is 7.10");
         assert_eq!(dialect("opensearch", "2.19.4").unwrap().point_in_time().unwrap().id, "pit_id");
+    }
+
+    #[test]
+    fn data_streams_are_refused_where_there_are_none() {
+        assert!(dialect("opensearch", "1.0.0").unwrap().data_streams().is_ok());
+        assert!(elasticsearch("7.9.0").data_streams().is_ok());
+        let error = elasticsearch("6.8.23").data_streams().unwrap_err().0;
+        assert_eq!(error, "elasticsearch 6.8 has no data streams; the first with them is 7.9");
+        assert!(elasticsearch("7.7.0").composing().unwrap_err().0.contains("7.8"));
+    }
+
+    #[test]
+    fn languages_of_queries_are_refused_where_there_are_none() {
+        assert_eq!(elasticsearch("8.11.0").esql().unwrap(), "/_query");
+        assert_eq!(elasticsearch("7.9.0").eql().unwrap(), ("_eql", "search"));
+        let error = elasticsearch("7.17.0").esql().unwrap_err().0;
+        assert_eq!(error, "elasticsearch 7.17 has no ES|QL; the first with it is 8.11");
+        let opensearch = dialect("opensearch", "3.8.0").unwrap();
+        assert_eq!(opensearch.eql().unwrap_err().0, "opensearch 3.8 has no EQL, which is Elasticsearch's");
+    }
+
+    #[test]
+    fn neighbours_are_asked_for_as_each_product_wants_it() {
+        let (vector, filter) = (json!("${v}"), json!({"term": {"a": 1}}));
+        assert_eq!(
+            elasticsearch("8.13.0").knn("v", &vector, 10, None, None).unwrap(),
+            json!({"size": 10, "_source": false, "knn": {"field": "v", "query_vector": "${v}", "k": 10}})
+        );
+        let knn = json!({"field": "v", "query_vector": "${v}", "k": 10, "num_candidates": 50, "filter": filter});
+        assert_eq!(
+            elasticsearch("8.4.0").knn("v", &vector, 10, Some(50), Some(&filter)).unwrap(),
+            json!({"size": 10, "_source": false, "knn": knn})
+        );
+        let query = json!({"vector": "${v}", "k": 10, "method_parameters": {"ef_search": 50}, "filter": filter});
+        assert_eq!(
+            dialect("opensearch", "2.19.0").unwrap().knn("v", &vector, 10, Some(50), Some(&filter)).unwrap(),
+            json!({"size": 10, "_source": false, "query": {"knn": {"v": query}}})
+        );
+        assert!(elasticsearch("8.12.0").knn("v", &vector, 10, None, None).unwrap_err().0.contains("candidates"));
+        assert!(elasticsearch("7.17.0").knn("v", &vector, 10, None, None).unwrap_err().0.contains("8.4"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A success is told from a few fields, found without parsing the rest; only an error is parsed for its reason.
 
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::variables::Values;
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub enum Judge {
         /// What a success counts for.
         documents: u64,
     },
+    /// Anything, as long as its status says success, or that what should be removed is not there.
+    Absent,
     /// An object that may have `_shards`, none of which failed.
     Shards {
         /// What a success counts for.
@@ -37,6 +39,8 @@ pub enum Judge {
     Count,
     /// A table, whose rows are its documents and its hits.
     Rows,
+    /// Events, or sequences of events, which are its documents and its hits.
+    Events,
     /// A snapshot that is complete, or one that was accepted and is not waited for.
     Snapshot,
     /// One item for each document, none with an error.
@@ -56,11 +60,13 @@ pub struct Verdict {
     pub cut_off: bool,
     /// See [`Reply::rejected`](loadframe_engine::driver::Reply::rejected).
     pub rejected: Vec<u32>,
+    /// See [`Reply::recall`](loadframe_engine::driver::Reply::recall).
+    pub recall: Option<Recall>,
 }
 
 impl Verdict {
     fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
-        Self { documents, outcome, hits: 0, cut_off: false, rejected: Vec::new() }
+        Self { documents, outcome, hits: 0, cut_off: false, rejected: Vec::new(), recall: None }
     }
 
     /// Adds what the workload asserts to the judgement of an answer to `judge`.
@@ -70,18 +76,23 @@ impl Verdict {
         }
         let hint = if self.cut_off { "; the store counted no further, track_total_hits makes it" } else { "" };
         self.outcome = assertion.judge_hits(self.hits, hint).and_then(|()| judge.fields(assertion, values, body));
+        let (recall, outcome) = assertion.judge_recall(values, |most| ids(body, most).unwrap_or_default());
+        self.recall = recall;
+        if self.outcome.is_ok() {
+            self.outcome = outcome;
+        }
     }
 }
 
 impl Judge {
     /// Whether its answers have hits, or something like them, that can be counted.
     pub fn counts(self) -> bool {
-        matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows)
+        matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Events)
     }
 
     /// Whether more than the status of a success is looked at.
     pub fn reads_body(self) -> bool {
-        !matches!(self, Self::Status { .. } | Self::Document)
+        !matches!(self, Self::Status { .. } | Self::Document | Self::Absent)
     }
 
     /// Judges what the workload asserts of fields.
@@ -94,6 +105,9 @@ impl Judge {
 
     /// Judges an answer to a request that carried `sent` documents.
     pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
+        if self == Self::Absent && status == 404 {
+            return Verdict::new(0, Ok(()));
+        }
         if let Some(class) = class_of(status) {
             let message = format!("HTTP {status}: {}", reason(body));
             return Verdict::new(0, Err(Failure { class, message, items: sent.max(1) }));
@@ -101,6 +115,7 @@ impl Judge {
         let verdict = match self {
             Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),
             Self::Document => Ok(Verdict::new(1, Ok(()))),
+            Self::Absent => Ok(Verdict::new(0, Ok(()))),
             Self::Shards { documents } => {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
@@ -112,6 +127,7 @@ impl Judge {
                 Ok(Verdict { hits, ..Verdict::new(0, shards.outcome(body)) })
             }),
             Self::Rows => rows(body),
+            Self::Events => events(body),
             Self::Snapshot => snapshot(body),
             Self::Bulk => bulk(body, sent),
         };
@@ -126,6 +142,21 @@ impl Judge {
         let pointer = if self == Self::Search { "/hits/hits/0/_source" } else { "/_source" };
         Pointer::parse(pointer).ok()?.find(body).ok().flatten()
     }
+}
+
+/// The ids of the first hits, in their order.
+fn ids(body: &[u8], most: usize) -> Result<Vec<String>, Unexpected> {
+    let hits = Cursor::member(body, b"hits")?.ok_or(Unexpected)?.value()?;
+    let mut ids = Vec::new();
+    Cursor::member(hits, b"hits")?.ok_or(Unexpected)?.array(|index, cursor| {
+        if index >= most {
+            return Ok(false);
+        }
+        let id = Cursor::member(cursor.value()?, b"_id")?.ok_or(Unexpected)?.string()?.into_owned();
+        ids.push(String::from_utf8(id).map_err(|_| Unexpected)?);
+        Ok(true)
+    })?;
+    Ok(ids)
 }
 
 fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
@@ -258,18 +289,63 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.outcome(body)) })
 }
 
-/// Elasticsearch calls them `rows`, OpenSearch `datarows`.
+/// Elasticsearch's SQL calls them `rows`, its ES|QL `values`, and OpenSearch `datarows`.
 fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
-    let mut rows = match Cursor::member(body, b"rows")? {
-        Some(rows) => rows,
-        None => Cursor::member(body, b"datarows")?.ok_or(Unexpected)?,
-    };
+    let (mut count, mut partial) = (None, false);
+    Cursor::new(body).object(|name, cursor| {
+        match name {
+            b"rows" | b"values" | b"datarows" => count = Some(elements(cursor)?),
+            b"is_partial" => partial = cursor.boolean()?,
+            _ => cursor.skip()?,
+        }
+        Ok(true)
+    })?;
+    let count = count.ok_or(Unexpected)?;
+    Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, false)) })
+}
+
+/// `{"is_partial": false, "timed_out": false, "hits": {"events": [...]}}`, or `sequences` in their place.
+fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
+    let (mut count, mut partial, mut timed_out) = (None, false, false);
+    Cursor::new(body).object(|name, cursor| {
+        match name {
+            b"is_partial" => partial = cursor.boolean()?,
+            b"timed_out" => timed_out = cursor.boolean()?,
+            b"hits" => cursor.object(|name, cursor| {
+                match name {
+                    b"events" | b"sequences" => count = Some(elements(cursor)?),
+                    _ => cursor.skip()?,
+                }
+                Ok(true)
+            })?,
+            _ => cursor.skip()?,
+        }
+        Ok(true)
+    })?;
+    // An answer without hits has neither list.
+    let count = count.unwrap_or(0);
+    Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, timed_out)) })
+}
+
+/// Whether the answer to a query is all that it could be.
+fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
+    if timed_out {
+        return failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned());
+    }
+    if partial {
+        return failure(ErrorClass::Server, "the answer is not complete: \"is_partial\" is true".to_owned());
+    }
+    Ok(())
+}
+
+/// How many elements the array that is here has; passes over it.
+fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     let mut count = 0;
-    rows.array(|_, cursor| {
+    cursor.array(|_, cursor| {
         count += 1;
         cursor.skip().map(|()| true)
     })?;
-    Ok(Verdict { hits: count, ..Verdict::new(count, Ok(())) })
+    Ok(count)
 }
 
 /// `{"snapshot": {"state": "SUCCESS", ...}}`, or `{"accepted": true}`.

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::dialect::{Dialect, Place};
 use super::judge::Judge;
 use super::paging::Paging;
+use super::repeat::{self, Repeat};
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::http1::request::{Body, Line, Request};
@@ -34,9 +35,11 @@ pub struct Operation {
     pub parts: &'static [&'static str],
     /// The pages that follow, of an operation that reads page by page.
     pub pages: Option<Box<Paging>>,
+    /// When it is over, of an operation that is repeated until its answer is as wanted.
+    pub repeat: Option<Repeat>,
     /// What is asserted of the answer to the first step.
     pub assertion: Option<Assertion>,
-    /// How long an answer is waited for: of all steps together, but of each page.
+    /// How long an answer is waited for: of all steps together, but of each page and of each attempt.
     pub timeout: Duration,
 }
 
@@ -78,7 +81,7 @@ impl Made {
 }
 
 /// The kinds of operations.
-const KINDS: [&str; 34] = [
+const KINDS: [&str; 37] = [
     "insert",
     "read",
     "update",
@@ -94,6 +97,9 @@ const KINDS: [&str; 34] = [
     "aggregation",
     "count",
     "sql",
+    "esql",
+    "eql",
+    "knn",
     "scroll",
     "search_after",
     "composite",
@@ -122,7 +128,7 @@ const OVERTAKEN: &str = "100";
 const AGAIN: &str = "retry_on_conflict";
 
 /// What may stand beside the kind.
-const OPTIONS: [&str; 2] = ["timeout", "assert"];
+const OPTIONS: [&str; 3] = ["timeout", "assert", "repeat"];
 
 /// What a form may refer to while it is mapped.
 struct Mapping<'a> {
@@ -148,14 +154,27 @@ impl Operation {
             Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, step.judge, kind)?),
             None => None,
         };
-        if pages.is_none() {
-            let asserted = assertion.as_ref().is_some_and(|assertion| assertion.counts() || assertion.has_fields());
+        let repeat = match form.get("repeat").filter(|repeat| !repeat.is_null()) {
+            Some(_) if pages.is_some() || !then.is_empty() || step.request.requests().is_some() => {
+                return Err(PlanError(format!("repeat: only a single request can be repeated, and this is {kind}")));
+            }
+            Some(repeat) => Some(Repeat::map(repeat, &context.variables)?),
+            None => None,
+        };
+        let parts = if repeat.is_some() { &repeat::PARTS } else { parts };
+        if pages.is_none() && repeat.as_ref().is_none_or(|repeat| !repeat.reads_body()) {
+            let asserted = assertion.as_ref().is_some_and(Assertion::reads_body);
             let unread = |step: &&mut Step| !step.judge.reads_body() && step.keep.is_none();
             let first = Some(&mut step).filter(|_| !asserted);
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }
         let timeout = timeout::of_operation(form, timeout)?;
-        Ok(Self { step, then, parts, pages, assertion, timeout })
+        Ok(Self { step, then, parts, pages, repeat, assertion, timeout })
+    }
+
+    /// Whether it may consist of any number of exchanges.
+    pub fn exchanges_often(&self) -> bool {
+        self.pages.is_some() || self.repeat.is_some()
     }
 }
 
@@ -177,6 +196,9 @@ impl Mapping<'_> {
             "aggregation" => self.aggregation(argument),
             "count" => self.count(argument),
             "sql" => self.sql(argument),
+            "esql" => self.esql(argument),
+            "eql" => self.eql(argument),
+            "knn" => self.knn(argument),
             "request" => self.request(argument),
             _ => self.administration(kind, argument),
         }
@@ -187,6 +209,9 @@ impl Mapping<'_> {
 fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
     if assertion.counts() && !judge.counts() {
         return Err(PlanError(format!("assert: only searches have hits, and this is {kind}")));
+    }
+    if assertion.has_recall() && judge != Judge::Search {
+        return Err(PlanError(format!("assert: only a search has \"recall\", and this is {kind}")));
     }
     if assertion.has_fields() && !matches!(judge, Judge::Search | Judge::Aggregation | Judge::Document) {
         return Err(PlanError(format!("assert: only what reads documents has \"fields\", and this is {kind}")));

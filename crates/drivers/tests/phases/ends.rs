@@ -146,6 +146,7 @@ impl Driver for Dying {
             node: 0,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
 }

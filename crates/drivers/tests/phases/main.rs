@@ -2,6 +2,7 @@
 
 mod ends;
 mod records;
+mod streams;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -125,6 +126,7 @@ impl Driver for Slow {
             node: 0,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
     async fn show(
@@ -319,6 +321,7 @@ impl Driver for Moody {
             node: 0,
             parts: Vec::new(),
             rejected: Vec::new(),
+            recall: None,
         }
     }
     async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {

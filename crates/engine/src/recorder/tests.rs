@@ -13,6 +13,7 @@ fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
         node: 1,
         parts: Vec::new(),
         rejected: Vec::new(),
+        recall: None,
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) fn describe<D: Driver>(
                 "completed_documents": warmup.completed_documents + counts.completed_documents,
                 "dropped": counts.dropped,
                 "retries": counts.retries,
+                "recall": (counts.relevant > 0)
+                    .then(|| json!({"relevant": counts.relevant, "found": counts.relevant_found})),
                 "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
                 "in_flight_at_end": ages.len(),
                 "in_flight_oldest": ages.iter().copied().reduce(f64::max),
@@ -66,15 +68,19 @@ pub(super) fn describe<D: Driver>(
         }))
     });
     let stopped = phase.stop.load(Ordering::Relaxed);
+    let start = clock.at + RUN_UP;
     let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
-    let measured_of = |stream: &Stream, end: &StreamEnd| {
+    let measured_of = |index: usize, end: &StreamEnd| {
         let since_warmup = |instant: Duration| instant.saturating_sub(plan.warmup).as_secs_f64();
-        measured(stream.stop, since_warmup(end.last_done), end.ran_out, stopped.then(|| since_warmup(leftover.ended)))
+        let stopped = stopped.then(|| since_warmup(leftover.ended));
+        let ended = phase.ended.get().map(|ended| since_warmup(ended.saturating_duration_since(start)));
+        let cut = [stopped, ended].into_iter().flatten().reduce(f64::min);
+        measured(phase.clock(index), since_warmup(end.last_done), end.ran_out, cut)
     };
-    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&leftover.streams))
-        .map(|(stream, end)| {
+    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&leftover.streams).enumerate())
+        .map(|(index, (stream, end))| {
             let cut = end.ran_out && matches!(stream.stop, Stop::Duration(_));
-            (stream, measured_of(stream, end), cut)
+            (stream, measured_of(index, end), cut)
         })
         .collect();
     let now = Reading::take();
@@ -114,9 +120,9 @@ pub(super) fn describe<D: Driver>(
 }
 
 /// For how long a stream ran after the warm-up, s, which is what its requests per second are counted by. One that ends
-/// by itself ran until its last answer at `last`; one that the clock or somebody ends (at `stopped`), until then.
-fn measured(stop: Stop, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
-    let most = if let Stop::Duration(duration) = stop { duration.as_secs_f64() } else { f64::INFINITY };
+/// by itself ran until its last answer at `last`; one that the clock, another stream or a user ends, until then.
+fn measured(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
+    let most = clock.map_or(f64::INFINITY, |clock| clock.as_secs_f64());
     match stopped {
         _ if ran_out => last.min(most),
         Some(stopped) => stopped.min(most),

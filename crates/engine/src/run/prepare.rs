@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use crate::collector::Slot;
@@ -12,7 +12,7 @@ use crate::descriptors;
 use crate::draw::hash_name;
 use crate::driver::{Context, Driver};
 use crate::phase::{Choice, Course, Phase};
-use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Think, ThinkDraw};
+use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
 use crate::profile::Profile;
 use crate::variables::{Origin, VariableId, Variables};
 
@@ -79,7 +79,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
                 let cause = "it runs until its corpus is exhausted, but its operation reads none";
                 return Err(PlanError(cause.into()).within(place()));
             }
-            Stop::Exhausted | Stop::Duration(_) => exhausted,
+            Stop::Exhausted | Stop::Duration(_) | Stop::Ended => exhausted,
         });
         let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &stream.pacing;
         profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
@@ -89,6 +89,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
         let cause = format!("the parts of {:?} are recorded under this name; give it another", slot.operation);
         return Err(PlanError(cause).within(format!("operation {:?}", slot.name())));
     }
+    let going = plan.streams.iter().map(|_| AtomicU64::new(plan.threads)).collect();
+    refuse_ranks_that_see_no_end(&plan, &profiles)?;
     descriptors::provide(&plan, &profiles)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
     let plan_threads = plan.threads;
@@ -104,6 +106,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),
             failure: OnceLock::new(),
+            going,
+            ended: OnceLock::new(),
         },
         slots,
     ))
@@ -143,6 +147,21 @@ impl Counters {
         }
         Ok(())
     }
+}
+
+/// Generators do not talk: each of them has to have a part of a stream whose end ends the phase.
+fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
+    for (stream, profile) in plan.streams.iter().zip(profiles) {
+        let (parts, what) = match stream.pacing {
+            Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
+            Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight"),
+        };
+        if plan.ends_with.contains(&stream.name) && parts < plan.ranks {
+            let cause = format!("it ends the phase, and its {parts} {what} do not go round {} generators", plan.ranks);
+            return Err(PlanError(cause).within(format!("stream {:?}", stream.name)));
+        }
+    }
+    Ok(())
 }
 
 /// For the little that is asked of the target before the load begins.
@@ -209,6 +228,20 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
             Stop::Requests(0) => return within("0 requests: give 1 or more".into()),
             _ => {}
         }
+    }
+    for name in &plan.ends_with {
+        match plan.streams.iter().find(|stream| stream.name == *name) {
+            None => return fail(format!("the phase ends with the stream {name:?}, which it does not have")),
+            // With several, the others may be those that end.
+            Some(stream) if matches!(stream.stop, Stop::Ended) && plan.ends_with.len() == 1 => {
+                return fail(format!("the phase ends with the stream {name:?}, which ends with the phase"));
+            }
+            Some(_) => {}
+        }
+    }
+    let endless = |stream: &Stream| matches!(stream.stop, Stop::Ended);
+    if plan.streams.iter().any(endless) && (plan.ends_with.is_empty() || plan.streams.iter().all(endless)) {
+        return fail("a stream ends with the phase, and no stream ends the phase".into());
     }
     for name in plan.operations.keys().chain(names).chain([&plan.phase]) {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::document::Part;
 use super::form::Form;
 use super::zipf::fnv;
-use super::{Encoding, Kind, Number, Values, VariableId, Variables};
+use super::{Encoding, Kind, Number, Values, Variable, VariableId, Variables};
 use crate::digits::{push_f64, push_i64};
 use crate::draw::Draw;
 use crate::plan::PlanError;
@@ -17,10 +18,12 @@ pub enum Derived {
     UnboundLinear { of: String, times: Value, plus: Value },
     UnboundHash { of: String },
     UnboundSeveral { of: String, count: u64 },
+    UnboundPart { of: String, part: Part },
     Text(Box<Texts>),
     Linear { of: VariableId, times: Number, plus: Number },
     Hash { of: VariableId },
     Several { of: VariableId, count: u64 },
+    Part { of: VariableId, part: Part },
 }
 
 /// A text with holes, for each place where it may stand.
@@ -83,6 +86,12 @@ impl Derived {
         Ok(Self::UnboundSeveral { of: form.text("of")?.to_owned(), count: form.items("count")? })
     }
 
+    /// `{of: name, field: a.b, otherwise: 0}`: what is inside a document.
+    pub fn part(argument: &Value) -> Result<Self, PlanError> {
+        let form = Form::new("part", argument, &["of", "field", "otherwise"])?;
+        Ok(Self::UnboundPart { of: form.text("of")?.to_owned(), part: Part::new(&form)? })
+    }
+
     /// The same with the variables that it names.
     pub fn bind(&self, variables: &Variables) -> Result<Self, PlanError> {
         Ok(match self {
@@ -92,6 +101,7 @@ impl Derived {
             }
             Self::UnboundHash { of } => Self::Hash { of: variables.find(of)? },
             Self::UnboundSeveral { of, count } => Self::Several { of: variables.find(of)?, count: *count },
+            Self::UnboundPart { of, part } => Self::Part { of: variables.find(of)?, part: part.clone() },
             bound => bound.clone(),
         })
     }
@@ -100,7 +110,7 @@ impl Derived {
     pub fn of(&self) -> Vec<VariableId> {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
-            Self::Linear { of, .. } | Self::Hash { of } | Self::Several { of, .. } => vec![*of],
+            Self::Linear { of, .. } | Self::Hash { of } | Self::Several { of, .. } | Self::Part { of, .. } => vec![*of],
             _ => Vec::new(),
         }
     }
@@ -110,12 +120,19 @@ impl Derived {
         if let Self::Several { of, .. } = self { Some(*of) } else { None }
     }
 
-    /// Refuses to calculate with what is not a number.
-    pub fn refuse_texts(&self, variables: &Variables) -> Result<(), PlanError> {
+    /// Refuses to calculate with what is not a number, and to look inside what is not a document.
+    pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
+        if let Self::Part { of, part } = self {
+            let Variable { name, kind, .. } = &variables.entries[of.0];
+            return match kind {
+                Kind::Documents(documents) => part.check(documents),
+                _ => Err(PlanError(format!("part wants a variable that is a document, and {name:?} is not"))),
+            };
+        }
         let (Self::Linear { of, .. } | Self::Hash { of }) = self else { return Ok(()) };
         let name = &variables.entries[of.0].name;
         match variables.number(*of, &Draw::new(0, 0, 0)) {
-            None => Err(PlanError(format!("it is made of the variable {name:?}, which is no number"))),
+            None => Err(PlanError(format!("it is made of the variable {name:?}, which is not a number"))),
             Some(Number::Real(_)) if matches!(self, Self::Hash { .. }) => {
                 Err(PlanError(format!("hash wants a whole number, and the variable {name:?} is none")))
             }
@@ -147,6 +164,13 @@ impl Derived {
         }
         if let Self::Several { of, count } = self {
             return list(values, *of, *count, encoding, out);
+        }
+        if let Self::Part { of, part } = self {
+            let Variable { salt, per, kind, .. } = &values.variables.entries[of.0];
+            if let Kind::Documents(documents) = kind {
+                part.write(documents, &per.draw(values.draw), *salt, encoding, out);
+            }
+            return;
         }
         match self.number(values.variables, values.draw) {
             Some(Number::Whole(number)) => push_i64(out, number),

@@ -27,6 +27,11 @@ impl<'a> Form<'a> {
         self.mapping.get(key).filter(|value| !value.is_null())
     }
 
+    /// The value of a key that is there, which may be null.
+    pub fn present(&self, key: &str) -> Option<&'a Value> {
+        self.mapping.get(key)
+    }
+
     /// Says what a key's value has to be.
     pub fn wrong(&self, key: &str, wanted: &str) -> PlanError {
         match self.get(key) {

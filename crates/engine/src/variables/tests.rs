@@ -364,7 +364,7 @@ fn variables_that_are_made_of_each_other_are_refused() {
     assert_eq!(refused(json!({"v": {"derived": "${v}"}})), "variables are made of each other in a circle: v -> v");
     assert_eq!(
         refused(json!({"a": {"text": {"length": 2}}, "v": {"hash": {"of": "a"}}})),
-        "variable \"v\": it is made of the variable \"a\", which is no number"
+        "variable \"v\": it is made of the variable \"a\", which is not a number"
     );
     assert_eq!(
         refused(json!({"low": {"constant": 2}, "v": {"derived": "${lov}"}})),

@@ -31,12 +31,11 @@ impl<D: Driver> Worker<D> {
             let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
             loop {
                 // Checked before sleeping too: a think time must not outlast the phase.
-                let over = |now| stream.ends.is_some_and(|ends| now >= ends);
-                if over(scheduled) {
+                if self.is_over(&stream, scheduled) {
                     return;
                 }
-                self.timer.sleep_until(scheduled).await;
-                if over(Instant::now()) {
+                self.sleep_until(scheduled).await;
+                if self.is_over(&stream, Instant::now()) {
                     return;
                 }
                 let held = self.phase.held.load(Ordering::Relaxed);

@@ -34,14 +34,17 @@ impl<D: Driver> Worker<D> {
         let mut turns = 0;
         for (n, due) in schedule {
             let scheduled = self.start + due;
-            if stream.ends.is_some_and(|ends| scheduled >= ends) {
+            if self.is_over(&stream, scheduled) {
                 break;
             }
             if self.phase.limits[stream.index].is_some_and(|limit| n >= limit) {
                 self.nothing_left(stream.index, true);
                 break;
             }
-            self.timer.sleep_until(scheduled).await;
+            self.sleep_until(scheduled).await;
+            if self.phase.ended.get().is_some_and(|ended| scheduled >= *ended) {
+                break;
+            }
             turns += 1;
             if turns % TURNS == 0 {
                 // A schedule that has fallen behind must not keep its own clients from the answers.

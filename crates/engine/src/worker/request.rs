@@ -27,11 +27,11 @@ impl<D: Driver> Worker<D> {
         for step in 1..steps {
             let k = first + step;
             let scheduled = done + think(&course.thinks[step as usize - 1], &self.draw(stream, k - 1));
-            if stream.ends.is_some_and(|ends| scheduled >= ends) {
+            self.sleep_until(scheduled).await;
+            if self.is_over(stream, scheduled) {
                 self.settle(stream, ticket, step as usize);
                 return (k - 1, done, refused);
             }
-            self.timer.sleep_until(scheduled).await;
             (done, refused) = self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
         }
         (first + steps - 1, done, refused)
@@ -58,7 +58,8 @@ impl<D: Driver> Worker<D> {
             ..self.draw(stream, k)
         };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
-        let times = Times { scheduled, started, ends: stream.ends };
+        // Whether the phase has ended meanwhile is known only when the answer is there.
+        let times = || Times { scheduled, started, ends: self.ends(stream) };
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
         let (driver, context) = (&self.phase.driver, &self.phase.context);
@@ -73,7 +74,7 @@ impl<D: Driver> Worker<D> {
             }
             retries += 1;
             rest.after(&reply);
-            self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
+            self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
         };
         let done = reply.done;
         let failed = reply.outcome.as_ref().err();
@@ -81,7 +82,7 @@ impl<D: Driver> Worker<D> {
         let end = &self.ends[stream.index];
         end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
         // The request stays in flight until it is recorded: it may be what shows that a second has ended.
-        self.recorder.borrow_mut().request(choice.slot, times, reply, &self.waiting.borrow());
+        self.recorder.borrow_mut().request(choice.slot, times(), reply, &self.waiting.borrow());
         self.waiting.borrow_mut()[seat.place] = None;
         if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
             count.borrow_mut().settle(counter, draw.number, &self.phase.counters);

@@ -141,6 +141,12 @@ SUMMARY = (
             *_FIGURES,
             ("dropped", "int", "requests", "never sent, since too many were in flight"),
             ("in_flight_at_end", "int", "requests", "sent and not answered when the phase was over"),
+            (
+                "recall",
+                "number",
+                "",
+                "share (0 to 1) of the documents that should have been found that were; only where it is asserted",
+            ),
             *(
                 (f"response.{name}", kind, unit, f"done - scheduled, successes: {says}")
                 for name, kind, unit, says in _LATENCY

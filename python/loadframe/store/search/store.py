@@ -11,7 +11,7 @@ from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.asking import first_answer
 from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
-from loadframe.store.search import membership
+from loadframe.store.search import membership, streams
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
 _TIMEOUT = httpx.Timeout(90.0, connect=5.0)
@@ -172,25 +172,40 @@ class SearchStore(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.
 
+        With `data_stream` it is a data stream, and with `rollover` an alias with a first index behind it.
+
         Replicas that the cluster has no node for stay away: the primaries suffice to go on.
         """
         body = json.loads(json.dumps(definition))
         settings = body.setdefault("settings", {})
         if not _number_of_shards(settings):
             settings["number_of_shards"] = nodes
-        self.request(addresses, "PUT", f"/{name}", body)
+        is_stream, rolls_over = body.pop("data_stream", False), body.pop("rollover", False)
+        if is_stream:
+            streams.create(self.request, addresses, name, body)
+        elif rolls_over:
+            streams.create_rolling(self.request, addresses, name, body, composed=self._composes(addresses))
+        else:
+            self.request(addresses, "PUT", f"/{name}", body)
         self.request(
             addresses,
             "GET",
             f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
         )
 
+    def _composes(self, addresses: Sequence[str]) -> bool:
+        """Whether the product has templates of indices that can be composed, which changed their place and form."""
+        return True
+
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Whether an index of that name is there."""
         return bool(self.request(addresses, "GET", f"/{name}?ignore_unavailable=true"))
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Delete the index, if it is there."""
+        """Delete the index, the data stream, or what an alias that rolls over stands for, if it is there."""
+        there = self.has_collection(addresses, name)
+        if there and streams.drop(self.request, addresses, name, composed=self._composes(addresses)):
+            return
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
 
     def count(self, addresses: Sequence[str], name: str) -> int:

@@ -11,7 +11,20 @@ from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, Wr
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
 from loadframe.workload.forms.postgresql import ReadFrom, Statements
-from loadframe.workload.forms.search import Aggregation, CountDocuments, Get, Index, MultiSearch, Request, Search, Sql
+from loadframe.workload.forms.repeat import Repeat
+from loadframe.workload.forms.search import (
+    Aggregation,
+    CountDocuments,
+    Eql,
+    Esql,
+    Get,
+    Index,
+    Knn,
+    MultiSearch,
+    Request,
+    Search,
+    Sql,
+)
 from loadframe.workload.forms.search_admin import (
     Aliases,
     CreateCollection,
@@ -38,7 +51,8 @@ Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couc
 NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk")
 NATIVE: dict[Family, tuple[str, ...]] = {
     "elasticsearch": (
-        *("search", "multi_search", "aggregation", "count", "sql", "scroll", "search_after", "composite"),
+        *("search", "multi_search", "aggregation", "count", "sql", "esql", "eql", "knn"),
+        *("scroll", "search_after", "composite"),
         *("get", "index", "request"),
         *("create_collection", "delete_collection", "put_settings", "put_template", "delete_template", "aliases"),
         *("refresh", "flush", "force_merge", "rollover", "shrink"),
@@ -51,7 +65,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
     "couchbase": ("query",),
     "postgresql": ("sql",),
 }
-#: What stands behind a REST interface is not known to be a store.
+#: A service behind a REST interface need not be a store.
 _WITHOUT_NEUTRAL = ("http",)
 #: Options that only one family knows.
 _OPTIONS: dict[str, Family] = {
@@ -60,17 +74,20 @@ _OPTIONS: dict[str, Family] = {
     "write_concern": "mongodb",
     "read_preference": "mongodb",
     "read_from": "postgresql",
+    "repeat": "elasticsearch",
 }
-#: What writes, and what another member than the primary can answer.
+#: Verbs that write, and requests that other members than the primary can answer.
 _WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
 _ANYWHERE = ("read", "scan", *NATIVE["mongodb"])
 _FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
+#: What consists of several requests, or has others each time.
+_OF_SEVERAL = ("bulk", "read_modify_write", "scroll", "search_after", "composite", "shrink")
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
 
 
 def _sql(value: Any) -> str:
     """Tell a query of the elasticsearch family from statements of postgresql."""
-    return "query" if isinstance(value, Sql) or (isinstance(value, dict) and "query" in value) else "statements"
+    return "a query" if isinstance(value, Sql) or (isinstance(value, dict) and "query" in value) else "some statements"
 
 
 class Form(Model):
@@ -94,8 +111,12 @@ class Form(Model):
     count: CountDocuments | None = None
     #: With a `query` one of the elasticsearch family, otherwise one of postgresql.
     sql: (
-        Annotated[Annotated[Sql, Tag("query")] | Annotated[Statements, Tag("statements")], Discriminator(_sql)] | None
+        Annotated[Annotated[Sql, Tag("a query")] | Annotated[Statements, Tag("some statements")], Discriminator(_sql)]
+        | None
     ) = None
+    esql: Esql | None = None
+    eql: Eql | None = None
+    knn: Knn | None = None
     scroll: Scroll | None = None
     search_after: SearchAfter | None = None
     composite: Composite | None = None
@@ -130,6 +151,7 @@ class Form(Model):
     write_concern: WriteConcern | None = None
     read_preference: ReadPreference | None = None
     read_from: ReadFrom | None = None
+    repeat: Repeat | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
@@ -138,7 +160,7 @@ class Form(Model):
         if len(kinds) > 1:
             raise wrong(f"one request cannot be {' and '.join(kinds)}", "make two operations of it", key=kinds[1])
         if not kinds:
-            raise wrong("it says no request", f"say one of {', '.join(_KINDS)}")
+            raise wrong("the operation has no request", f"say one of {', '.join(_KINDS)}")
         if self.command is not None and not self.command:
             raise wrong("the command is empty", key="command")
         if self.consistency is not None and kinds[0] not in NEUTRAL:
@@ -157,6 +179,12 @@ class Form(Model):
         if self.read_from is not None and kinds[0] not in _FROM_REPLICAS:
             what = f"read_from stands beside what only reads, and this is {kinds[0]}"
             raise wrong(what, "remove it", key="read_from")
+        if self.repeat is not None and kinds[0] in _OF_SEVERAL:
+            what = f"only a single request can be repeated, and {kinds[0]} is several or reads a corpus"
+            raise wrong(what, "remove it", key="repeat")
+        recall = self.assert_.recall if self.assert_ is not None else None
+        if recall is not None and recall.k is None and self.knn is None:
+            raise wrong("recall wants to know among how many hits", "say k inside it", key="assert")
         misplaced = self.assert_.misplaced(self._asserted(kinds[0])) if self.assert_ is not None else None
         if misplaced is not None:
             raise wrong(misplaced, "remove it", key="assert")
@@ -192,6 +220,9 @@ class Form(Model):
     def dump(self) -> dict[str, Any]:
         """Return the form as drivers take it: what the file says and no more, the timeout in seconds."""
         said = self.model_dump(exclude_unset=True, by_alias=True)
+        recall = said.get("assert", {}).get("recall")
+        if recall is not None and self.knn is not None:
+            recall.setdefault("k", self.knn.k)
         return {key: value for key, value in said.items() if value is not None}
 
 
@@ -212,7 +243,7 @@ class Forms(Model):
             form: Form | None = getattr(self, family)
             for option, other in _OPTIONS.items():
                 if form is not None and getattr(form, option) is not None and family != other:
-                    raise wrong(f"{family} knows no {option}", f"say it under {other}", key=family)
+                    raise wrong(f"{family} does not have {option}", f"say it under {other}", key=family)
             if form is not None and not form.fits(family):
                 known = [*(() if family in _WITHOUT_NEUTRAL else NEUTRAL), *kinds]
                 raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from loadframe.workload.forms.values import Positive, Text
+from loadframe.workload.forms.values import Body, Positive, Text
 from loadframe.yamlfile import Model, wrong
 
 #: What a form says itself, so that its body must not.
@@ -15,7 +15,7 @@ class Scroll(Model):
     """Scroll through all hits of a search, or through the first `pages` of `size` hits, and clear the scroll."""
 
     collection: Text
-    body: dict[str, Any] = Field(default_factory=dict)
+    body: Body = Field(default_factory=dict)
     size: Positive
     pages: Positive | None = None
     keep_alive: Text | None = None
@@ -59,7 +59,9 @@ class Composite(Model):
     pages: Positive | None = None
 
 
-def _not_in_body(body: dict[str, Any]) -> None:
+def _not_in_body(body: dict[str, Any] | str) -> None:
+    if isinstance(body, str):
+        return
     for key in _OURS:
         if key in body:
             raise wrong(f"{key} is not the body's to say here", "say size and pages beside the body", key="body")

@@ -1,18 +1,26 @@
 """What only the elasticsearch family (Elasticsearch and OpenSearch) can be asked."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from loadframe.workload.forms.values import Hits, Id, Positive, Text
-from loadframe.yamlfile import Model, Scalar
+from loadframe.workload.forms.values import Body, Hits, Id, Positive, Text
+from loadframe.workload.holes import names
+from loadframe.yamlfile import Model, Scalar, shown, wrong
+
+
+def _vector(value: Any) -> Any:
+    numbers = isinstance(value, list) and all(isinstance(part, int | float | str) for part in value)
+    if (numbers and value) or (isinstance(value, str) and list(names(value))):
+        return value
+    raise wrong(f"expected a list of numbers, not {shown(value)}", 'or write a variable, such as "${vector}"')
 
 
 class Search(Model):
     """Search a collection: `body` in the store's query language, `size` hits, further `parameters` of the address."""
 
     collection: Text
-    body: dict[str, Any] = Field(default_factory=dict)
+    body: Body = Field(default_factory=dict)
     size: Hits | None = None
     request_cache: bool | None = None
     parameters: dict[str, Scalar] = Field(default_factory=dict)
@@ -37,7 +45,7 @@ class SearchOfSeveral(Model):
     """One of several searches that are sent together."""
 
     collection: Text
-    body: dict[str, Any] = Field(default_factory=dict)
+    body: Body = Field(default_factory=dict)
     size: Hits | None = None
     request_cache: bool | None = None
 
@@ -52,8 +60,8 @@ class Aggregation(Model):
     """Aggregate what a query finds, without hits. Documents are the buckets of the outermost aggregations."""
 
     collection: Text
-    aggregations: dict[str, Any] = Field(min_length=1)
-    query: dict[str, Any] | None = None
+    aggregations: Annotated[Body, Field(min_length=1)]
+    query: Body | None = None
     request_cache: bool | None = None
 
 
@@ -61,14 +69,57 @@ class CountDocuments(Model):
     """Count the documents of a collection, or those that match a query."""
 
     collection: Text
-    query: dict[str, Any] | None = None
+    query: Body | None = None
 
 
-class Sql(Model):
-    """A query in SQL, for stores that have it. Documents are the rows of the answer."""
+class WithQuery(Model):
+    """A query in a language of its own; `body` is all that stands beside it in the request."""
 
     query: Text
+    body: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_query(self) -> Self:
+        if "query" in self.body:
+            raise wrong("the query stands beside the body", "remove it from the body", key="body")
+        return self
+
+
+class Sql(WithQuery):
+    """A query in SQL, for stores that have it. Documents are the rows of the answer."""
+
     fetch_size: Positive | None = None
+
+
+class Esql(WithQuery):
+    """A query in ES|QL, which Elasticsearch has from 8.11 on. Documents are the rows of the answer."""
+
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class Eql(WithQuery):
+    """A query in EQL, which Elasticsearch has from 7.9 on. Documents are the events, or sequences, of the answer."""
+
+    collection: Text
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class Knn(Model):
+    """The `k` documents whose vectors are nearest to one; of each shard `candidates` are looked at."""
+
+    collection: Text
+    field: Text
+    vector: Annotated[list[Any] | str, BeforeValidator(_vector)]
+    k: Positive
+    candidates: Positive | None = None
+    filter: dict[str, Any] | None = None
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.candidates is not None and self.candidates < self.k:
+            raise wrong(f"{self.k} neighbours are not among {self.candidates} candidates", key="candidates")
+        return self
 
 
 class Request(Model):

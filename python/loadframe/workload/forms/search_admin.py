@@ -1,27 +1,36 @@
 """Administration of the elasticsearch family: what changes or readies collections, and reads no documents."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from loadframe.workload.forms.values import Positive, Text
-from loadframe.yamlfile import Duration, Model
+from loadframe.yamlfile import Duration, Model, wrong
 
 
 class CreateCollection(Model):
-    """Make an index, as defined."""
+    """Make an index, as defined, or a data stream, which a template defines."""
 
     collection: Text
     settings: dict[str, Any] | None = None
     mappings: dict[str, Any] | None = None
     aliases: dict[str, Any] | None = None
+    data_stream: bool = False
+
+    @model_validator(mode="after")
+    def _defined_once(self) -> Self:
+        for key in ("settings", "mappings", "aliases"):
+            if self.data_stream and getattr(self, key) is not None:
+                raise wrong("a data stream is defined by its template", f"move {key} to put_template", key=key)
+        return self
 
 
 class DeleteCollection(Model):
-    """Remove an index with its documents; that there is none is an error unless `ignore_missing` is true."""
+    """Remove an index, or a data stream, with its documents; a missing one is an error without `ignore_missing`."""
 
     collection: Text
     ignore_missing: bool = False
+    data_stream: bool = False
 
 
 class PutSettings(Model):
@@ -32,11 +41,16 @@ class PutSettings(Model):
 
 
 class PutTemplate(Model):
-    """Define indices that will be made, by the `patterns` of their names; the highest `priority` wins."""
+    """Define indices, or data streams, that will be made, by the `patterns` of their names; the highest `priority` wins
+
+    `composed_of` names component templates.
+    """
 
     name: Text
     patterns: list[Text] = Field(min_length=1)
     priority: Positive | None = None
+    data_stream: bool = False
+    composed_of: list[Text] | None = None
     settings: dict[str, Any] | None = None
     mappings: dict[str, Any] | None = None
     aliases: dict[str, Any] | None = None
@@ -75,7 +89,8 @@ class ForceMerge(Model):
 
 
 class Rollover(Model):
-    """Have an alias write to a new index if one of the `conditions` is met, or in any case if there are none."""
+    """Have an alias, or a data stream, write to a new index if one of the `conditions` is met, or in any case if there
+    are none."""
 
     alias: Text
     to: Text | None = None

@@ -1,5 +1,6 @@
 """Single values of operations: texts, ids, and numbers that may be drawn for each request."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -27,6 +28,17 @@ def whole(least: int) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+def _or_hole(value: Any) -> Any:
+    """Return a mapping, or a text that is one hole, whose variable is a mapping of its own for each request."""
+    if isinstance(value, dict) or (isinstance(value, str) and _ONE_HOLE.fullmatch(value)):
+        return value
+    raise wrong(f"expected a mapping, not {shown(value)}", 'or write one variable, such as "${body}"')
+
+
+_ONE_HOLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+#: A body, or the variable that it is drawn from.
+Body = Annotated[dict[str, Any] | str, BeforeValidator(_or_hole)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
 #: A share, 0 to 1.

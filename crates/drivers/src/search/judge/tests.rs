@@ -190,3 +190,27 @@ fn errors_are_found_wherever_they_stand() {
     let all_well = bulk_answer(&[201]);
     assert_eq!(judged(Judge::Bulk, 200, &all_well, 1), (1, None));
 }
+
+#[test]
+fn rows_and_events_are_documents_and_hits() {
+    let table = |rows: &str| json!({"columns": [{"name": "n"}], rows: [[1], [null], ["]"]], "is_partial": false});
+    for rows in ["rows", "datarows", "values"] {
+        assert_eq!(judged(Judge::Rows, 200, &table(rows), 0), (3, None));
+    }
+    let event = json!({"_id": "1", "_source": {"a": []}});
+    let found = |hits: Value| json!({"is_partial": false, "is_running": false, "timed_out": false, "hits": hits});
+    let events = found(json!({"total": {"value": 2}, "events": [event, event]}));
+    assert_eq!(judged(Judge::Events, 200, &events, 0), (2, None));
+    let sequences = found(json!({"sequences": [{"events": [event, event]}]}));
+    assert_eq!(judged(Judge::Events, 200, &sequences, 0), (1, None));
+    assert_eq!(judged(Judge::Events, 200, &found(json!({"total": {"value": 0}})), 0), (0, None));
+}
+
+#[test]
+fn a_table_or_events_that_are_not_complete_are_no_success() {
+    let class = |judge, body: Value| judged(judge, 200, &body, 0).1.unwrap().0;
+    assert_eq!(class(Judge::Rows, json!({"is_partial": true, "values": [[1]]})), ErrorClass::Server);
+    assert_eq!(class(Judge::Events, json!({"is_partial": true, "hits": {"events": []}})), ErrorClass::Server);
+    assert_eq!(class(Judge::Events, json!({"timed_out": true, "hits": {"events": []}})), ErrorClass::Timeout);
+    assert_eq!(class(Judge::Rows, json!({"columns": []})), ErrorClass::Server);
+}

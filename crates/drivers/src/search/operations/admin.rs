@@ -23,13 +23,26 @@ impl Mapping<'_> {
         let read = |known: &[&str]| Form::new(argument, known);
         match kind {
             "create_collection" => {
-                let form = read(&["collection", "settings", "mappings", "aliases"])?;
+                let form = read(&["collection", "settings", "mappings", "aliases", "data_stream"])?;
+                if form.switch("data_stream")? == Some(true) {
+                    self.dialect.data_streams()?;
+                    if DEFINITION.iter().any(|key| form.get(key).is_some()) {
+                        return Err(PlanError("a data stream is defined by its template, see put_template".to_owned()));
+                    }
+                    let line = self.at_root("PUT", &["_data_stream"])?.segment(form.text("collection")?)?;
+                    return Ok((line.finish(Body::None), DONE));
+                }
                 let body = self.json(&self.dialect.definition(&taken(&form, &DEFINITION)?))?;
                 Ok((self.line("PUT", &form)?.finish(body), DONE))
             }
             "delete_collection" => {
-                let form = read(&["collection", "ignore_missing"])?;
+                let form = read(&["collection", "ignore_missing", "data_stream"])?;
                 let ignored = form.switch("ignore_missing")?.unwrap_or(false);
+                if form.switch("data_stream")? == Some(true) {
+                    self.dialect.data_streams()?;
+                    let line = self.at_root("DELETE", &["_data_stream"])?.segment(form.text("collection")?)?;
+                    return Ok((line.finish(Body::None), if ignored { Judge::Absent } else { DONE }));
+                }
                 let line = self.line("DELETE", &form)?.parameter("ignore_unavailable", &ignored.into())?;
                 Ok((line.finish(Body::None), DONE))
             }
@@ -39,13 +52,23 @@ impl Mapping<'_> {
                 Ok((self.line("PUT", &form)?.segment("_settings")?.finish(body), DONE))
             }
             "put_template" => {
-                let form = read(&["name", "patterns", "priority", "settings", "mappings", "aliases"])?;
+                let known =
+                    ["name", "patterns", "priority", "settings", "mappings", "aliases", "data_stream", "composed_of"];
+                let form = read(&known)?;
                 let definition = self.dialect.definition(&taken(&form, &DEFINITION)?);
-                let (place, body) = self.dialect.template(
+                let (place, mut body) = self.dialect.template(
                     form.require("patterns")?,
                     form.get("priority").map(|_| form.count("priority")).transpose()?,
                     definition,
                 );
+                if form.switch("data_stream")? == Some(true) {
+                    self.dialect.data_streams()?;
+                    body["data_stream"] = json!({});
+                }
+                if let Some(parts) = form.get("composed_of") {
+                    self.dialect.composing()?;
+                    body["composed_of"] = parts.clone();
+                }
                 let line = self.at_root("PUT", &[place])?.segment(form.text("name")?)?;
                 Ok((line.finish(self.json(&body)?), DONE))
             }

@@ -22,7 +22,11 @@ impl Mapping<'_> {
     pub(super) fn scroll(&self, argument: &Value) -> Result<Made, PlanError> {
         let form = Form::new(argument, &["collection", "body", "size", "pages", "keep_alive"])?;
         let (size, kept) = (form.count("size")?, kept(&form)?);
-        let search = Value::Object(self.searched(&form)?);
+        let whole = form.get("body").filter(|body| body.is_string());
+        let search = match whole {
+            Some(_) => form.mapping_or_hole("body")?.clone(),
+            None => Value::Object(self.searched(&form)?),
+        };
         let line = self.line("POST", &form)?.segment("_search")?.parameter("scroll", &kept.into())?;
         let first = line.parameter("size", &size.into())?.finish(self.json(&search)?);
         let next = format!("{{\"scroll\":{},\"scroll_id\":", Value::from(kept));

@@ -24,7 +24,7 @@ impl Mapping<'_> {
         }
         line = parameters(line, &form)?;
         let body = match form.get("body") {
-            Some(_) => self.json(&self.dialect.search(form.mapping("body")?))?,
+            Some(_) => self.json(&self.dialect.search(form.mapping_or_hole("body")?))?,
             None => Body::None,
         };
         Ok((line.finish(body), Judge::Search))
@@ -43,9 +43,12 @@ impl Mapping<'_> {
                 head["request_cache"] = cache.into();
             }
             let mut body = match form.get("body") {
-                Some(_) => self.dialect.search(form.mapping("body")?),
+                Some(_) => self.dialect.search(form.mapping_or_hole("body")?),
                 None => json!({}),
             };
+            if let (Some(size), Some(_)) = (form.get("size"), body.as_str()) {
+                return Err(PlanError(format!("the body is drawn whole, and \"size\" {size} has no place beside it")));
+            }
             if let Some(size) = form.get("size") {
                 body["size"] = size.clone();
             }
@@ -61,9 +64,9 @@ impl Mapping<'_> {
     /// A search for nothing but aggregations.
     pub(super) fn aggregation(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "aggregations", "query", "request_cache"])?;
-        let mut body = json!({"size": 0, "aggs": form.mapping("aggregations")?});
+        let mut body = json!({"size": 0, "aggs": form.mapping_or_hole("aggregations")?});
         if form.get("query").is_some() {
-            body["query"] = form.mapping("query")?.clone();
+            body["query"] = form.mapping_or_hole("query")?.clone();
         }
         let mut line = self.line("POST", &form)?.segment("_search")?;
         if let Some(cache) = form.switch("request_cache")? {
@@ -76,7 +79,7 @@ impl Mapping<'_> {
     pub(super) fn count(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query"])?;
         let body = match form.get("query") {
-            Some(_) => self.json(&json!({"query": form.mapping("query")?}))?,
+            Some(_) => self.json(&json!({"query": form.mapping_or_hole("query")?}))?,
             None => Body::None,
         };
         Ok((self.line("POST", &form)?.segment("_count")?.finish(body), Judge::Count))
@@ -84,12 +87,53 @@ impl Mapping<'_> {
 
     /// A query in SQL.
     pub(super) fn sql(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["query", "fetch_size"])?;
-        let mut body = json!({"query": form.text("query")?});
+        let form = Form::new(argument, &["query", "fetch_size", "body"])?;
+        let mut body = with_query(&form)?;
         if form.get("fetch_size").is_some() {
             body["fetch_size"] = form.count("fetch_size")?.into();
         }
         let line = Line::new("POST", self.variables()).path(self.dialect.sql())?;
         Ok((line.finish(self.json(&body)?), Judge::Rows))
     }
+
+    /// A query in ES|QL.
+    pub(super) fn esql(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["query", "body", "parameters"])?;
+        let line = parameters(Line::new("POST", self.variables()).path(self.dialect.esql()?)?, &form)?;
+        Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Rows))
+    }
+
+    /// A query in EQL, which finds events or sequences of them.
+    pub(super) fn eql(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "query", "body", "parameters"])?;
+        let (first, second) = self.dialect.eql()?;
+        let line = parameters(self.line("POST", &form)?.segment(first)?.segment(second)?, &form)?;
+        Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Events))
+    }
+
+    /// The `k` documents whose vectors are nearest to one.
+    pub(super) fn knn(&self, argument: &Value) -> Mapped {
+        let known = ["collection", "field", "vector", "k", "candidates", "filter", "parameters"];
+        let form = Form::new(argument, &known)?;
+        let k = form.count("k")?;
+        let candidates = form.get("candidates").map(|_| form.count("candidates")).transpose()?;
+        let filter = form.get("filter").map(|_| form.mapping("filter")).transpose()?;
+        let body = self.dialect.knn(form.text("field")?, form.require("vector")?, k, candidates, filter)?;
+        let line = parameters(self.line("POST", &form)?.segment("_search")?, &form)?;
+        Ok((line.finish(self.json(&body)?), Judge::Search))
+    }
+}
+
+/// The body of a query in a language of its own: the query's text, and all that stands beside it.
+fn with_query(form: &Form) -> Result<Value, PlanError> {
+    let mut body = json!({"query": form.text("query")?});
+    if form.get("body").is_some() {
+        for (key, value) in form.mapping("body")?.as_object().into_iter().flatten() {
+            if key == "query" {
+                return Err(PlanError("\"body\" has a \"query\", which stands beside it".to_owned()));
+            }
+            body[key] = value.clone();
+        }
+    }
+    Ok(body)
 }

@@ -340,3 +340,61 @@ fn an_older_version_is_asked_in_its_own_paths() {
     assert_eq!(line(bulk), "POST /c/_doc/_bulk");
     assert_eq!(line(json!({"get": {"collection": "c", "id": 1}})), "GET /c/_doc/1");
 }
+
+#[test]
+fn a_query_has_all_that_stands_beside_it() {
+    let last = |form: Value| {
+        let text = sent(form, 0);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split("\r\n").next().unwrap().to_owned(), body.to_owned())
+    };
+    let esql = json!({"esql": {"query": "FROM t | LIMIT ${low}", "body": {"params": [1], "filter": {"a": "${low}"}},
+        "parameters": {"drop_null_columns": true}}});
+    let body = r#"{"query":"FROM t | LIMIT 7","params":[1],"filter":{"a":7}}"#;
+    assert_eq!(last(esql), ("POST /_query?drop_null_columns=true HTTP/1.1".to_owned(), body.to_owned()));
+    let eql = json!({"eql": {"collection": "logs", "query": "any where true", "body": {"size": 5}}});
+    let body = r#"{"query":"any where true","size":5}"#;
+    assert_eq!(last(eql), ("POST /logs/_eql/search HTTP/1.1".to_owned(), body.to_owned()));
+    let sql = json!({"sql": {"query": "SELECT 1", "fetch_size": 5, "body": {"filter": {}}}});
+    assert_eq!(last(sql).1, r#"{"query":"SELECT 1","filter":{},"fetch_size":5}"#);
+    assert!(error(json!({"sql": {"query": "a", "body": {"query": "b"}}})).contains("stands beside it"));
+}
+
+#[test]
+fn data_streams_have_their_own_place_and_their_templates() {
+    let request = |form: Value| {
+        let text = sent(form, 0);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(" HTTP").next().unwrap().to_owned(), body.to_owned())
+    };
+    let none = String::new();
+    let make = json!({"create_collection": {"collection": "logs", "data_stream": true}});
+    assert_eq!(request(make), ("PUT /_data_stream/logs".to_owned(), none.clone()));
+    let drop = json!({"delete_collection": {"collection": "logs", "data_stream": true}});
+    assert_eq!(request(drop), ("DELETE /_data_stream/logs".to_owned(), none));
+    let template = json!({"put_template": {"name": "t", "patterns": ["logs-*"], "priority": 200, "data_stream": true,
+        "composed_of": ["a"], "settings": {"b": 1}}});
+    let (line, body) = request(template);
+    assert_eq!(line, "PUT /_index_template/t");
+    let expected = json!({"index_patterns": ["logs-*"], "priority": 200, "data_stream": {}, "composed_of": ["a"],
+        "template": {"settings": {"b": 1}}});
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), expected);
+    let both = json!({"create_collection": {"collection": "logs", "data_stream": true, "settings": {}}});
+    assert!(error(both).contains("defined by its template"));
+}
+
+#[test]
+fn a_body_may_be_drawn_whole() {
+    let search = json!({"search": {"collection": "c", "body": "${low}"}});
+    assert!(sent(search, 0).ends_with("\r\n\r\n7"));
+    assert!(error(json!({"search": {"collection": "c", "body": "x ${low}"}})).contains("wants a mapping"));
+}
+
+#[test]
+fn only_a_single_request_is_repeated() {
+    let bulk = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1}, "repeat": {"every": 1}});
+    assert!(error(bulk).contains("only a single request can be repeated"));
+    let scroll = json!({"scroll": {"collection": "c", "size": 1}, "repeat": {"every": 1}});
+    assert!(error(scroll).contains("only a single request can be repeated"));
+    assert_eq!(map(json!({"count": {"collection": "c"}, "repeat": {}})).unwrap().parts, ["attempt"]);
+}

@@ -1,0 +1,44 @@
+"""When an operation is over that is repeated until its answer is as wanted."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from loadframe.workload.forms.values import Text
+from loadframe.workload.holes import names
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, shown, wrong
+
+#: How the value in an answer may relate to the one that is wanted, other than being equal.
+RELATIONS = ("at_least", "at_most", "one_of")
+
+
+def _condition(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    relation = next(iter(value), None)
+    if len(value) != 1 or relation not in RELATIONS:
+        raise wrong(f"expected a value, or one of {', '.join(RELATIONS)}, not {shown(value)}")
+    wanted = value[relation]
+    number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
+    if relation == "one_of" and not (isinstance(wanted, list) and wanted):
+        raise wrong(f"one_of wants a list of values, not {shown(wanted)}")
+    if relation != "one_of" and not (number or (isinstance(wanted, str) and list(names(wanted)))):
+        raise wrong(f"{relation} wants a number, not {shown(wanted)}")
+    return value
+
+
+Condition = Annotated[Any, BeforeValidator(_condition)]
+Wait = Annotated[Duration, Field(gt=0)]
+
+
+class Repeat(Model):
+    """Repeat a request until all conditions hold in one answer, or, without conditions, until it succeeds.
+
+    A condition names a value of the answer (a dot reaches inside; a name that begins with / is a JSON pointer) and
+    gives the value that it must have, or `at_least`, `at_most` or `one_of`. `every` is the pause between an answer and
+    the next attempt, `within` the time for all attempts together.
+    """
+
+    until: Annotated[dict[Text, Condition], NOT_EMPTY] | None = None
+    every: Wait = 1.0
+    within: Wait = 600.0
