@@ -15,11 +15,12 @@ mod row;
 mod session;
 mod statement;
 mod table;
+mod tls;
 mod value;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loadframe_engine::access::{Auth, Secret};
@@ -29,6 +30,7 @@ use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
 use serde_json::Value;
+use tokio_rustls::rustls::ClientConfig;
 
 use self::asking::Asking;
 use self::nodes::Nodes;
@@ -46,8 +48,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The driver of one target.
 pub struct Cql {
-    nodes: Nodes,
+    nodes: Arc<Nodes>,
     user: Option<(String, Secret)>,
+    tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
     threads: PerThread<Thread>,
     /// How many operations were mapped.
@@ -70,9 +73,6 @@ impl Driver for Cql {
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
-        if target.tls.is_some() {
-            return Err(PlanError("this protocol is spoken in the clear here; leave the TLS options out".to_owned()));
-        }
         if target.compress {
             return Err(PlanError("this protocol's requests are not compressed here".to_owned()));
         }
@@ -81,11 +81,13 @@ impl Driver for Cql {
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
         };
-        let nodes = Nodes::default();
+        let nodes = Arc::new(Nodes::default());
         nodes.set(&target.hosts)?;
+        let tls = target.tls.as_ref().map(|plan| tls::config(plan, &nodes)).transpose()?;
         Ok(Self {
             nodes,
             user,
+            tls,
             timeout: timeout::of_target(target)?,
             threads: PerThread::new(),
             operations: AtomicUsize::new(0),
@@ -114,12 +116,13 @@ impl Driver for Cql {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Refuses credentials that no node takes.
+    /// Refuses credentials that no node takes, and nodes whose certificate does not verify.
     async fn verify(&self) -> Result<(), PlanError> {
         let contacts = self.nodes.contacts();
         let patience = self.timeout.min(PATIENCE);
         match tokio::time::timeout(patience, session::open(&contacts, &self.settings(), patience)).await {
             Ok(Err(error)) if refuses_us(&error) => Err(PlanError(failure::session(&error).message)),
+            Ok(Err(error)) => refused_tls(&error).map_or(Ok(()), |reason| Err(PlanError(reason))),
             _ => Ok(()),
         }
     }
@@ -189,19 +192,30 @@ impl Cql {
 
     fn settings(&self) -> Settings {
         let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        Settings { user: self.user.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
+        Settings { user: self.user.clone(), tls: self.tls.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
     }
 }
 
-/// Whether a node answered and will not have us.
+/// Whether a node answered and does not let us in.
 fn refuses_us(error: &NewSessionError) -> bool {
+    matches!(connecting(error), Some(ConnectionError::ConnectionSetupRequestError(_)))
+}
+
+/// Why there is no TLS with a node, if it is something that trying again does not mend.
+fn refused_tls(error: &NewSessionError) -> Option<String> {
+    let Some(ConnectionError::IoError(error)) = connecting(error) else { return None };
+    crate::net::tls::refusal(error)
+}
+
+/// What the last attempt to connect has ended with.
+fn connecting(error: &NewSessionError) -> Option<&ConnectionError> {
     let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
-        last_connection_error: ConnectionError::ConnectionSetupRequestError(_),
+        last_connection_error,
     })) = error
     else {
-        return false;
+        return None;
     };
-    true
+    Some(last_connection_error)
 }
 
 /// An operation that never got as far as the library.

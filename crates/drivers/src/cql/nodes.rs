@@ -1,7 +1,7 @@
 //! The nodes by their places in [`Driver::hosts`](loadframe_engine::driver::Driver::hosts). The library finds nodes by
 //! itself; those that nobody named get the next place.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 
 use loadframe_engine::plan::PlanError;
@@ -48,6 +48,13 @@ impl Nodes {
         known.iter().filter(|host| host.present).flat_map(|host| host.addresses.iter().copied()).collect()
     }
 
+    /// The names by which the hosts of that address were given, without their ports.
+    pub fn names(&self, address: IpAddr) -> Vec<String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = known.iter().filter(|host| host.addresses.iter().any(|one| one.ip() == address));
+        hosts.filter_map(|host| host.text.rsplit_once(':')).map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// The place of the node at that address.
     pub fn place(&self, address: SocketAddr) -> u16 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,6 +97,14 @@ mod tests {
         assert_eq!(nodes.texts(), ["127.0.0.1:9042", "127.0.0.2:9042", "127.0.0.3:9042", "127.0.0.4:9042"]);
         let contacts: Vec<_> = nodes.contacts().iter().map(SocketAddr::to_string).collect();
         assert_eq!(contacts, ["127.0.0.3:9042", "127.0.0.4:9042"]);
+    }
+
+    #[test]
+    fn a_node_is_known_by_the_name_that_it_was_given_by() {
+        let nodes = Nodes::default();
+        nodes.set(&texts(&["localhost:9042"])).unwrap();
+        assert_eq!(nodes.names("127.0.0.1".parse().unwrap()), ["localhost"]);
+        assert!(nodes.names("127.0.0.9".parse().unwrap()).is_empty());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::OnceCell;
+use tokio_rustls::rustls::ClientConfig;
 use uuid::Uuid;
 
 use super::failure::{self, failure};
@@ -35,6 +36,8 @@ use crate::net::deadline::{Deadline, Limit};
 pub struct Settings {
     /// The user's name and password.
     pub user: Option<(String, Secret)>,
+    /// TLS, if the nodes are asked by it.
+    pub tls: Option<Arc<ClientConfig>>,
     /// Which keyspaces the load is about; all if it is empty.
     pub keyspaces: BTreeSet<String>,
 }
@@ -97,6 +100,7 @@ pub async fn open(
         .write_coalescing(false)
         .connection_timeout(patience)
         .keyspaces_to_fetch(&settings.keyspaces)
+        .tls_context(settings.tls.clone())
         .driver_config_reporting(false);
     if let Some((user, password)) = &settings.user {
         builder = builder.user(user, password.expose());

@@ -10,6 +10,7 @@ use loadframe_engine::plan::PlanError;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -31,27 +32,7 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// Reads the files that `plan` names. `protocol`: the name that the handshake offers (ALPN), such as `http/1.1`.
     pub fn new(plan: &access::Tls, protocol: Option<&str>) -> Result<Self, PlanError> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| PlanError(format!("TLS cannot be set up: {error}")))?;
-        let builder = if plan.verify {
-            builder.with_root_certificates(roots(plan.ca.as_deref())?)
-        } else {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        };
-        let mut config = match (&plan.certificate, &plan.key) {
-            (None, None) => builder.with_no_client_auth(),
-            (Some(certificate), Some(key)) => {
-                let chain = certificates(certificate)?;
-                let mismatch = |error| {
-                    PlanError(format!("{} and {} do not go together: {error}", certificate.display(), key.display()))
-                };
-                builder.with_client_auth_cert(chain, private_key(key)?).map_err(mismatch)?
-            }
-            (Some(_), None) => return Err(PlanError("a client's certificate wants its key beside it".to_owned())),
-            (None, Some(_)) => return Err(PlanError("a client's key wants its certificate beside it".to_owned())),
-        };
+        let mut config = config(plan, |verifier| verifier)?;
         config.alpn_protocols = protocol.map(|name| name.as_bytes().to_vec()).into_iter().collect();
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
@@ -60,6 +41,38 @@ impl Tls {
     pub async fn handshake(&self, name: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(name.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await
+    }
+}
+
+/// Reads the files that `plan` names. `verifier` may put conditions of its own around the usual verification.
+pub fn config(
+    plan: &access::Tls,
+    verifier: impl FnOnce(Arc<WebPkiServerVerifier>) -> Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, PlanError> {
+    let provider = Arc::new(ring::default_provider());
+    let unusable = |error: &dyn fmt::Display| PlanError(format!("TLS cannot be set up: {error}"));
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?;
+    let judge: Arc<dyn ServerCertVerifier> = if plan.verify {
+        let roots = Arc::new(roots(plan.ca.as_deref())?);
+        let usual = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        verifier(usual.map_err(|error| unusable(&error))?)
+    } else {
+        Arc::new(AnyCertificate(provider))
+    };
+    let builder = builder.dangerous().with_custom_certificate_verifier(judge);
+    match (&plan.certificate, &plan.key) {
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(certificate), Some(key)) => {
+            let chain = certificates(certificate)?;
+            let mismatch = |error| {
+                PlanError(format!("{} and {} do not go together: {error}", certificate.display(), key.display()))
+            };
+            builder.with_client_auth_cert(chain, private_key(key)?).map_err(mismatch)
+        }
+        (Some(_), None) => Err(PlanError("a client's certificate wants its key beside it".to_owned())),
+        (None, Some(_)) => Err(PlanError("a client's key wants its certificate beside it".to_owned())),
     }
 }
 

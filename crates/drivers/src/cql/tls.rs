@@ -1,0 +1,72 @@
+//! TLS towards nodes that the library connects to by their IP addresses, though their certificates may name hosts.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use loadframe_engine::access;
+use loadframe_engine::plan::PlanError;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+
+use super::nodes::Nodes;
+use crate::net::tls;
+
+/// What sessions use: the files that `plan` names, and certificates that are valid for a node's address or its name.
+pub fn config(plan: &access::Tls, nodes: &Arc<Nodes>) -> Result<Arc<ClientConfig>, PlanError> {
+    let nodes = nodes.clone();
+    tls::config(plan, |verifier| Arc::new(ByHost { verifier, nodes })).map(Arc::new)
+}
+
+/// Takes a certificate for the address of a node, or for the name that the node was given by.
+#[derive(Debug)]
+struct ByHost {
+    verifier: Arc<WebPkiServerVerifier>,
+    nodes: Arc<Nodes>,
+}
+
+impl ServerCertVerifier for ByHost {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        address: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let mut verified = self.verifier.verify_server_cert(certificate, chain, address, ocsp, now);
+        let ServerName::IpAddress(ip) = address else { return verified };
+        for name in self.nodes.names(IpAddr::from(*ip)) {
+            if verified.is_ok() {
+                break;
+            }
+            if let Ok(name) = ServerName::try_from(name) {
+                verified = self.verifier.verify_server_cert(certificate, chain, &name, ocsp, now);
+            }
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
