@@ -1,15 +1,21 @@
-"""Commands against a real node of Cassandra that wants to know who asks."""
+"""Commands against a real node of Cassandra that wants to know who asks, and can be asked by TLS."""
 
 import os
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 from commands import PATIENCE, open_folder, within
 from loadframe.cluster import ClusterSpec, launch
+from loadframe.errors import BadInput
 from loadframe.host.local import LocalHost
+from loadframe.load import check_operations
 from loadframe.record import Run
 from loadframe.store import find
 from loadframe.store.base import NodeSpec
@@ -20,6 +26,8 @@ pytestmark = pytest.mark.store
 #: The user that a new cluster has, and its password.
 FIRST = "cassandra"
 PASSWORD = "correct-horse-7391"
+AUTHORITY = trustme.CA()
+BRIEF = ("--user", "ann", "--set", "records=200", "--set", "duration=2s")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +38,7 @@ def address() -> Iterator[str]:
     port, peer_port, jmx_port = host.free_ports(3)
     settings = {"heap": "300m", "authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
     with open_folder("secured") as folder:
+        settings |= _encryption(folder)
         node = NodeSpec(
             cluster="secured",
             name="node-0",
@@ -64,6 +73,28 @@ def address() -> Iterator[str]:
         finally:
             server.kill()
             server.wait()
+
+
+def _encryption(folder: Path) -> dict[str, Any]:
+    """Settings for TLS beside the clear on one port; whoever comes by TLS must show a certificate of our authority."""
+    AUTHORITY.cert_pem.write_to_path(folder / "ca.pem")
+    server = AUTHORITY.issue_cert("localhost")
+    # Java reads private keys in PKCS#8 alone.
+    key = serialization.load_pem_private_key(server.private_key_pem.bytes(), None)
+    encoded = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
+    (folder / "server.pem").write_bytes(encoded + chain)
+    options = {
+        "enabled": True,
+        "optional": True,
+        "require_client_auth": True,
+        "ssl_context_factory": {"class_name": "org.apache.cassandra.security.PEMBasedSslContextFactory"},
+        "keystore": str(folder / "server.pem"),
+        "truststore": str(folder / "ca.pem"),
+    }
+    return {"client_encryption_options": options}
 
 
 def _does(address: str, statement: str) -> bool:
@@ -108,3 +139,62 @@ def test_who_is_not_let_in_hears_it_in_the_stores_words(address, monkeypatch, wh
     assert status == 2
     assert f"{address}: the cluster does not let us do that: {words}" in errors
     assert "--user" in errors
+
+
+@pytest.fixture
+def shown(tmp_path) -> tuple[str, ...]:
+    """Options with the authority, and a certificate of the client's."""
+    AUTHORITY.cert_pem.write_to_path(tmp_path / "ca.pem")
+    AUTHORITY.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(tmp_path / "client.pem")
+    (tmp_path / "client.pem").chmod(0o600)
+    return ("--ca", str(tmp_path / "ca.pem"), "--cert", str(tmp_path / "client.pem"))
+
+
+def test_a_run_goes_by_tls_and_shows_the_clients_certificate(address, monkeypatch, tmp_path, shown):
+    monkeypatch.setenv("LOADFRAME_PASSWORD", PASSWORD)
+    host = f"cassandra://localhost:{address.rpartition(':')[2]}"
+    folder = tmp_path / "run"
+    words = ("--hosts", host, *BRIEF, *shown, "--replace", "--yes", "--output", folder)
+    status, errors = asked("bench", "ycsb/a", "--store", "cassandra", *words)
+    assert status == 0, errors
+    run = Run(folder)
+    (phase,) = [phase for phase in run.summary["phases"] if phase["name"] == "a"]
+    for operation in phase["operations"].values():
+        assert operation["successes"] == operation["requests"] > 0
+    access = run.manifest["store"]["access"]
+    assert (access["tls"], access["verified"], access["client_certificate"]) == (True, True, True)
+
+
+def test_a_node_by_tls_must_be_who_it_is_called_and_wants_a_certificate(address, monkeypatch, tmp_path, shown):
+    monkeypatch.setenv("LOADFRAME_PASSWORD", PASSWORD)
+    port = address.rpartition(":")[2]
+    for host, options, said in [
+        (f"127.0.0.1:{port}", shown, "certificate is not valid for '127.0.0.1'"),
+        (f"https://localhost:{port}", shown[2:], "its certificate does not verify"),
+        (f"localhost:{port}", shown[:2], "certificate"),
+    ]:
+        words = ("--hosts", host, *BRIEF, *options, "--output", tmp_path / "none")
+        status, errors = asked("bench", "ycsb/a", "--store", "cassandra", *words)
+        assert status in (1, 2), errors
+        assert said in errors
+        assert not (tmp_path / "none").exists()
+
+
+def test_the_engine_takes_a_certificate_for_the_name_and_for_no_other(address, tmp_path, shown):
+    port = address.rpartition(":")[2]
+    stream = {"name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 1}}
+    tls = {"ca": shown[1], "certificate": shown[3], "key": shown[3], "verify": True}
+    auth = {"basic": {"user": "ann", "password": PASSWORD}}
+
+    def plan(host: str, tls: dict[str, Any]) -> dict[str, Any]:
+        target = {"driver": "cql", "hosts": [f"{host}:{port}"], "tls": tls, "auth": auth}
+        operation = {"cql": {"statement": "SELECT release_version FROM system.local"}}
+        return {"seed": 1, "phase": "p", "target": target, "operations": {"a": operation}, "streams": [stream]}
+
+    [answer] = check_operations(plan("localhost", tls))
+    assert answer["error"] is None, answer
+    for host, changed in [("127.0.0.1", tls), ("localhost", tls | {"ca": None})]:
+        with pytest.raises(BadInput, match="certificate does not verify"):
+            check_operations(plan(host, changed))
+    [answer] = check_operations(plan("127.0.0.1", tls | {"verify": False}))
+    assert answer["error"] is None, answer

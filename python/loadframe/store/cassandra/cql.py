@@ -44,14 +44,18 @@ class Connection:
         user: tuple[str, str] | None = None,
         timeout: float = 10.0,
         tls: ssl.SSLContext | None = None,
+        name: str | None = None,
     ) -> None:
-        """Connect and log in. `address` is host:port, `timeout` is seconds for each answer."""
+        """Connect and log in. `address` is host:port, `timeout` is seconds for each answer.
+
+        By TLS the node's certificate has to be valid for `name`, or else for the address's host.
+        """
         host, port = split_address(address)
         self._address = address
         self._socket = socket.create_connection((host, port), timeout=min(timeout, 5.0))
         try:
             if tls:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+                self._socket = tls.wrap_socket(self._socket, server_hostname=name or host)
             self._socket.settimeout(timeout)
             opcode, _ = self._exchange(_STARTUP, struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.0.0"))
             if opcode == _AUTHENTICATE:

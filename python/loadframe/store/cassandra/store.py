@@ -1,6 +1,7 @@
 """Cassandra: a node's files and command line from the embedded distribution, its tables, its ring."""
 
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import psutil
 
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import distribution, installed, jvm
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, split_address
 from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Balancing,
@@ -69,6 +70,8 @@ class Cassandra(Store):
         """Remember who asks, and how."""
         self._tls = access.context
         self._user = (access.auth.user or "", access.auth.secret) if access.auth else None
+        #: The names by which nodes were given, by their IP addresses.
+        self._names: dict[str, str] = {}
         #: A connection to each node for its figures, which are asked for every second.
         self._watched: dict[str, Connection] = {}
 
@@ -187,7 +190,12 @@ class Cassandra(Store):
             ) from error
 
     def _connect(self, address: str, timeout: float = 10.0) -> Connection:
-        return Connection(address, self._user, timeout, self._tls)
+        """Connect to a node. Nodes tell of each other by IP address; certificates may be for the names in --hosts."""
+        host, port = split_address(address)
+        if self._tls and host not in self._names.values():
+            for *_, (ip, *_) in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                self._names.setdefault(str(ip), host)
+        return Connection(address, self._user, timeout, self._tls, self._names.get(host))
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, with the name of one that only speaks the same protocol."""
