@@ -151,7 +151,7 @@ def status(
     if name is not None:
         show(name, as_json)
         return
-    states = [_state(each) for each in named.names()]
+    states = [_state(known) for known in named.names()]
     if as_json:
         print_json(states)
         return

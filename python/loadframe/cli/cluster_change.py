@@ -68,9 +68,9 @@ def grow(
     as_json: Json = False,
 ) -> None:
     """Add nodes like those that it has, and wait until each holds its share of the data."""
-    found = Cluster.load(name)
-    with _telling(found) as (events, tell):
-        found.grow(nodes, step, within=parse_duration(within), tell=tell)
+    running = Cluster.load(name)
+    with _telling(running) as (events, tell):
+        running.grow(nodes, step, within=parse_duration(within), tell=tell)
     _result(name, events, as_json)
 
 
@@ -88,9 +88,9 @@ def shrink(
 
     The store is asked first: where the others cannot hold as many copies as the data asks for, nothing is changed.
     """
-    found = Cluster.load(name)
-    with _telling(found) as (events, tell):
-        found.shrink(node or nodes, step, within=parse_duration(within), tell=tell)
+    running = Cluster.load(name)
+    with _telling(running) as (events, tell):
+        running.shrink(node or nodes, step, within=parse_duration(within), tell=tell)
     _result(name, events, as_json)
 
 
@@ -134,26 +134,26 @@ def link(
     slow, lossy = parse_duration(delay or "0"), parse_share(loss or "0")
     width = None if rate is None else parse_bandwidth(rate)
 
-    def change(found: Cluster) -> None:
+    def change(running: Cluster) -> None:
         if shaped or restore:
-            found.shape(node, delay=slow, loss=lossy, rate=width)
+            running.shape(node, delay=slow, loss=lossy, rate=width)
         if cut:
-            found.cut(node)
+            running.cut(node)
         if restore:
-            found.restore(node)
+            running.restore(node)
 
     _done(name, change, as_json)
 
 
 def _do(name: str, what: str, node: str, as_json: bool) -> None:
-    _done(name, lambda found: getattr(found, what)(node), as_json)
+    _done(name, lambda running: getattr(running, what)(node), as_json)
 
 
 def _done(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
-    found = Cluster.load(name)
+    running = Cluster.load(name)
     events: list[ClusterEvent] = []
-    with found.telling(events.append):
-        change(found)
+    with running.telling(events.append):
+        change(running)
     events.sort(key=lambda event: event.monotonic)
     if as_json:
         print_json({"name": name, "events": [_plain(event) for event in events]})
@@ -175,7 +175,7 @@ def _plain(event: ClusterEvent) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _telling(found: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
+def _telling(running: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
     """Collect the events, and tell how far the data has come: on one line of a terminal, now and then elsewhere."""
     events: list[ClusterEvent] = []
     began = last = time.monotonic()
@@ -197,7 +197,7 @@ def _telling(found: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
             last = time.monotonic()
             step(text)
 
-    with found.telling(hear), line if err.is_terminal else contextlib.nullcontext():
+    with running.telling(hear), line if err.is_terminal else contextlib.nullcontext():
         yield events, tell
     # What other commands did meanwhile was told last.
     events.sort(key=lambda event: event.monotonic)

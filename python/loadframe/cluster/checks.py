@@ -68,7 +68,7 @@ def _memory() -> Check:
 
 def _disks() -> Iterator[Check]:
     for purpose, folder in (("cache", folders.cache()), ("clusters", folders.state())):
-        there = next(each for each in (folder, *folder.parents) if each.exists())
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(there).free
         enough = free > _NODE_DISK and os.access(there, os.W_OK)
         variable = "LOADFRAME_CACHE" if purpose == "cache" else "LOADFRAME_STATE"
@@ -114,10 +114,10 @@ def _user() -> Check:
 
 def _java() -> Check:
     try:
-        found = java.find(0, None)
+        runtime = java.find(0, None)
     except LoadframeError as error:
         return Check("Java", "lacking", str(error), error.remedy)
-    return Check("Java", "ok", f"{found.version} in {found.home}")
+    return Check("Java", "ok", f"{runtime.version} in {runtime.home}")
 
 
 def _software() -> Iterator[Check]:
@@ -148,11 +148,11 @@ def _registry() -> Check:
     from loadframe.cluster.registry import RegistryError, download
 
     distributions = [store.distribution(version) for store in stores.stores().values() for version in store.versions]
-    smallest = min((jar for each in distributions for jar in each.files), key=lambda jar: jar.size)
+    smallest = min((jar for distribution in distributions for jar in distribution.files), key=lambda jar: jar.size)
     with tempfile.TemporaryDirectory() as staging:
         try:
             download(smallest, Path(staging), lambda _: None, threading.Event())
         except RegistryError as error:
-            needed = not all(artefacts.installed(each) for each in distributions)
+            needed = not all(artefacts.installed(distribution) for distribution in distributions)
             return Check("package registry", "lacking" if needed else "limited", error.what, error.remedy)
     return Check("package registry", "ok", f"answers ({smallest.coordinates} was fetched)")

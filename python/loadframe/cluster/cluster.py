@@ -486,24 +486,24 @@ class Cluster:
     def deviations(self) -> list[str]:
         """Return how the live cluster differs from what was asked for, one sentence each; empty when it does not."""
         self._roster.follow()
-        found = state.deviations(self._roster, self._throttled)
+        deviations = state.deviations(self._roster, self._throttled)
         if self._attached is not None:
-            found += self.store.silent(self.addresses)
+            deviations += self.store.silent(self.addresses)
         try:
             health = self.health()
         except LoadframeError as error:
-            return [*found, _silence(error)]
-        return found + state.unready(health, self.size)
+            return [*deviations, _silence(error)]
+        return deviations + state.unready(health, self.size)
 
     def losses(self) -> list[str]:
         """Return those of the deviations that are the store's failures: nodes that ended by themselves, no answer."""
         self._roster.follow()
-        found = state.losses(self._roster)
+        losses = state.losses(self._roster)
         try:
             self.health()
         except LoadframeError as error:
-            found.append(_silence(error))
-        return found
+            losses.append(_silence(error))
+        return losses
 
 
 def _silence(error: LoadframeError) -> str:

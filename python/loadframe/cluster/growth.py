@@ -126,8 +126,8 @@ def _next_number(change: Change) -> int:
     """Return the first number behind all that are or were in use, as far as their folders tell."""
     number = max(change.roster.numbers, default=-1) + 1
     while any(
-        (change.folder / each.place.name).exists()
-        for each in launch.layout_of(change.store, number, change.spec.settings)
+        (change.folder / process.place.name).exists()
+        for process in launch.layout_of(change.store, number, change.spec.settings)
     ):
         number += 1
     return number

@@ -46,8 +46,8 @@ class Software:
 
 def version(store: Store, spec: ClusterSpec) -> str:
     """Return the version that the spec asks for, without looking at what the PATH has."""
-    if spec.home and (found := _installed(store, spec)):
-        return found.version
+    if spec.home and (installation := _installed(store, spec)):
+        return installation.version
     return spec.version or next(iter(store.versions), "")
 
 
@@ -56,18 +56,18 @@ def _installed(store: Store, spec: ClusterSpec) -> Found | None:
 
     One that the system has is not meant when another version was asked for that can be fetched.
     """
-    found = store.installation(Path(spec.home).expanduser().absolute() if spec.home else None)
-    if found and spec.version:
-        number = found.version.rpartition(" ")[2]
+    installation = store.installation(Path(spec.home).expanduser().absolute() if spec.home else None)
+    if installation and spec.version:
+        number = installation.version.rpartition(" ")[2]
         if not f"{number}.".startswith(f"{spec.version.rpartition(' ')[2]}."):
             if not spec.home and (spec.version in store.versions or store.offer(spec.version)):
                 return None
             raise BadInput(
-                f"this is {store.kind} {found.version}, and not {spec.version}",
-                where=str(found.home),
+                f"this is {store.kind} {installation.version}, and not {spec.version}",
+                where=str(installation.home),
                 remedy="give the installation of that version with --home, or leave --version out",
             )
-    return found
+    return installation
 
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
@@ -82,17 +82,17 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
         report("warning: the nodes need every core that can be used here, and the generator shares them")
     store.check_settings(spec.settings)
     user = host.server_user(named=store.needs_account) if store.refuses_root else None
-    found, origin = _installed(store, spec), "installed"
+    present, origin = _installed(store, spec), "installed"
     wanted = version(store, spec)
-    if found is None and wanted not in store.versions and (offer := store.offer(wanted)):
-        found, origin = store.installation(vendor.install(offer, report)), "vendor"
-    if found:
-        folders.require_reachable(found.home if found.home.is_dir() else found.home.parent, user)
-        if found.java is None:
-            return Software(store, found.version, Installation(found.home), None, user, origin)
-        runtime = java.find(found.java, user, found.java_most, report, bundled=found.jdk)
-        place = Installation(found.home, runtime.home, found.version)
-        return Software(store, found.version, place, runtime.version, user, origin)
+    if present is None and wanted not in store.versions and (offer := store.offer(wanted)):
+        present, origin = store.installation(vendor.install(offer, report)), "vendor"
+    if present:
+        folders.require_reachable(present.home if present.home.is_dir() else present.home.parent, user)
+        if present.java is None:
+            return Software(store, present.version, Installation(present.home), None, user, origin)
+        runtime = java.find(present.java, user, present.java_most, report, bundled=present.jdk)
+        place = Installation(present.home, runtime.home, present.version)
+        return Software(store, present.version, place, runtime.version, user, origin)
     distribution = store.distribution(wanted)
     least, most = distribution.java, distribution.java_most
     needed = None if least is None else java.find(least, user, most, report)
@@ -132,7 +132,7 @@ def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Pl
 
 def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
     """Return the processes of a new cluster."""
-    nodes = [each for number in range(spec.nodes) for each in layout_of(store, number, spec.settings)]
+    nodes = [process for number in range(spec.nodes) for process in layout_of(store, number, spec.settings)]
     return nodes + [Planned(place, None) for place in store.companions(spec.settings)]
 
 
@@ -156,31 +156,31 @@ def start(
     nodes = "1 node" if len(planned) == 1 else f"{len(planned)} nodes"
     folders.require_room(folder, len(planned) * _ROOM_PER_NODE, f"starting {nodes}")
     present = [node for node in roster.nodes if node.alive]
-    before = [node for each in planned for node in roster.nodes if node.name == each.place.name]
+    before = [node for process in planned for node in roster.nodes if node.name == process.place.name]
     if before and software.store.keeps_address:
         places = seats_again(host, software.store.kind, before, spec.port)
     else:
-        places = seats(software.store, spec, host, [each.number for each in planned], present, before)
-    founders = tuple(each.place.name for each in planned)
+        places = seats(software.store, spec, host, [process.number for process in planned], present, before)
+    founders = tuple(process.place.name for process in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
     dealt = _dealt(spec, planned, roster.nodes)
     token = token_hex(4)
     name = roster.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
-    for each, seat in zip(planned, places, strict=True):
+    for to_start, seat in zip(planned, places, strict=True):
         node = NodeSpec(
             cluster=name,
-            name=each.place.name,
+            name=to_start.place.name,
             address=seat.address,
             port=seat.port,
             peer_port=seat.peer_port,
-            folder=folder / each.place.name,
+            folder=folder / to_start.place.name,
             peers=peers,
             founders=founders if founding else (),
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
             settings=spec.settings,
-            role=each.place.role,
+            role=to_start.place.role,
             extra_ports=seat.extra_ports,
         )
         plan = software.store.plan(node, software.installation)
@@ -200,19 +200,19 @@ def start(
             address=node.address,
             software=_software(spec, software.installation),
         )
-        process = host.start(command, replace(spec.limits, cores=dealt[each.number] or None, cores_each=None))
+        process = host.start(command, replace(spec.limits, cores=dealt[to_start.number] or None, cores_each=None))
         started = Node(
             name=node.name,
             address=f"{node.address}:{node.port}",
             peer_address=f"{node.address}:{node.peer_port}",
             folder=node.folder,
             process=process,
-            number=each.number,
+            number=to_start.number,
             role=node.role,
-            serves=each.place.serves,
+            serves=to_start.place.serves,
             state=state,
             shape=str(spec.link),
-            cores=dealt[each.number],
+            cores=dealt[to_start.number],
         )
         roster.update(put=[started])
         if spec.link and process.link:
@@ -231,11 +231,11 @@ def _dealt(spec: ClusterSpec, planned: Sequence[Planned], known: Sequence[Node])
     size = max(spec.nodes, len({number for number in (*numbers, *had) if number is not None}))
     dealt: dict[int | None, tuple[int, ...]] = {}
     for number in sorted(number for number in numbers if number is not None):
-        others = [core for other, own in had.items() if other != number for core in own]
-        taken = [core for own in dealt.values() for core in own]
+        others = [core for other, cores_of_node in had.items() if other != number for core in cores_of_node]
+        taken = [core for numbers_dealt in dealt.values() for core in numbers_dealt]
         dealt[number] = cores.deal(spec.limits, size, (*others, *taken), had.get(number, ()))
     if None in numbers:
-        used = {core for own in (*had.values(), *dealt.values()) for core in own}
+        used = {core for cores_of_node in (*had.values(), *dealt.values()) for core in cores_of_node}
         dealt[None] = cores.of_companions(spec.limits, size, used)
     return dealt
 
@@ -243,8 +243,8 @@ def _dealt(spec: ClusterSpec, planned: Sequence[Planned], known: Sequence[Node])
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
     """Return the folders that a node reads; a program of the PATH is the system's, and a container has its own."""
     user = Path(spec.home).expanduser().absolute() if spec.home else None
-    found = (installation.home if installation.home.is_dir() else None, installation.java, user)
-    return tuple(dict.fromkeys(each for each in found if each))
+    places = (installation.home if installation.home.is_dir() else None, installation.java, user)
+    return tuple(dict.fromkeys(place for place in places if place))
 
 
 def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:

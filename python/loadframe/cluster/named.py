@@ -102,20 +102,20 @@ def load(name: str) -> Saved | None:
         host = spec.place()
         nodes = [
             Node(
-                each["name"],
-                each["address"],
-                each["peer_address"],
-                Path(each["folder"]),
-                host.find(each["process"]) if each["process"] else None,
-                each["number"],
-                each["role"],
-                each["serves"],
-                State(each["state"]),
-                bool(each.get("cut")),
-                each.get("shape", ""),
-                tuple(each.get("cores", ())),
+                entry["name"],
+                entry["address"],
+                entry["peer_address"],
+                Path(entry["folder"]),
+                host.find(entry["process"]) if entry["process"] else None,
+                entry["number"],
+                entry["role"],
+                entry["serves"],
+                State(entry["state"]),
+                bool(entry.get("cut")),
+                entry.get("shape", ""),
+                tuple(entry.get("cores", ())),
             )
-            for each in record["nodes"]
+            for entry in record["nodes"]
         ]
         return Saved(spec, record["facts"], nodes, record["formed"])
     except FileNotFoundError:

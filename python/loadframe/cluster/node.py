@@ -55,7 +55,7 @@ class Node:
             self.peer_address,
             self.folder,
             self.role,
-            tuple(each.member() for each in others),
+            tuple(node.member() for node in others),
             self.process.inside if self.process else (),
         )
 

@@ -63,7 +63,7 @@ def resolve_cassandra(version: str, cache: Path) -> dict[str, Any]:
     context = MavenContext(repo_cache=cache, resolver=PythonResolver())
     dependencies = _resolved(context, [f"org.apache.cassandra:cassandra-all:{version}"])
     # Libraries for other systems; what is left runs on Linux, as clusters here do.
-    dependencies = [each for each in dependencies if each.classifier in _CASSANDRA_CLASSIFIERS]
+    dependencies = [dependency for dependency in dependencies if dependency.classifier in _CASSANDRA_CLASSIFIERS]
     # Java 24 has no security manager any more, which it cannot do without.
     java = {"java": 17, "java_most": 23}
     return {"store": "cassandra", "version": version, **java, "modules": [], "jars": _placed(dependencies, "lib")}

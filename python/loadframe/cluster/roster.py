@@ -72,8 +72,10 @@ class Roster:
                 if not saved:
                     return
                 self.spec, self.facts, self.formed = saved.spec, dict(saved.facts), saved.formed
-                own = {node.pid: node.process for node in self._nodes if node.process}
-                self._nodes = tuple(replace(node, process=own.get(node.pid, node.process)) for node in saved.nodes)
+                processes = {node.pid: node.process for node in self._nodes if node.process}
+                self._nodes = tuple(
+                    replace(node, process=processes.get(node.pid, node.process)) for node in saved.nodes
+                )
 
     def _changed(self) -> int | None:
         """When it was written last, in ns since the epoch."""

@@ -46,7 +46,7 @@ def seats(
             host.free_ports(1, peer_port, addresses)
         else:
             [port] = host.free_ports(1, spec.port, addresses)
-            peer_port = next(each for each in host.free_ports(2, None, addresses) if each != port)
+            peer_port = next(free for free in host.free_ports(2, None, addresses) if free != port)
         ports, peer_ports = [port] * wanted, [peer_port] * wanted
     else:
         addresses = [host.address] * wanted
@@ -109,12 +109,16 @@ def _kept(host: Host, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | No
 
 def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
     """Return for each process the address of its number, or the next one that is not taken."""
-    found = []
+    addresses = []
     for number in numbers:
-        address = next(each for each in (host.address_of(at, taken) for at in count(number or 0)) if each not in taken)
+        address = next(
+            candidate
+            for candidate in (host.address_of(at, taken) for at in count(number or 0))
+            if candidate not in taken
+        )
         taken.add(address)
-        found.append(address)
-    return found
+        addresses.append(address)
+    return addresses
 
 
 def _distinct(host: Host, wanted: int, taken: set[int]) -> list[int]:

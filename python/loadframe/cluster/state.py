@@ -40,21 +40,21 @@ def describe(roster: Roster) -> dict[str, Any]:
 
 def deviations(roster: Roster, throttled: bool) -> list[str]:
     """Return how the processes differ from what was asked for, one sentence each."""
-    found = []
+    sentences = []
     for node in roster.nodes:
         if not node.alive:
-            found.append(_gone(node))
+            sentences.append(_gone(node))
         elif node.paused:
-            found.append(f"{node.name} is paused")
+            sentences.append(f"{node.name} is paused")
         elif node.cut:
-            found.append(f"{node.name} is cut off from the others")
+            sentences.append(f"{node.name} is cut off from the others")
         elif node.state not in (State.SETTLED, State.KILLED):
-            found.append(f"{node.name} is {node.state}")
+            sentences.append(f"{node.name} is {node.state}")
     if roster.facts.get("limits_missing"):
-        found.append(f"the limits asked for are not in force ({roster.facts['limits_missing']})")
+        sentences.append(f"the limits asked for are not in force ({roster.facts['limits_missing']})")
     elif roster.spec and roster.spec.limits.cpus is not None and not throttled:
-        found.append("the CPU quota is lifted")
-    return found
+        sentences.append("the CPU quota is lifted")
+    return sentences
 
 
 def losses(roster: Roster) -> list[str]:
@@ -64,14 +64,14 @@ def losses(roster: Roster) -> list[str]:
 
 def unready(health: Health, size: int) -> list[str]:
     """Return how the store's own view differs from a complete cluster of that size at rest."""
-    found = []
+    sentences = []
     if health.nodes != size:
-        found.append(f"the cluster has {health.nodes} nodes, not {size}")
+        sentences.append(f"the cluster has {health.nodes} nodes, not {size}")
     if not health.ready:
-        found.append(f"the cluster is {health.status}, with {health.missing} copies of data not in service")
+        sentences.append(f"the cluster is {health.status}, with {health.missing} copies of data not in service")
     if health.moving:
-        found.append(f"{health.moving} pieces of data are on the move between nodes")
-    return found
+        sentences.append(f"{health.moving} pieces of data are on the move between nodes")
+    return sentences
 
 
 def _gone(node: Node) -> str:

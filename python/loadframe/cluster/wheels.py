@@ -39,7 +39,7 @@ def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
         draft = target.with_name(f"{target.name}.part")
         shutil.rmtree(draft, ignore_errors=True)
         wanted = target.with_name(f"{target.name}.txt")
-        hashes = " ".join(f"--hash=sha256:{each}" for each in wheel.sha256)
+        hashes = " ".join(f"--hash=sha256:{digest}" for digest in wheel.sha256)
         wanted.write_text(f"{wheel.package}=={wheel.version} {hashes}\n")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--require-hashes", "--no-compile", "--disable-pip-version-check", "--no-cache-dir"]

@@ -8,7 +8,7 @@ from loadframe.host.container import ContainerHost
 from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost
 
-HOSTS: dict[str, type[LocalHost]] = {each.name: each for each in (LocalHost, NetnsHost, ContainerHost)}
+HOSTS: dict[str, type[LocalHost]] = {host.name: host for host in (LocalHost, NetnsHost, ContainerHost)}
 
 
 def find(name: str, image: str | None = None, runtime: str | None = None) -> Host:

@@ -51,7 +51,7 @@ class ContainerHost(LocalHost):
         return (EngineLimiter(self.runtime), None) if self.runtime.engine else super()._limiter
 
     def _limiters(self) -> tuple[Limiter, ...]:
-        engines = (EngineLimiter(each) for each in runtimes.RUNTIMES if each.engine)
+        engines = (EngineLimiter(runtime) for runtime in runtimes.RUNTIMES if runtime.engine)
         return (*super()._limiters(), *engines)
 
     def start(self, command: Command, asked: Limits) -> LocalProcess:

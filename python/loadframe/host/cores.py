@@ -23,8 +23,8 @@ def shortage(limits: Limits, nodes: int) -> str | None:
     if wanted <= there:
         return None
     have = "1 core" if there == 1 else f"{there} cores"
-    each = "1 core" if limits.cores_each == 1 else f"{limits.cores_each} cores"
-    return f"{format_nodes(nodes)} with {each} each need {wanted}, and there {'is' if there == 1 else 'are'} {have}"
+    share = "1 core" if limits.cores_each == 1 else f"{limits.cores_each} cores"
+    return f"{format_nodes(nodes)} with {share} each need {wanted}, and there {'is' if there == 1 else 'are'} {have}"
 
 
 def generator_shares(limits: Limits, nodes: int) -> bool:
@@ -105,11 +105,11 @@ def siblings(core: int) -> tuple[int, ...]:
         text = (_TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list").read_text()
     except OSError:
         return (core,)
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return tuple(found) or (core,)
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(numbers) or (core,)
 
 
 def _others(available: Sequence[int], free: Sequence[int], chosen: Sequence[int]) -> set[int]:

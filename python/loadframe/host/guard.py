@@ -277,15 +277,15 @@ def _kill_group(folder: Path) -> None:
 
 def _children() -> set[int]:
     """Return our child processes, those among them that have ended and were not collected, too (proc(5))."""
-    ours, found = os.getpid(), set()
+    ours, children = os.getpid(), set()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 # The command's name may hold spaces and parentheses; the fields count from behind its last one.
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
                 if int(fields[1]) == ours:
-                    found.add(int(entry.name))
-    return found
+                    children.add(int(entry.name))
+    return children
 
 
 def _clean(order: dict[str, Any]) -> None:
@@ -306,11 +306,11 @@ def _clean(order: dict[str, Any]) -> None:
     for folder in order["scratch"]:
         shutil.rmtree(folder, ignore_errors=True)
         # What the node and its peers shared is left there by those that were killed.
-        shared = {Path(each) for each in order["shared"]}
+        shared = {Path(path) for path in order["shared"]}
         with contextlib.suppress(OSError):
             left = set(Path(folder).parent.iterdir())
-            for each in left if left <= shared else ():
-                shutil.rmtree(each, ignore_errors=True)
+            for leftover in left if left <= shared else ():
+                shutil.rmtree(leftover, ignore_errors=True)
         # The folder that it shared with its peers goes with the last of them.
         with contextlib.suppress(OSError):
             Path(folder).parent.rmdir()

@@ -170,7 +170,7 @@ class LocalHost:
             return None
         folders = {controller: Path(folder) for controller, folder in record["control_groups"].items()}
         asked = Limits(cpus=record["cpus"], memory=record["memory"])
-        limiter = next((each for each in self._limiters() if each.name == record["limited_by"]), None)
+        limiter = next((known for known in self._limiters() if known.name == record["limited_by"]), None)
         group = limiter.existing(record["name"], asked, folders) if limiter else NoGroup()
         return LocalProcess(record["name"], record["pid"], group, asked, kept=watcher, link=record.get("link"))
 

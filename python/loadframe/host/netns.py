@@ -122,12 +122,12 @@ def _bridge(network: IPv4Network) -> str:
 def _unused() -> IPv4Network:
     """Return a network that no route of this machine touches; BadInput when there is none left."""
     routes = [route["dst"] for route in _ip_json("route", "show", "table", "all")]
-    taken = [ip_network(each, strict=False) for each in routes if each != "default"]
+    taken = [ip_network(route, strict=False) for route in routes if route != "default"]
     # A route for half of all addresses is a way out like the default one, and claims none of them.
-    taken = [each for each in taken if each.prefixlen >= 8]
+    taken = [used for used in taken if used.prefixlen >= 8]
     for number in range(256):
         network = IPv4Network(f"198.19.{number}.0/24")
-        if not (_INTERFACES / _bridge(network)).exists() and not any(network.overlaps(each) for each in taken):
+        if not (_INTERFACES / _bridge(network)).exists() and not any(network.overlaps(used) for used in taken):
             return network
     raise BadInput("all networks of 198.19.0.0/16 are in use here", remedy="stop some clusters")
 
@@ -170,5 +170,5 @@ def _ip(*arguments: str) -> str:
 
 
 def _ip_json(*arguments: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(_ip("-4", "-json", *arguments) or "[]")
-    return found
+    objects: list[dict[str, Any]] = json.loads(_ip("-4", "-json", *arguments) or "[]")
+    return objects

@@ -99,9 +99,9 @@ class Runtime:
             with contextlib.suppress(psutil.Error, ValueError):
                 if not psutil.pid_exists(started) or psutil.Process(started).status() == psutil.STATUS_ZOMBIE:
                     break
-                found = self._inspected(name) if self.engine else _innermost(started)
-                if found:
-                    return found
+                inner = self._inspected(name) if self.engine else _innermost(started)
+                if inner:
+                    return inner
             time.sleep(0.05)
         return started
 
@@ -171,7 +171,7 @@ RUNTIMES = (
 
 def choose(name: str | None) -> Runtime:
     """Return the runtime of that name, or the first that works; BadInput when it does not, or none does."""
-    known = {each.name: each for each in RUNTIMES}
+    known = {runtime.name: runtime for runtime in RUNTIMES}
     if name is not None and name not in known:
         raise BadInput(f"there is no container runtime {name!r}", remedy=f"take one of {', '.join(known)}")
     reasons = []
@@ -214,5 +214,5 @@ def _innermost(started: int) -> int | None:
     process = psutil.Process(started)
     while children := process.children():
         process = children[0]
-    own = ("apptainer", "singularity", "starter", "appinit", "sinit")
-    return None if process.name().lower().startswith(own) else process.pid
+    parts_of_runtimes = ("apptainer", "singularity", "starter", "appinit", "sinit")
+    return None if process.name().lower().startswith(parts_of_runtimes) else process.pid

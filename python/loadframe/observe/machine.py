@@ -35,8 +35,8 @@ class HostSampler:
         yield Sample(_SOURCE, "memory.available", psutil.virtual_memory().available)
         # What looks like a counter that started anew gives no rate; the library need not look for that, too.
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
-        carrying = {name: each for name, each in counters.items() if each.bytes_recv or each.bytes_sent}
-        interfaces = {name: each for name, each in carrying.items() if not self._of_nodes(name)}
+        carrying = {name: counter for name, counter in counters.items() if counter.bytes_recv or counter.bytes_sent}
+        interfaces = {name: counter for name, counter in carrying.items() if not self._of_nodes(name)}
         yield from self._rates.of(_SOURCE, now, pressure.of_machine(self._proc) | _networks(interfaces) | _disks())
         yield from self._network_share(now, interfaces)
 

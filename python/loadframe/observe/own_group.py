@@ -48,8 +48,12 @@ def own_groups(proc: Path = Path("/proc/self")) -> list[Path]:
         point, root = mount
         # A container's mount shows the tree from its own group on; a namespace calls that group "/" as well.
         below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path(path.lstrip("/"))
-        own = point / below
-        folders = [each for each in (own, *own.parents) if each.is_relative_to(point) and (each / "cpu.stat").exists()]
+        folder = point / below
+        folders = [
+            group
+            for group in (folder, *folder.parents)
+            if group.is_relative_to(point) and (group / "cpu.stat").exists()
+        ]
         if folders:
             return folders
     return []

@@ -85,12 +85,12 @@ def _figures(pid: int, stat: list[str]) -> dict[str, float]:
 
 def _children() -> dict[int, list[int]]:
     """Return the children of every process of this machine: one look for all nodes."""
-    found = defaultdict(list)
+    children = defaultdict(list)
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
-                found[int(_stat(int(folder.name))[1])].append(int(folder.name))
-    return found
+                children[int(_stat(int(folder.name))[1])].append(int(folder.name))
+    return children
 
 
 def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:

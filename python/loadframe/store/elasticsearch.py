@@ -122,7 +122,7 @@ class Elasticsearch(SearchStore):
         node, adapted = machine.adapted(self.kind, node, machine.Machine.here())
         heap, options = jvm.options(node)
         version = _number(installation.version or _DISTRIBUTION.version)
-        own = [f"-Djava.io.tmpdir={node.folder / 'tmp'}", f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}"]
+        paths = [f"-Djava.io.tmpdir={node.folder / 'tmp'}", f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}"]
         files = {
             "config/elasticsearch.yml": _configuration(node, installation.home, version),
             "config/log4j2.properties": jvm.logging("org.elasticsearch"),
@@ -134,7 +134,7 @@ class Elasticsearch(SearchStore):
             argv = (
                 str(installation.java / "bin" / "java"),
                 *options,
-                *own,
+                *paths,
                 f"-Des.path.home={installation.home}",
                 f"-Des.path.conf={node.folder / 'config'}",
                 "-Des.distribution.flavor=default",
@@ -150,7 +150,7 @@ class Elasticsearch(SearchStore):
             environment |= {"ES_PATH_CONF": str(node.folder / "config"), "ES_JAVA_HOME": java, "JAVA_HOME": java}
             environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
             files[membership.SEEDS] = membership.seeds(node.peers)
-            files["config/jvm.options"] = "".join(f"{option}\n" for option in (*options, *own))
+            files["config/jvm.options"] = "".join(f"{option}\n" for option in (*options, *paths))
         return NodePlan(
             files=files,
             folders=("config", "data", "logs", "tmp"),

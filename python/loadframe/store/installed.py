@@ -15,20 +15,20 @@ _PLACES = ("", "bin", "src")
 def program(home: Path | None, *names: str) -> Path | None:
     """Return the first of these programs that the installation has, or without one the PATH."""
     places = ":".join(str(home / place) for place in _PLACES) if home else None
-    found = (shutil.which(name, path=places) for name in names)
-    return next((Path(each) for each in found if each), None)
+    programs = (shutil.which(name, path=places) for name in names)
+    return next((Path(path) for path in programs if path), None)
 
 
 def require_program(home: Path | None, *names: str) -> Path:
     """Return what `program` does; BadInput when there is none."""
-    found = program(home, *names)
-    if found is None:
+    path = program(home, *names)
+    if path is None:
         raise BadInput(
             f"there is no {' and no '.join(names)} here",
             where=str(home) if home else "PATH",
             remedy=f"install your system's {' or '.join(names)}, or give the folder of an installation with --home",
         )
-    return found
+    return path
 
 
 def told(path: Path, pattern: str, *arguments: str) -> str:
@@ -65,5 +65,5 @@ def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
 
 def jdk(home: Path) -> Path | None:
     """Return the Java runtime that came along in the installation, if one did."""
-    found = home / "jdk"
-    return found if (found / "bin" / "java").is_file() else None
+    runtime = home / "jdk"
+    return runtime if (runtime / "bin" / "java").is_file() else None

@@ -32,10 +32,10 @@ def number(kind: str, version: str) -> tuple[int, ...]:
 
 def machine(kind: str) -> str:
     """Return how vendors call a machine like this one; BadInput for one that they have nothing for."""
-    found = platform.machine()
-    if found not in _MACHINES:
+    architecture = platform.machine()
+    if architecture not in _MACHINES:
         raise BadInput(
-            f"the vendor's downloads of {kind} are for {' and '.join(_MACHINES)}, and this machine is {found}",
+            f"the vendor's downloads of {kind} are for {' and '.join(_MACHINES)}, and this machine is {architecture}",
             remedy="give an installation with --home",
         )
-    return found
+    return architecture

@@ -143,9 +143,9 @@ def _seeds(node: NodeSpec) -> list[str]:
 
     One that comes back is: it may be the first to do so.
     """
-    own = f"{node.address}:{node.peer_port}"
+    address = f"{node.address}:{node.peer_port}"
     joins = not node.founders and not (node.folder / "data" / "tables").exists()
-    return [peer for peer in node.peers if not joins or peer != own] or [own]
+    return [peer for peer in node.peers if not joins or peer != address] or [address]
 
 
 def _share(node: NodeSpec) -> Mapping[str, Any]:
@@ -154,5 +154,5 @@ def _share(node: NodeSpec) -> Mapping[str, Any]:
         return {"allocate_tokens_for_local_replication_factor": 1}
     number, nodes = node.founders.index(node.name), len(node.founders)
     pieces = TOKENS * nodes
-    tokens = [-(2**63) + (each * nodes + number) * 2**64 // pieces for each in range(TOKENS)]
+    tokens = [-(2**63) + (piece * nodes + number) * 2**64 // pieces for piece in range(TOKENS)]
     return {"initial_token": ",".join(str(token) for token in tokens)}

@@ -204,7 +204,7 @@ def _type(reader: _Reader) -> Callable[[bytes], Any]:
         reader.text()
     if kind in (0x20, 0x22):
         element = _type(reader)
-        return lambda value: [element(each) for each in _sized(value, 1)]
+        return lambda value: [element(part) for part in _sized(value, 1)]
     if kind == 0x21:
         key, element = _type(reader), _type(reader)
 

@@ -72,22 +72,22 @@ _MEBIBYTE = 2**20
 
 def figures(ask: Ask) -> dict[str, float]:
     """Return a node's own figures, from its virtual tables."""
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for pool in ask("SELECT * FROM system_views.thread_pools"):
         if (prefix := _POOLS.get(pool["name"])) is not None:
             for column, name in _POOL_FIGURES.items():
-                found[f"{prefix}_{name}"] = float(pool[column])
+                totals[f"{prefix}_{name}"] = float(pool[column])
     for cache in ask("SELECT * FROM system_views.caches"):
         if (prefix := _CACHES.get(cache["name"])) is not None:
-            found[f"{prefix}_bytes"] = float(cache["size_bytes"])
-            found[f"{prefix}_hits"] = float(cache["hit_count"])
-            found[f"{prefix}_requests"] = float(cache["request_count"])
+            totals[f"{prefix}_bytes"] = float(cache["size_bytes"])
+            totals[f"{prefix}_hits"] = float(cache["hit_count"])
+            totals[f"{prefix}_requests"] = float(cache["request_count"])
     tasks = ask("SELECT * FROM system_views.sstable_tasks")
-    found["compactions_current"] = float(len(tasks))
-    found["compactions_bytes_left"] = float(sum(task["total"] - task["progress"] for task in tasks))
-    found["clients"] = float(len(ask("SELECT address FROM system_views.clients")))
-    found["hints_pending"] = float(sum(row["files"] for row in ask("SELECT * FROM system_views.pending_hints")))
-    found["store_bytes"] = float(
+    totals["compactions_current"] = float(len(tasks))
+    totals["compactions_bytes_left"] = float(sum(task["total"] - task["progress"] for task in tasks))
+    totals["clients"] = float(len(ask("SELECT address FROM system_views.clients")))
+    totals["hints_pending"] = float(sum(row["files"] for row in ask("SELECT * FROM system_views.pending_hints")))
+    totals["store_bytes"] = float(
         sum(
             row["mebibytes"] * _MEBIBYTE
             for row in ask("SELECT * FROM system_views.disk_usage")
@@ -95,6 +95,6 @@ def figures(ask: Ask) -> dict[str, float]:
         )
     )
     streams = ask("SELECT * FROM system_views.streaming")
-    found["stream_bytes_received"] = float(sum(stream["bytes_received"] or 0 for stream in streams))
-    found["stream_bytes_sent"] = float(sum(stream["bytes_sent"] or 0 for stream in streams))
-    return found
+    totals["stream_bytes_received"] = float(sum(stream["bytes_received"] or 0 for stream in streams))
+    totals["stream_bytes_sent"] = float(sum(stream["bytes_sent"] or 0 for stream in streams))
+    return totals

@@ -376,16 +376,16 @@ class Cassandra(Store):
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/cassandra.md for each node, by its address. Totals count from its start."""
-        found = {}
+        by_node = {}
         for address in addresses:
             try:
                 connection = self._watched.get(address) or self._connect(address, 5.0)
                 self._watched[address] = connection
-                found[address] = figures(connection.ask)
+                by_node[address] = figures(connection.ask)
             except (OSError, CqlError):
                 if (broken := self._watched.pop(address, None)) is not None:
                     broken.close()
-        return found
+        return by_node
 
 
 def _identity(folder: Path) -> str:

@@ -170,7 +170,7 @@ def leave(rest: Administration, addresses: Sequence[str], member: Member, watch:
     node = pool.at(member.address)
     if node is None:
         return
-    others = sum(each.data and each is not node for each in pool.of(_ACTIVE))
+    others = sum(other.data and other is not node for other in pool.of(_ACTIVE))
     if not others:
         raise BadInput(f"{member.name} is the last node that holds data", remedy="keep it, or stop the cluster")
     for bucket in rest.rows(addresses, "/pools/default/buckets"):
@@ -210,7 +210,7 @@ def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> No
     wait(rest, members, watch)
     addresses = [member.address for member in members]
     # One that was failed over while it was away may not know that yet.
-    failed = {node.address: node for each in addresses for node in Pool.read(rest, [each]).of(_FAILED_OVER)}
+    failed = {node.address: node for address in addresses for node in Pool.read(rest, [address]).of(_FAILED_OVER)}
     failed = {address: node for address, node in failed.items() if address in addresses}
     if not failed:
         return
@@ -286,5 +286,5 @@ def _task(rest: Administration, addresses: Sequence[str]) -> dict[str, Any]:
 
 def _progress(task: Mapping[str, Any]) -> Balancing:
     nodes = task.get("perNode", {}).items()
-    each = ", ".join(f"{name} {float(node.get('progress', 0)):.0f} %" for name, node in nodes)
-    return Balancing(100 - float(task.get("progress", 0)), "percent", f"done: {each}" if each else "running")
+    shares = ", ".join(f"{name} {float(node.get('progress', 0)):.0f} %" for name, node in nodes)
+    return Balancing(100 - float(task.get("progress", 0)), "percent", f"done: {shares}" if shares else "running")

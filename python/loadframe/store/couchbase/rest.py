@@ -74,25 +74,25 @@ class Administration:
 
     def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
         """Return the object that is told at a path."""
-        found: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
-        return found
+        content: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
+        return content
 
     def rows(self, addresses: Sequence[str], path: str) -> list[dict[str, Any]]:
         """Return the objects of the list that is told at a path."""
-        found: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
-        return found
+        entries: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
+        return entries
 
 
 def document(answer: httpx.Response, kind: type) -> Any:
     """Return what was answered; LoadframeError for what no Couchbase cluster would say there."""
     try:
-        found = answer.json()
+        content = answer.json()
     except ValueError:
-        found = None
-    if answer.status_code == 404 or not isinstance(found, kind):
+        content = None
+    if answer.status_code == 404 or not isinstance(content, kind):
         raise LoadframeError(
             f"what answers to {answer.request.url.path} is no Couchbase cluster",
             where=answer.request.url.netloc.decode(),
             remedy="give the address of its administration, such as host:8091",
         )
-    return found
+    return content

@@ -180,11 +180,11 @@ def _is_member(node: NodeSpec) -> bool:
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with dots in their names as the mappings in mappings that they stand for."""
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for name, value in flat.items():
-        place = found
+        place = nested
         *outer, last = name.split(".")
         for part in outer:
             place = place.setdefault(part, {})
         place[last] = value
-    return found
+    return nested

@@ -70,18 +70,18 @@ _MEBIBYTE = 2**20
 
 def read(status: Mapping[str, Any]) -> dict[str, float]:
     """Return a server's figures; a figure that its version does not have is left out. Totals count from its start."""
-    found = {}
+    figures = {}
     for name, place in _PLACES.items():
         if (value := _at(status, place)) is not None:
-            found[name] = float(value)
+            figures[name] = float(value)
     for name, place in _TIMES.items():
         if (value := _at(status, place)) is not None:
-            found[name] = float(value) / 1e6
+            figures[name] = float(value) / 1e6
     if (resident := _at(status, "mem.resident")) is not None:
-        found["memory_rss_bytes"] = float(resident) * _MEBIBYTE
+        figures["memory_rss_bytes"] = float(resident) * _MEBIBYTE
     if repl := status.get("repl"):
-        found["primary"] = float(bool(repl.get("isWritablePrimary")))
-    return found
+        figures["primary"] = float(bool(repl.get("isWritablePrimary")))
+    return figures
 
 
 def written(status: Mapping[str, Any]) -> float | None:

@@ -79,7 +79,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None:
     """Make a set of a new shard's processes and add it."""
     of_it = [member, *member.others]
-    sets.wait([clients(each.address) for each in of_it], watch)
+    sets.wait([clients(server.address) for server in of_it], watch)
     cluster = _names(router)[0].rpartition("-node-")[0]
     shard = shard_of(member.name)
     sets.initiate(f"{cluster}-{shard}", of_it, clients, watch)
@@ -143,7 +143,7 @@ def health(router: Client, clients: Clients) -> Health:
 def members(router: Client) -> list[str]:
     """Return the addresses of all servers that hold data."""
     hosts = [str(shard["host"]).partition("/")[2] for shard in router.ask({"listShards": 1})["shards"]]
-    return [address for each in hosts for address in each.split(",")]
+    return [address for members_of_shard in hosts for address in members_of_shard.split(",")]
 
 
 def _shard_health(host: str, clients: Clients) -> Health:
@@ -188,8 +188,8 @@ def _is_off(router: Client) -> bool:
 def _sharded(router: Client) -> list[dict[str, Any]]:
     """Return the entries of the collections that are sharded, without the cluster's own."""
     wanted = {"unsplittable": {"$ne": True}, "_id": {"$not": {"$regex": "^config\\."}}}
-    found = router.ask({"find": "collections", "filter": wanted, "batchSize": 100_000}, "config")
-    return list(found["cursor"]["firstBatch"])
+    answer = router.ask({"find": "collections", "filter": wanted, "batchSize": 100_000}, "config")
+    return list(answer["cursor"]["firstBatch"])
 
 
 def _unbalanced(router: Client) -> int:

@@ -103,10 +103,10 @@ class MongoDB(Store):
 
     def installation(self, home: Path | None) -> Found | None:
         """Return the servers of the installation, or else of the PATH; None where the wheel will do."""
-        found = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
-        if found is None:
+        program = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
+        if program is None:
             return None
-        return Found(installed.told(found, r"v(\d+(?:\.\d+)+)", "--version"), found.resolve().parent)
+        return Found(installed.told(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""
@@ -232,9 +232,9 @@ class MongoDB(Store):
         """Take a member out that never got to be a full one; of others nothing is left to be undone."""
         if _is_member(self._hello(addresses)[1]):
             sets.remove(addresses, member, self.client, lambda _: None)
-        for each in (member, *member.others):
-            self._names.pop(each.address, None)
-            if (known := self._clients.pop(each.address, None)) is not None:
+        for server in (member, *member.others):
+            self._names.pop(server.address, None)
+            if (known := self._clients.pop(server.address, None)) is not None:
                 known.close()
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
@@ -271,25 +271,25 @@ class MongoDB(Store):
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has what was written a moment ago. Reads the whole index of ids."""
         command = {"aggregate": name, "pipeline": [{"$match": {}}, {"$count": "n"}], "cursor": {}}
-        found = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
-        return int(found[0]["n"]) if found else 0
+        counted = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
+        return int(counted[0]["n"]) if counted else 0
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/mongodb.md for each server that answers, by its node's name."""
-        found: dict[str, dict[str, float]] = {}
+        by_node: dict[str, dict[str, float]] = {}
         written: dict[str, float] = {}
         for address in self._servers(addresses):
             with contextlib.suppress(Unreachable):
                 status = self.client(address).ask(figures.ASKED)
                 name = self._name(address)
-                found[name] = figures.read(status)
+                by_node[name] = figures.read(status)
                 if (last := figures.written(status)) is not None:
                     written[name] = last
         for name, last in written.items():
-            found[name]["lag_seconds"] = max(written.values()) - last
-        if not found:
+            by_node[name]["lag_seconds"] = max(written.values()) - last
+        if not by_node:
             raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
-        return found
+        return by_node
 
     def _servers(self, addresses: Sequence[str]) -> list[str]:
         """Return the routers or members that were named; with routers also the servers behind them."""

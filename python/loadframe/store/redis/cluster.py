@@ -45,14 +45,14 @@ class Ring:
     @property
     def masters(self) -> list[Node]:
         """Those that may serve slots, in the order of their addresses."""
-        found = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
-        return sorted(found, key=lambda node: split_address(node.address))
+        masters = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
+        return sorted(masters, key=lambda node: split_address(node.address))
 
     def serving(self, key: str) -> str:
         """Return the address of the node that serves a key."""
         slot = slot_of(key)
         for node in self.nodes:
-            if any(slot in each for each in node.ranges):
+            if any(slot in slots for slots in node.ranges):
                 return node.address
         raise StoreFailed(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
 
@@ -220,13 +220,13 @@ def _move(slots: Sequence[int], source: Node, target: Node, masters: Sequence[No
 def _keys(giver: Client, slots: Sequence[int]) -> Iterator[list[str]]:
     """Yield the keys in these slots, in batches of one slot; each batch has to be gone before the next is asked for."""
     while slots:
-        found = giver.ask_all([("CLUSTER GETKEYSINSLOT", slot, _KEYS_AT_ONCE) for slot in slots])
-        yield from (keys for keys in found if keys)
-        slots = [slot for slot, keys in zip(slots, found, strict=True) if keys]
+        batches = giver.ask_all([("CLUSTER GETKEYSINSLOT", slot, _KEYS_AT_ONCE) for slot in slots])
+        yield from (keys for keys in batches if keys)
+        slots = [slot for slot, keys in zip(slots, batches, strict=True) if keys]
 
 
 def _tell(client: Client, words: Sequence[tuple[int, str, str]]) -> None:
-    client.ask_all([("CLUSTER SETSLOT", *each) for each in words])
+    client.ask_all([("CLUSTER SETSLOT", *word) for word in words])
 
 
 def _introduce(client: Client, member: Member) -> None:

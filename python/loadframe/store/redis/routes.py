@@ -57,12 +57,12 @@ def _routes(surplus: Sequence[tuple[Node, range]], targets: Sequence[Node], want
         piece = whole
         # Nodes give the ends of their ranges, so a piece goes back first to the node whose range it continues.
         for node in targets:
-            if any(own.stop == piece.start for own in node.ranges) and (taken := piece[: left[node.id]]):
+            if any(slots.stop == piece.start for slots in node.ranges) and (taken := piece[: left[node.id]]):
                 give(source, node.id, taken)
                 piece = piece[len(taken) :]
         for node in targets:
             taken = piece[max(len(piece) - left[node.id], 0) :]
-            if taken and any(own.start == piece.stop for own in node.ranges):
+            if taken and any(slots.start == piece.stop for slots in node.ranges):
                 give(source, node.id, taken)
                 piece = piece[: len(piece) - len(taken)]
         if piece:

@@ -315,7 +315,7 @@ class Redis(Store):
         first, told = self._first(addresses)
         seen = ring.Ring.read(self.client(first)) if _is_clustered(told) else None
         slots = {node.address: float(node.size) for node in seen.nodes} if seen else {}
-        found = {}
+        by_node = {}
         for address in slots or [first]:
             try:
                 info = told if address == first else self.client(address).info()
@@ -326,8 +326,8 @@ class Redis(Store):
             figures["keys"] = float(info.get("db0", "keys=0").partition(",")[0].removeprefix("keys="))
             if slots:
                 figures["slots"] = slots[address]
-            found[address] = figures
-        return found
+            by_node[address] = figures
+        return by_node
 
 
 def _clustered(node: NodeSpec) -> bool:

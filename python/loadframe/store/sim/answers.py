@@ -50,8 +50,8 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         """Return the body's object; empty without a body."""
-        found = json.loads(self.body) if self.body.strip() else {}
-        return found if isinstance(found, dict) else {}
+        content = json.loads(self.body) if self.body.strip() else {}
+        return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True)

@@ -143,10 +143,10 @@ class Placement:
         """
         if not self.members:
             return 0.0
-        each = self.model.throughput(len(self.members)) / len(self.members)
+        per_member = self.model.throughput(len(self.members)) / len(self.members)
         busy = self.moving()
         return sum(
-            each * min(share, 1.0) * (1 - self.model.move_cost if name in busy else 1.0)
+            per_member * min(share, 1.0) * (1 - self.model.move_cost if name in busy else 1.0)
             for name, share in self.shares().items()
         )
 

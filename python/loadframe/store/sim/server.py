@@ -117,8 +117,8 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def _next(self) -> None:
-        head, found, rest = self._unread.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, rest = self._unread.partition(b"\r\n\r\n")
+        if not separator:
             return
         lines = head.decode("latin-1").split("\r\n")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
