@@ -1,11 +1,13 @@
 """`loadframe import`, as it is typed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from commands import loadframe, result
 
+CHECKOUT = Path(__file__).parents[1] / "data" / "checkout"
 STEPS = [{"search_queries": [{"body": {"query": {"match_all": {}}}, "weight": 3}], "execution_time_secs": 1}]
 
 
@@ -54,11 +56,39 @@ def test_a_track_becomes_a_workload(folder):
     assert phase["streams"] == [{"name": "look", "mix": {"look": 1.0}, "clients": 3}]
 
 
+def test_a_workload_of_a_checkout_can_be_looked_at_without_a_store_or_a_network(folder):
+    rides = CHECKOUT / "rides"
+    done = loadframe("import", "rally", rides, "--allow-code", "--test-mode", "--output", "rides.yaml")
+    assert done.returncode == 0, done.stderr
+    assert f"({rides}/operations/default.json:8)" in done.stderr
+    requests = {answer["operation"]: answer["request"] for answer in result("check", "rides.yaml", "--offline")}
+    assert '"fare": {"gte": 5' in requests["cheap"] or '"fare":{"gte":5' in requests["cheap"]
+    assert "which is not on this machine" in requests["index"]
+
+
+def test_many_requests_of_code_have_a_file_of_their_own(folder):
+    done = loadframe("import", "rally", CHECKOUT / "rides", "--allow-code", "--draws", "250", "--output", "rides.yaml")
+    assert done.returncode == 0, done.stderr
+    (file,) = (folder / "rides-requests").iterdir()
+    assert len(file.read_text().splitlines()) == 250
+    assert "--draws raises that" in " ".join((folder / "rides.yaml").read_text().replace("#", "").split())
+    requests = {answer["operation"]: answer["request"] for answer in result("check", "rides.yaml", "--offline")}
+    assert '"fare"' in requests["random-fare"]
+
+
+def test_a_limit_that_is_reached_is_named_with_its_option(folder):
+    (folder / "track.json").write_text("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}")
+    done = loadframe("import", "rally", ".", "--time-limit", "1s")
+    assert done.returncode == 2
+    assert "its templates need more than 1 s of CPU time" in done.stderr
+    assert "--time-limit" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         ("rally none", "none: there is no such track"),
-        ("rally .", "there is no track.json and no workload.json in it"),
+        ("rally .", "it has neither a track.json nor a workload.json"),
         ("rally broken.json", "broken.json:1: this is not JSON once it is rendered"),
         ("rally steps.json --set a=1", "steps.json: expected an object"),
         ("ycsb none", "none: there is no such file"),

@@ -1,6 +1,7 @@
 """`loadframe import`: makes workload files of what other tools have: query lists, YCSB properties, Rally tracks."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,6 +87,9 @@ def rally(
         typer.Option(help="The folder whose files the track may include; the checkout around it if not given."),
     ] = None,
     time_limit: Annotated[str, typer.Option(help="The CPU time that its templates may take, and its code.")] = "20s",
+    draws: Annotated[
+        int, typer.Option(min=1, help="The most requests of an operation that its Python code makes ahead.")
+    ] = 100_000,
     memory_limit: Annotated[str, typer.Option(help="The memory that its templates may take, and its code.")] = "1GiB",
     output: Output = None,
 ) -> None:
@@ -93,7 +97,7 @@ def rally(
     from loadframe.workload.importers import import_rally
     from loadframe.workload.importers.rally.isolated import Limits
 
-    limits = Limits(cpu=math.ceil(parse_duration(time_limit)) or 1, memory=parse_size(memory_limit))
+    limits = Limits(cpu=math.ceil(parse_duration(time_limit)) or 1, memory=parse_size(memory_limit), draws=draws)
     if allow_code:
         err.print(f"runs the Python code of {path}: import only tracks that you trust", markup=False, highlight=False)
     imported = import_rally(
@@ -104,6 +108,7 @@ def rally(
         test_mode=test_mode,
         allow_code=allow_code,
         limits=limits,
+        requests=None if output is None else f"{output.stem}-requests",
     )
     _write(imported, output)
 
@@ -115,11 +120,23 @@ def _write(imported: "Imported", output: Path | None) -> None:
         print(text, end="")
     else:
         _to_file(text, output)
+        for name, lines in imported.files.items():
+            _requests(lines, output.parent / name)
         err.print(f"workload: {output}", markup=False, highlight=False)
     if imported.left_out:
         err.print(f"left out: {len(imported.left_out)}", markup=False, highlight=False)
         for entry in imported.left_out:
             err.print(f"  - {entry}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _requests(lines: Sequence[str], file: Path) -> None:
+    """Write the requests that a track's code made."""
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        what = f"the requests of its code cannot be written: {error.strerror}"
+        raise BadInput(what, where=str(file), remedy="name another workload file with --output") from None
 
 
 def _to_file(text: str, output: Path) -> None:

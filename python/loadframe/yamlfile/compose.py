@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def read(path: str | Path) -> Document:
     return _Composer(path, _text(path, content), hashlib.sha256(content).hexdigest()).document()
 
 
+@lru_cache(maxsize=8192)
 def scalar(text: str) -> str | int | float | bool | None:
     """Return the value of unquoted text; ValueError for numbers that neither JSON nor 64 bits can carry."""
     if text in ("", "~", "null", "Null", "NULL"):
@@ -250,9 +252,12 @@ class _Composer:
 
     def _sound(self, event: Any) -> str:
         """Return a scalar's text, if it can be written out again."""
-        if any("\ud800" <= character <= "\udfff" for character in event.value):
+        if _HALF.search(event.value):
             raise self._error(event, "half of a surrogate pair is not a character")
         return str(event.value)
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def _position(event: Any) -> Position:

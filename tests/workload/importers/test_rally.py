@@ -121,8 +121,9 @@ def test_tasks_become_phases_and_those_before_the_first_search_prepare(whole):
 
 def test_tasks_in_parallel_become_streams(track, loaded):
     (phase,) = loaded(import_rally(track, "together", {})).file.phases
-    assert (phase.duration, phase.warmup) == (30, 5)
+    assert (phase.ends_with, phase.warmup) == ("write", 5)
     write, cheap = phase.named_streams
+    assert write.duration == cheap.duration == 30
     assert (write.name, write.rate) == ("write", 2)
     assert cheap.clients.from_ == 1
     assert (cheap.clients.stages[0].to, cheap.clients.stages[0].over) == (3, 10)
@@ -136,13 +137,20 @@ def looks(name, **more):
     return {"name": name, "operation": {"name": "look", "operation-type": "search", "body": {}}, **more}
 
 
-@pytest.mark.parametrize(("ending", "duration"), [("short", 10), ("any", 10), ("long", 30)])
-def test_tasks_in_parallel_end_with_the_one_that_completes_them(written, loaded, ending, duration):
+@pytest.mark.parametrize("ending", ["short", "any", "long"])
+def test_tasks_in_parallel_end_with_the_one_that_completes_them(written, loaded, ending):
     tasks = looks("short", **{"time-period": 10}), looks("long", **{"time-period": 30})
-    (phase,) = loaded(
-        import_rally(written("t.json", together(*tasks, **{"completed-by": ending})), None, {})
-    ).file.phases
-    assert phase.duration == duration
+    track = written("t.json", together(*tasks, **{"completed-by": ending}))
+    (phase,) = loaded(import_rally(track, None, {})).file.phases
+    assert phase.ends_with == ending
+    assert {stream.name: stream.duration for stream in phase.named_streams} == {"short": 10, "long": 30}
+
+
+def test_tasks_in_parallel_have_ends_of_their_own(written, loaded):
+    tasks = looks("short", **{"time-period": 10}), looks("few", iterations=3, clients=2)
+    (phase,) = loaded(import_rally(written("t.json", together(*tasks)), None, {})).file.phases
+    assert phase.ends_with is None
+    assert [(stream.duration, stream.requests) for stream in phase.named_streams] == [(10, None), (None, 6)]
 
 
 def test_a_throughput_ramps_up_with_its_clients(written, loaded):

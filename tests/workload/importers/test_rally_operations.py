@@ -102,6 +102,13 @@ from loadframe.workload.importers import import_rally
         ({"operation-type": "index-stats"}, {"request": {"method": "GET", "path": "/a/_stats"}}),
         ({"operation-type": "node-stats"}, {"request": {"method": "GET", "path": "/_nodes/stats"}}),
         (
+            {"operation-type": "raw-request", "path": "/_cat/indices", "retry-until-success": True},
+            {
+                "request": {"method": "GET", "path": "/_cat/indices"},
+                "repeat": {"every": 0.5, "within": 86400.0},
+            },
+        ),
+        (
             {"operation-type": "create-index", "index": "n", "body": {"settings": {"x": 1}}},
             {"create_collection": {"collection": "n", "settings": {"x": 1}}},
         ),
@@ -110,8 +117,33 @@ from loadframe.workload.importers import import_rally
             {"sql": {"query": "SELECT 1"}},
         ),
         (
-            {"operation-type": "esql", "query": "FROM a"},
-            {"request": {"method": "POST", "path": "/_query", "body": {"query": "FROM a"}}},
+            {"operation-type": "esql", "query": "FROM a", "filter": {"term": {"x": 1}}, "body": {"columnar": True}},
+            {"esql": {"query": "FROM a", "body": {"columnar": True, "filter": {"term": {"x": 1}}}}},
+        ),
+        (
+            {"operation-type": "raw-request", "method": "POST", "path": "/a/_eql/search", "body": {"query": "any"}},
+            {"eql": {"collection": "a", "query": "any"}},
+        ),
+        (
+            {
+                "operation-type": "cluster-health",
+                "index": "a*",
+                "request-params": {"wait_for_status": "yellow", "wait_for_no_relocating_shards": True},
+                "retry-until-success": True,
+                "retry-wait-period": 2,
+            },
+            {
+                "request": {
+                    "method": "GET",
+                    "path": "/_cluster/health/a*",
+                    "parameters": {"wait_for_status": "yellow", "wait_for_no_relocating_shards": True},
+                },
+                "repeat": {
+                    "until": {"status": {"one_of": ["green", "yellow"]}, "relocating_shards": {"at_most": 0}},
+                    "every": 2.0,
+                    "within": 86400.0,
+                },
+            },
         ),
         (
             {"operation-type": "field-caps", "fields": ["x", "y"]},
@@ -133,17 +165,11 @@ def test_templates_are_made_and_removed(written, loaded):
     imported = import_rally(written("track.json", track), None, {})
     assert [form.dump() for form in loaded(imported).file.operations.values()] == [
         {"put_template": {"name": "whole", "patterns": ["x*"], "settings": {"a": 1}, "priority": 3}},
-        {
-            "request": {
-                "method": "PUT",
-                "path": "/_index_template/part",
-                "body": {"index_patterns": "y*", "composed_of": ["z"]},
-            }
-        },
+        {"put_template": {"name": "part", "patterns": ["y*"], "composed_of": ["z"]}},
         {"delete_template": {"name": "part"}},
         {"delete_template": {"name": "whole"}},
     ]
-    assert "operation o0: the removal of templates, because the cluster has none" in imported.left_out
+    assert "operation o0: the removal of templates, because no operation has made it" in imported.left_out
 
 
 def test_what_operations_made_they_can_remove(written, loaded):

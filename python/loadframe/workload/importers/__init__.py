@@ -1,7 +1,7 @@
 """Importers: workloads in the formats of other tools, made into workload files of this one.
 
 They read files and make text. What a format has and the workload language does not is named in that text, never
-dropped in silence. Nothing is downloaded, and no code of an imported workload is run unless that is allowed.
+silently dropped. Nothing is downloaded, and no code of an imported workload is run unless that is allowed.
 """
 
 from loadframe.workload.importers.imported import Imported

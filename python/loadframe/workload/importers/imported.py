@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import wrap
@@ -34,6 +35,8 @@ class Imported:
     source: str
     #: Where entries come from, by section and name: the file and the line, for messages.
     place: Callable[[str, str], str | None] = lambda _section, _name: None
+    #: Files that belong beside the workload file: their lines, by their relative paths.
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def text(self) -> str:
         """Return the workload file; BadInput if what was imported makes no valid workload."""
@@ -58,7 +61,7 @@ class Imported:
                     return text, imported
 
     def _without(self, error: BadInput, text: str, path: Path) -> "Imported":
-        """Return the workload without the entry that an error is about; BadInput if it is none that can be left out."""
+        """Return the workload without the entry that an error is about; BadInput if that entry cannot be left out."""
         what = error.what.replace(f"{path}:", "line ")
         refused = BadInput(f"its workload cannot be run: {what}", where=self.source, remedy=error.remedy)
         line = re.fullmatch(rf"{re.escape(str(path))}:([0-9]+).*", str(error.where))
@@ -171,12 +174,17 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    try:
-        plain = isinstance(scalar(text), str)
-    except ValueError:
-        plain = False
     # A Hole is a text of a kind of its own, which the writer in C does not take.
-    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=None if plain else '"')
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=None if _plain(str(text)) else '"')
+
+
+@lru_cache(maxsize=8192)
+def _plain(text: str) -> bool:
+    """Tell whether a text without quotes is read as a text."""
+    try:
+        return isinstance(scalar(text), str)
+    except ValueError:
+        return False
 
 
 _represent: Callable[..., None] = _Dumper.add_representer

@@ -46,7 +46,7 @@ def lines(text: str) -> dict[str, int]:
 
 
 def nearest(path: str, places: Mapping[str, str]) -> str | None:
-    """Return the place of a path, or of the nearest part around it that has one; None if there is none."""
+    """Return the place of a path, or of the nearest part around it that has one; None if no part has."""
     while path not in places:
         if not path:
             return None

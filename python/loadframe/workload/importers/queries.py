@@ -17,7 +17,7 @@ from loadframe.yamlfile import shown
 WARMUP, EXECUTION, SLEEP = 60, 300, 0
 
 _REMARKS = (
-    "The format says nothing of the documents. Run it on a cluster that holds them, under the name of the parameter "
+    "The format does not describe the documents. Run it on a cluster that holds them, under the name of the parameter "
     "`collection`: loadframe bench THIS_FILE --hosts HOST:PORT --reuse --set collection=NAME",
     "`clients` are the benchmarker's ranks. Each request draws one of its step's searches, all equally often; a rank "
     "of the benchmarker sends them in an order of its own. The request cache is off, as there.",
@@ -25,7 +25,7 @@ _REMARKS = (
 
 
 def import_queries(path: Path) -> Imported:
-    """Make a workload of a query file; BadInput, with the place, for a file that is none."""
+    """Make a workload of a query file; BadInput, with the place, for a file of another format."""
     where = str(path)
     steps = json_of(text_of(path), where)
     if not isinstance(steps, list) or not steps:

@@ -10,14 +10,14 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.yamlfile import did_you_mean, shown
 
-#: No file that people wrote is larger.
+#: Files that people write are smaller.
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 50
 MAX_VALUES = 500_000
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
-    """Return a file's text; BadInput if there is none, if it has more than `most` bytes or is no UTF-8."""
+    """Return a file's text; BadInput if it does not exist, has more than `most` bytes or is not UTF-8."""
     try:
         if not path.is_file():
             what = "this is a folder" if path.is_dir() else "there is no such file"
@@ -27,13 +27,13 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         raise BadInput(f"cannot be read: {error}", where=str(path), remedy="check the path") from None
     if len(content) > most:
-        raise BadInput(f"larger than {most // 2**20} MiB", where=str(path), remedy="give a file that people write")
+        raise BadInput(f"larger than {most // 2**20} MiB", where=str(path), remedy="give a smaller file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         where = f"{path}:{line}"
-        raise BadInput("this is no UTF-8 text", where=where, remedy="save the file as UTF-8") from None
+        raise BadInput("this is not UTF-8 text", where=where, remedy="save the file as UTF-8") from None
 
 
 def json_of(text: str, where: str, place: Callable[[int], str] | None = None) -> Any:
@@ -58,7 +58,7 @@ def json_of(text: str, where: str, place: Callable[[int], str] | None = None) ->
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
@@ -86,7 +86,7 @@ def _check(data: Any) -> None:
         for value in level:
             for text in [value] if isinstance(value, str) else value if isinstance(value, dict) else ():
                 if _HALF.search(text):
-                    raise ValueError("half of a surrogate pair is no character")
+                    raise ValueError("half of a surrogate pair is not a character")
         level = [
             inner
             for value in level
@@ -123,7 +123,7 @@ class Part:
         return BadInput(f"{key}: {what}", where=f"{self.where}, {key}", remedy=remedy)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value of any kind; null counts as not given."""
+        """Return a value of any type; null counts as not given."""
         self.asked.add(key)
         value = self.data.get(key)
         return default if value is None else value
@@ -168,14 +168,14 @@ class Part:
         return value
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """Return a mapping, empty if there is none; BadInput for anything else."""
+        """Return a mapping, empty if it is missing; BadInput for anything else."""
         value = self.get(key, {})
         if not isinstance(value, dict):
             raise self.error(key, f"expected an object, not {shown(value)}")
         return value
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts, or a single one as a list; empty if there is none; BadInput for anything else."""
+        """Return a list of texts, or a single one as a list; empty if it is missing; BadInput for anything else."""
         value = self.get(key, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -183,7 +183,7 @@ class Part:
         return texts
 
     def listed(self, key: str) -> list[Any]:
-        """Return a list, empty if there is none; BadInput for anything else."""
+        """Return a list, empty if it is missing; BadInput for anything else."""
         value = self.get(key, [])
         if not isinstance(value, list):
             raise self.error(key, f"expected a list, not {shown(value)}")
@@ -195,5 +195,5 @@ class Part:
             yield Part(entry, f"{self.where}, {key}[{index}]")
 
     def rest(self, known: Iterable[str] = ()) -> list[str]:
-        """Return the keys that nobody asked for, that are not among the known ones and that are not comments."""
+        """Return the keys that were not asked for, that are not among the known ones and that are not comments."""
         return sorted(key for key in set(self.data) - self.asked - set(known) if not key.startswith(_COMMENT))

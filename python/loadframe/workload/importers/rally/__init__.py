@@ -13,7 +13,7 @@ from loadframe.workload.holes import names
 from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.rally import checkout, isolated
 from loadframe.workload.importers.rally.schedule import Schedule, choose
-from loadframe.workload.importers.rally.sources import Sources, wanted
+from loadframe.workload.importers.rally.sources import LISTED, Sources, wanted
 from loadframe.workload.importers.rally.track import Track, documents_of
 from loadframe.workload.importers.source import Part
 from loadframe.yamlfile import scalar
@@ -41,11 +41,13 @@ def import_rally(
     test_mode: bool = False,
     allow_code: bool = False,
     limits: isolated.Limits = isolated.DEFAULT,
+    requests: str | None = None,
 ) -> Imported:
     """Make a workload of a track's file or folder, with one of its challenges and some of its parameters set.
 
     Its templates may read the files of `root`, by default the checkout that the track is in. `test_mode` makes
-    everything small, as Rally's does. `allow_code` lets its Python code run, in a process of its own, within `limits`.
+    everything small, as Rally's does. `allow_code` lets its Python code run, in a process of its own, within `limits`;
+    the requests that it makes go into files of the folder `requests`, beside the workload file, if there are many.
     BadInput, with the place, for what is not a track, for code that fails, and for parameters and challenges that it
     does not have.
     """
@@ -62,9 +64,11 @@ def import_rally(
     track = Track(part, folder, lambda: isolated.locate(file, around, values, limits), test_mode)
     track.read()
     chosen = choose(part, challenge)
-    sources = Sources(track, limits)
+    sources = Sources(track, limits, requests)
     schedule = Schedule(track, sources)
-    sources.read(folder, wanted(chosen, schedule.declared), allowed=allow_code)
+    sources.read(
+        folder, wanted(chosen, schedule.declared, LISTED if requests is None else limits.draws), allowed=allow_code
+    )
     schedule.read(chosen)
     for key in part.rest((*_SECTIONS, *_NO_MATTER)):
         track.leave_out(f"{key} of the track")
@@ -73,6 +77,8 @@ def import_rally(
         description = "A track"
     name = folder.resolve().name if path.is_dir() or path.stem in ("track", "workload") else path.stem
     used = {form["bulk"]["corpus"] for form in schedule.operations.values() if "bulk" in form}
+    drawn = {form["document"]["corpus"] for form in track.variables.values() if "document" in form}
+    rows = {key: corpus for key, corpus in track.corpora.items() if key in drawn}
     corpora = {key: corpus for key, corpus in track.corpora.items() if key in used}
     asked = set(names(corpora))
     documents = {"documents": documents_of(corpora)} if corpora else {}
@@ -82,7 +88,7 @@ def import_rally(
         "description": literal(f"{description} ({chosen.text('name', 'default')})"),
         "parameters": {**documents, **files},
         "collections": track.collections,
-        "corpora": corpora,
+        "corpora": corpora | rows,
         "variables": track.variables,
         "operations": schedule.operations,
         "phases": schedule.phases,
@@ -101,7 +107,7 @@ def import_rally(
         where = schedule.origins.get(name) if section == "operations" else None
         return None if where is None else track.place(where)
 
-    return Imported(data, tuple(remarks), tuple(track.left_out), str(path), place)
+    return Imported(data, tuple(remarks), tuple(track.left_out), str(path), place, sources.files)
 
 
 _DOCUMENTS = "The parameter `documents` is the most documents of each corpus: --set documents=1000 makes a small run."

@@ -1,5 +1,6 @@
-"""A track's operations that change or look at the store: forms where there are some, otherwise calls."""
+"""A track's operations that change the store or ask about it: forms where the language has them, otherwise calls."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,11 @@ from loadframe.workload.importers.source import Part
 
 _DEFINITION = ("settings", "mappings", "aliases")
 #: What `wait_for_health` says, in the words of the interface.
+_COMPOSING = ("data_stream", "composed_of")
 _HEALTH = {"wait_for_status", "wait_for_nodes", "wait_for_no_relocating_shards"}
-_OWN_COLLECTIONS = "because each run begins with collections of its own"
-#: Clusters begin empty, so that what no operation made is not there.
-_NONE = "because the cluster has none"
+_OWN_COLLECTIONS = "because every run makes its collections anew"
+#: Clusters are empty at first: what no operation has made does not exist.
+_NONE = "because no operation has made it"
 
 
 def create_index(make: Making, part: Part, name: str) -> list[Form]:
@@ -28,8 +30,8 @@ def create_index(make: Making, part: Part, name: str) -> list[Form]:
     settings = part.mapping("settings")
     for collection in make.track.collections.values():
         if settings:
-            own = collection.setdefault("elasticsearch", {})
-            own["settings"] = {**own.get("settings", {}), **literal(settings)}
+            definition = collection.setdefault("elasticsearch", {})
+            definition["settings"] = {**definition.get("settings", {}), **literal(settings)}
     make.leave_out(name, "create-index, because collections are made before the first phase")
     return []
 
@@ -81,7 +83,7 @@ def shrink(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def health(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the wait for a status, or the question for it if there is more to it."""
+    """Return the wait for a status, or a request for the health if it asks for more."""
     target, parameters = part.get("index"), part.mapping("request-params")
     again = part.flag("retry-until-success", False)
     form: dict[str, Any] = {"collection": target} if isinstance(target, str) else {}
@@ -95,13 +97,60 @@ def health(make: Making, part: Part, name: str) -> list[Form]:
         if str(parameters.get("wait_for_no_relocating_shards")).lower() == "true":
             form["still"] = True
         return [{"wait_for_health": form}]
-    if again:
-        make.leave_out(name, "retry-until-success: it is asked once, and waits as long as its parameters say")
-    return make.request(part, "GET", f"/_cluster/health/{target}" if form else "/_cluster/health")
+    (asked,) = make.request(part, "GET", f"/_cluster/health/{target}" if form else "/_cluster/health")
+    return [asked | (_repeated(part, _healthy(parameters)) if again else {})]
+
+
+def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return what has to hold of a cluster's health, as Rally judges it by what is asked for."""
+    colours = ["green", "yellow", "red"]
+    status = parameters.get("wait_for_status")
+    good = colours[: colours.index(status) + 1] if status in colours else colours
+    settled = str(parameters.get("wait_for_no_relocating_shards")).lower() == "true"
+    return {"status": {"one_of": good}} | ({"relocating_shards": {"at_most": 0}} if settled else {})
+
+
+def _repeated(part: Part, until: dict[str, Any]) -> Form:
+    """Return how a request is repeated until something holds of its answer, or without that until it succeeds.
+
+    Rally has no limit; here it is a day.
+    """
+    every = part.number("retry-wait-period", 0.5) or 0.5
+    part.get("retries"), part.get("retry-until-success")
+    return {"repeat": {**({"until": literal(until)} if until else {}), "every": f"{every:.15g}s", "within": "24h"}}
+
+
+def retried(part: Part, form: Form) -> Form:
+    """Return a request that is repeated until it succeeds; other forms are as they are."""
+    return form | _repeated(part, {}) if "request" in form else form
+
+
+def index_stats(make: Making, part: Part, name: str) -> list[Form]:
+    """Return the request for statistics, repeated until its condition holds if it says so."""
+    (asked,) = make.request(part, "GET", f"/{make.target(part)}/_stats")
+    condition = Part(part.mapping("condition"), f"{part.where}, condition")
+    again = part.flag("retry-until-success", False)
+    if not condition.data:
+        return [asked]
+    if not again:
+        make.leave_out(name, "its condition, because it is asked once")
+        return [asked]
+    return [asked | _repeated(part, {condition.text("path"): condition.get("expected-value")})]
+
+
+def waiting(path: Callable[[Part], str], until: dict[str, Any]) -> Callable[[Making, Part, str], list[Form]]:
+    """Return what makes a request that is repeated until something holds of its answer."""
+
+    def waiting(make: Making, part: Part, _: str) -> list[Form]:
+        part.asked.update(("completion-recheck-wait-period", "completion-recheck-attempts", "wait-for-completion"))
+        (asked,) = make.request(part, "GET", path(part))
+        return [asked | _repeated(part, until)]
+
+    return waiting
 
 
 def force_merge(make: Making, part: Part, _: str) -> list[Form]:
-    """Return a merge, which may take its time."""
+    """Return a merge, which may take long."""
     # Without a number, or with -1, the store merges as its policy says.
     most = max(0, part.whole("max-num-segments", 0, least=-1))
     forms = make.on_collection(part, "force_merge", "_forcemerge", **({"max_segments": most} if most else {}))
@@ -134,12 +183,12 @@ def delete_templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
         for key in ("only-if-exists", "delete-matching-indices", "index-pattern"):
             part.get(key)
         wanted = part.get("template")
-        made = sorted(each for each in make.made.get(section, ()) if wanted in (None, each))
+        made = sorted(template for template in make.made.get(section, ()) if wanted in (None, template))
         if not made:
             make.leave_out(name, f"the removal of templates, {_NONE}")
         if section == "composable-templates":
-            return [{"delete_template": {"name": each}} for each in made]
-        return [form for each in made for form in make.request(part, "DELETE", TEMPLATES[section] + each)]
+            return [{"delete_template": {"name": template}} for template in made]
+        return [form for template in made for form in make.request(part, "DELETE", TEMPLATES[section] + template)]
 
     return delete_templates
 
@@ -155,18 +204,22 @@ def _template(make: Making, part: Part, section: str, name: str, body: Any) -> F
     make.note(section, name)
     definition = body.get("template", {}) if isinstance(body, dict) else None
     said = set(body) if isinstance(body, dict) else set()
-    composed = section == "composable-templates" and said <= {"index_patterns", "template", "priority"}
+    composed = section == "composable-templates" and said <= {"index_patterns", "template", "priority", *_COMPOSING}
     patterns = body.get("index_patterns") if isinstance(body, dict) else None
     if not composed or not patterns or not isinstance(definition, dict) or not set(definition) <= set(_DEFINITION):
         (form,) = make.request(part, "PUT", TEMPLATES[section] + name, body)
         return form
     priority = {"priority": body["priority"]} if body.get("priority") else {}
     wanted = [patterns] if isinstance(patterns, str) else patterns
-    return {"put_template": {"name": literal(name), "patterns": literal(wanted), **priority, **literal(definition)}}
+    more = {"data_stream": True} if "data_stream" in body else {}
+    if parts := body.get("composed_of"):
+        more["composed_of"] = literal(parts)
+    form = {"name": literal(name), "patterns": literal(wanted), **priority, **more, **literal(definition)}
+    return {"put_template": form}
 
 
 def repository(make: Making, part: Part, _: str) -> list[Form]:
-    """Return the naming of a place for snapshots."""
+    """Return the creation of a repository for snapshots."""
     name, body = part.text("repository"), part.mapping("body")
     make.note("/_snapshot", name)
     settings = body.get("settings")
@@ -191,7 +244,7 @@ def snapshot(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def field_capabilities(make: Making, part: Part, _: str) -> list[Form]:
-    """Return the question which fields there are."""
+    """Return the request for the fields that an index has."""
     fields = part.get("fields", "*")
     (form,) = make.request(part, "GET", f"/{make.target(part)}/_field_caps")
     wanted = fields if isinstance(fields, str) else ",".join(map(str, fields))
@@ -205,9 +258,15 @@ def raw(make: Making, part: Part, name: str) -> list[Form]:
     if method not in ("GET", "HEAD", "POST", "PUT", "DELETE"):
         raise part.error("method", f"{method} is not known")
     if isinstance(body, list | str):
-        make.leave_out(name, "raw-request, because its body is no JSON object")
+        make.leave_out(name, "raw-request, because its body is not a JSON object")
         return []
     path = part.text("path")
+    events = re.fullmatch(r"/?([^/]+)/_eql/search", path)
+    if events and isinstance(body, dict) and isinstance(body.get("query"), str) and make.is_collection(events[1]):
+        beside = {key: value for key, value in body.items() if key != "query"}
+        form = {"collection": events[1], "query": literal(body["query"])}
+        more = {"body": literal(beside), "parameters": make.parameters(part)}
+        return [{"eql": form | {key: value for key, value in more.items() if value}}]
     return make.request(part, method, path if path.startswith("/") else f"/{path}", body)
 
 

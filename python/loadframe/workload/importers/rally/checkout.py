@@ -14,7 +14,7 @@ _NEAR = 3
 
 
 def track_file(path: Path) -> Path:
-    """Return the file of a track, which is given by its folder or by itself; BadInput if there is none."""
+    """Return the file of a track, which is given by its folder or by itself; BadInput if it does not exist."""
     if not path.exists():
         raise BadInput("there is no such track", where=str(path), remedy="check the path")
     if not path.is_dir():
@@ -22,7 +22,7 @@ def track_file(path: Path) -> Path:
     for name in TRACKS:
         if (path / name).is_file():
             return path / name
-    raise BadInput("there is no track.json and no workload.json in it", where=str(path), remedy="check it")
+    raise BadInput("it has neither a track.json nor a workload.json", where=str(path), remedy="check it")
 
 
 def root_of(file: Path, root: Path | None = None) -> Path:

@@ -31,8 +31,8 @@ KINDS = (
     *("param_source", "runner", "scheduler", "track_processor", "workload_processor"),
     *("standard_value_source", "query_randomization_info", "other"),
 )
-#: Characters of all draws of one source.
-_MOST = 4 * 2**20
+#: Characters of all draws of one source, unless it is said otherwise.
+SIZE = 2**26
 _WITHOUT = "import the track without --allow-code, which leaves out what its code makes"
 
 
@@ -49,10 +49,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Draws:
-    """What a parameter source gave; `ended` if it has no more, `failed` with the reason if it gave nothing."""
+    """What a parameter source gave; `ended` if it has no more, `full` if more would be too large, `failed` with the
+    reason if it gave nothing."""
 
     values: list[dict[str, Any]]
     ended: bool = False
+    full: bool = False
     failed: str | None = None
 
 
@@ -83,8 +85,11 @@ def registered(file: Path) -> dict[str, list[str]]:
     return names
 
 
-def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted]) -> Ran:
-    """Run a track's code, and its parameter sources for so many requests; BadInput, with the line, if it fails."""
+def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], size: int = SIZE) -> Ran:
+    """Run a track's code, and draw from its parameter sources; BadInput, with the line, if it fails.
+
+    No more is drawn of one source than `size` characters hold.
+    """
     folder = file.parent.resolve()
     toolkit.install()
     sys.dont_write_bytecode = True
@@ -97,7 +102,7 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted]) -> Ran:
         register = _module(file, folder)["register"]
         register(registry)
     facts = _facts(track, folder)
-    draws = tuple(_draws(registry.param_source.get(one.source), one, facts, told) for one in wanted)
+    draws = tuple(_draws(registry.param_source.get(one.source), one, facts, told, size) for one in wanted)
     return Ran({kind: [str(name) for name in getattr(registry, kind)] for kind in KINDS}, draws)
 
 
@@ -190,7 +195,7 @@ def _module(file: Path, folder: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def _draws(source: Any, wanted: Wanted, track: Any, told: _Told) -> Draws:
+def _draws(source: Any, wanted: Wanted, track: Any, told: _Told, most: int) -> Draws:
     if source is None:
         return Draws([], failed="the track's code registers none of that name")
     values: list[dict[str, Any]] = []
@@ -202,8 +207,8 @@ def _draws(source: Any, wanted: Wanted, track: Any, told: _Told) -> Draws:
             for given in islice(drawn, wanted.most):
                 text = json.dumps(given, allow_nan=False)
                 size += len(text)
-                if size > _MOST and values:
-                    return Draws(values)
+                if size > most and values:
+                    return Draws(values, full=True)
                 values.append(json.loads(text))
             return Draws(values, ended=next(drawn, None) is None)
     except BadInput as error:

@@ -20,19 +20,23 @@ from loadframe.workload.importers.rally import code, template
 
 #: Bytes of the answer.
 ANSWER = 2**29
+#: The share of the memory that the draws of one parameter source may fill.
+_SHARE = 16
 #: Seconds of CPU time between the limit and the end of a process that does not heed it.
 _GRACE = 5
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a track may take: seconds of CPU time, and bytes of memory.
+    """How much a track may take: seconds of CPU time, bytes of memory, and draws.
 
     The clock may take longer, since machines are busy.
     """
 
     cpu: int = 20
     memory: int = 2**30
+    #: Requests of one operation whose parameters are drawn.
+    draws: int = 100_000
 
     @property
     def clock(self) -> int:
@@ -158,7 +162,8 @@ def _answer(request: dict[str, Any]) -> Any:
         case "registered":
             return code.registered(path)
         case _:
-            ran = code.run(path, request["track"], [code.Wanted(**one) for one in request["wanted"]])
+            wanted = [code.Wanted(**one) for one in request["wanted"]]
+            ran = code.run(path, request["track"], wanted, request["memory"] // _SHARE)
             return {"registered": ran.registered, "draws": [vars(one) for one in ran.draws]}
 
 

@@ -50,7 +50,7 @@ class Making:
         given = {}
         for key, value in part.mapping("request-params").items():
             if isinstance(value, dict):
-                raise part.error("request-params", f"{key} is no single value")
+                raise part.error("request-params", f"{key} is not a single value")
             given[key] = literal(",".join(map(str, value)) if isinstance(value, list) else value)
         return given
 

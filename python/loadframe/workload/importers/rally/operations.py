@@ -32,6 +32,8 @@ class Operations:
             self.make.leave_out(name, _PAUSE if kind == "sleep" else f"operations of the type {kind}")
             return []
         forms = make(self.make, part, name)
+        if "retry-until-success" not in part.asked and part.flag("retry-until-success", False):
+            forms = [administration.retried(part, form) for form in forms]
         for key in part.rest() if forms else ():
             self.make.leave_out(name, key)
         if "request-timeout" in part.data and (seconds := part.number("request-timeout")):
@@ -53,7 +55,7 @@ def _bulk(make: Making, part: Part, name: str) -> list[Form]:
     conflicts = _conflicts(part)
     forms = []
     for documents in make.track.documents(part.texts("corpora"), part.texts("indices")):
-        target, own = documents.target, conflicts
+        target, options = documents.target, conflicts
         if target is None:
             make.leave_out(name, f"the corpus {documents.of}, which names no index")
             continue
@@ -62,13 +64,17 @@ def _bulk(make: Making, part: Part, name: str) -> list[Form]:
             make.leave_out(name, "ingest-percentage, because the corpus does not say how many documents it has")
         elif share < 100:
             corpus = make.track.share(documents, share)
+        if conflicts and make.track.is_stream(make.track.collection(target)):
+            make.leave_out(name, f"conflicts, because {target} is a data stream, which only takes new documents")
+            options = {}
         if conflicts and make.track.corpora[corpus].get("actions"):
             make.leave_out(name, f"conflicts, because {documents.of} has actions of its own")
-            own = {}
+            options = {}
         collection = make.track.collection(target)
-        forms.append({"bulk": {"collection": collection, "corpus": corpus, "size": size, **own}})
+        options = {**options, "action": "create"} if make.track.is_stream(collection) else options
+        forms.append({"bulk": {"collection": collection, "corpus": corpus, "size": size, **options}})
     if not forms:
-        make.leave_out(name, "there are no documents for it")
+        make.leave_out(name, "the track has no documents for it")
     return forms
 
 
@@ -104,7 +110,7 @@ _KINDS: dict[str, _Make] = {
     "composite-agg": searches.composite_aggregation,
     "composite": searches.in_point_in_time,
     "sql": searches.sql,
-    "esql": lambda make, part, _: make.request(part, "POST", "/_query", {"query": part.text("query")}),
+    "esql": searches.esql,
     "field-caps": administration.field_capabilities,
     "force-merge": administration.force_merge,
     "refresh": lambda make, part, _: make.on_collection(part, "refresh", "_refresh"),
@@ -129,7 +135,18 @@ _KINDS: dict[str, _Make] = {
     "create-snapshot-repository": administration.repository,
     "delete-snapshot-repository": administration.removal("/_snapshot", "repository"),
     "create-snapshot": administration.snapshot,
-    "index-stats": lambda make, part, _: make.request(part, "GET", f"/{make.target(part)}/_stats"),
+    "index-stats": administration.index_stats,
+    "wait-for-snapshot-create": administration.waiting(
+        lambda part: f"/_snapshot/{part.text('repository')}/{part.text('snapshot')}/_status",
+        {"/snapshots/0/state": "SUCCESS"},
+    ),
+    "wait-for-recovery": administration.waiting(
+        lambda part: f"/_cluster/health/{part.text('index')}",
+        {"initializing_shards": {"at_most": 0}, "relocating_shards": {"at_most": 0}},
+    ),
+    "wait-for-transform": administration.waiting(
+        lambda part: f"{_TRANSFORM}/{part.text('transform-id')}/_stats", {"/transforms/0/state": "stopped"}
+    ),
     "node-stats": lambda make, part, _: make.request(part, "GET", "/_nodes/stats"),
     "create-transform": administration.call("PUT", _TRANSFORM, "transform-id"),
     "start-transform": administration.call("POST", _TRANSFORM, "transform-id", "/_start"),

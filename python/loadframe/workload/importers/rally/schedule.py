@@ -20,9 +20,9 @@ _PREPARE = (
     *("create_collection", "delete_collection", "shrink", "create_repository", "snapshot"),
 )
 _MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
-#: What a task may say and no workload needs.
+#: Keys of a task that a workload does not need.
 _NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level", "type")
-#: What tasks in parallel take from what is around them.
+#: Keys that parallel tasks inherit from their group.
 _INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")
 
 
@@ -51,7 +51,7 @@ class Task:
 
     @property
     def measured(self) -> bool:
-        """Whether it is what tracks are made for: a search, rather than what prepares one."""
+        """Whether tracks exist to measure it: a search, rather than what prepares one."""
         kind = next(key for key in self.form if key != "timeout")
         path = str(self.form[kind].get("path", ""))
         return kind not in _PREPARE or (kind == "request" and any(part in path for part in _MEASURED_REQUESTS))
@@ -75,7 +75,6 @@ class Schedule:
         self.origins: dict[str, str] = {}
         self.phases: list[dict[str, Any]] = []
         self._tasks: list[list[Task]] = []
-        self._later: list[Task] = []
 
     def read(self, challenge: Part) -> None:
         """Read a challenge's schedule; BadInput, with the place, if nothing of it can be imported."""
@@ -145,7 +144,7 @@ class Schedule:
         )
 
     def _operation(self, name: str, form: Form, where: str) -> str:
-        """Return the name of an operation with this form, which is added if there is none."""
+        """Return the name of an operation with this form, which is added if it is new."""
         stem = name_of(name)
         for known, other in self.operations.items():
             if other == form and (known == stem or re.fullmatch(re.escape(stem) + r"-[0-9]+", known)):
@@ -193,7 +192,7 @@ class Schedule:
         load = {"operation": task.operation, **task.pacing}
         if task.warmup_requests and not task.duration and not task.reads:
             self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})
-        self._add(task.name, [task], {**load, **self._end([task])})
+        self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _parallel(self, part: Part) -> None:
         part.asked.update(_INHERITED)
@@ -204,54 +203,42 @@ class Schedule:
                 tasks += self._read(entry, around)
             except BadInput as error:
                 self.track.refuse(f"task {_label(entry)}", error)
-        ending = self._ending(part, tasks)
+        told = part.get("completed-by")
         for key in part.rest(("tags", "meta")):
             self.track.leave_out(f"parallel tasks: {key}")
-        if not tasks:
-            return
         if len(tasks) == 1:
             self._single(tasks[0])
+        if len(tasks) < 2:
             return
         if "clients" in part.data:
             self.track.leave_out("parallel tasks: clients of all together; each task has its own")
-        if not any(task.duration for task in tasks) and any(task.reads for task in tasks):
-            # A phase has one end: with the corpora, or after a time. Only the tasks that read have the first.
-            for task in [task for task in tasks if not task.reads]:
-                self.track.leave_out(f"task {task.name}: that it goes on beside the indexing; it comes after it")
-                tasks.remove(task)
-                self._later.append(task)
         names: list[str] = []
         for task in tasks:
+            if task.warmup_requests and not task.duration:
+                self.track.leave_out(f"task {task.name}: its warm-up iterations, because others run beside it")
             names.append(name_of(task.name, names))
         streams = [
             {"name": name, "operation": task.operation, **task.pacing} for name, task in zip(names, tasks, strict=True)
         ]
-        self._add("-".join(names)[:60], tasks, {"streams": streams, **self._end(ending or tasks)})
-        for task in self._later:
-            self._single(task)
-        self._later.clear()
+        ends = [_end_of(task) for task in tasks]
+        last = next((name for name, task in zip(names, tasks, strict=True) if task.name == told), None)
+        end: dict[str, Any] = {"ends_with": "any" if told == "any" else last} if told == "any" or last else {}
+        if told is not None and not end:
+            self.track.leave_out(f"parallel tasks: that they end with {told}, which is not imported")
+        if not end and all(one == ends[0] for one in ends):
+            end = ends[0]
+        else:
+            for stream, stop in zip(streams, ends, strict=True):
+                stream.update(stop)
+        self._add("-".join(names)[:60], tasks, {**end, **self._warmup(tasks), "streams": streams})
 
-    def _ending(self, part: Part, tasks: list[Task]) -> list[Task]:
-        """Return the task whose end is that of all, as far as one is named that has an end of the phase's kind."""
-        told = part.get("completed-by")
-        timed = sorted((task for task in tasks if task.duration), key=lambda task: task.duration)
-        named = timed[:1] if told == "any" else [task for task in timed if task.name == told]
-        if told is not None and not named and len({(task.duration, task.requests) for task in tasks}) > 1:
-            self.track.leave_out(f"parallel tasks: that they end with {told}")
-        return named
-
-    def _end(self, tasks: list[Task]) -> dict[str, Any]:
-        """Return the one end of some tasks that run together, with their warm-up."""
-        duration, warmup = max(task.duration for task in tasks), max(task.warmup for task in tasks)
-        if len({(task.duration, task.warmup, task.requests) for task in tasks}) > 1:
+    def _warmup(self, tasks: list[Task]) -> dict[str, Any]:
+        """Return the one warm-up of tasks that run together."""
+        longest = max(task.warmup for task in tasks)
+        if len({task.warmup for task in tasks}) > 1:
             names = ", ".join(task.name for task in tasks)
-            self.track.leave_out(f"parallel tasks {names}: that each has an end of its own; all have the longest")
-        begin = {"warmup": f"{warmup:.15g}s"} if warmup else {}
-        if duration:
-            return {**begin, "duration": f"{duration:.15g}s"}
-        if all(task.reads for task in tasks):
-            return {**begin, "until": "exhausted"}
-        return {**begin, "requests": max(task.requests for task in tasks)}
+            self.track.leave_out(f"parallel tasks {names}: that each has a warm-up of its own; all have the longest")
+        return {"warmup": f"{longest:.15g}s"} if longest else {}
 
     def _add(self, name: str, tasks: list[Task], load: dict[str, Any]) -> None:
         self.phases.append({"name": name_of(name, [phase["name"] for phase in self.phases]), **load})
@@ -266,6 +253,13 @@ class Schedule:
                     name = self.phases[index].pop("name")
                     self.phases[index] = {"name": name, "prepares": True, **self.phases[index]}
                 return
+
+
+def _end_of(task: Task) -> dict[str, Any]:
+    """Return how a task ends, as phases and streams say it."""
+    if task.duration:
+        return {"duration": f"{task.duration:.15g}s"}
+    return {"until": "exhausted"} if task.reads else {"requests": task.requests}
 
 
 def _label(task: Part) -> str:
@@ -286,7 +280,7 @@ def _by_clients(task: Part, procedure: Part) -> list[Part]:
 
 
 def choose(track: Part, wanted: str | None) -> Part:
-    """Return the challenge of that name, or the default one; BadInput, with what there is, if there is none."""
+    """Return the challenge of that name, or the default one; BadInput, with the names that it has, if it lacks it."""
     challenges = [
         *track.parts("challenges"),
         *track.parts("test_procedures"),

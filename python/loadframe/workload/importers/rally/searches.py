@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from loadframe.workload.importers.imported import literal
+from loadframe.workload.importers.imported import Hole, literal
 from loadframe.workload.importers.rally.making import Form, Making
 from loadframe.workload.importers.source import Part
 
@@ -85,10 +85,22 @@ def sql(make: Making, part: Part, name: str) -> list[Form]:
         make.leave_out(name, "pages: one is asked for")
     if not isinstance(body.get("query"), str) or not body["query"] or part.data.get("request-params"):
         return make.request(part, "POST", "/_sql", body)
-    for key in body:
-        if key not in ("query", "fetch_size"):
-            make.leave_out(name, f"{key} of its body")
-    return [{"sql": {key: literal(body[key]) for key in ("query", "fetch_size") if key in body}}]
+    form = {key: body[key] for key in ("query", "fetch_size") if key in body}
+    beside = {key: value for key, value in body.items() if key not in form}
+    return [{"sql": literal(form | ({"body": beside} if beside else {}))}]
+
+
+def esql(make: Making, part: Part, _: str) -> list[Form]:
+    """Return a query in ES|QL, with all that stands beside it in its body."""
+    body = {key: value for key, value in part.mapping("body").items() if key != "query"}
+    if query_filter := part.mapping("filter"):
+        body["filter"] = query_filter
+    form: dict[str, Any] = {"query": literal(part.text("query"))}
+    if body:
+        form["body"] = literal(body)
+    if parameters := make.parameters(part):
+        form["parameters"] = parameters
+    return [{"esql": form}]
 
 
 def _unfold(part: Part, key: str, into: list[Part]) -> None:
@@ -112,8 +124,8 @@ def _paged(make: Making, part: Part, name: str, kind: str, more: dict[str, Any])
         part.asked.update(("pages", "with-point-in-time-from"))
         return _one_page(make, part, name)
     size = part.whole("results-per-page", 0) or body.get("size", _DEFAULT_SIZE)
-    own = {key: value for key, value in body.items() if key not in _PAGING}
-    form: dict[str, Any] = {"collection": target, "body": literal(own), "size": size, **more}
+    searched = {key: value for key, value in body.items() if key not in _PAGING}
+    form: dict[str, Any] = {"collection": target, "body": literal(searched), "size": size, **more}
     if (pages := _pages(part)) is not None:
         form["pages"] = pages
     if part.flag("cache"):
@@ -129,8 +141,8 @@ def _name_address(make: Making, part: Part, name: str) -> None:
 
 def _one_page(make: Making, part: Part, name: str) -> list[Form]:
     body = part.get("body", {})
-    if not isinstance(body, dict):
-        make.leave_out(name, "its body is no object")
+    if not isinstance(body, dict | Hole):
+        make.leave_out(name, "its body is not an object")
         return []
     search: dict[str, Any] = {"body": literal(body)}
     if part.get("results-per-page") is not None:

@@ -1,34 +1,42 @@
 """What the parameter sources of a track's code gave, made into an operation whose parameters are drawn from lists.
 
 Where all requests have the same value, it stands in the operation. Where they differ, a variable takes its place that
-lists the values in the order of the requests, so that values that belong together stay together.
+has the values in the order of the requests, so that values that belong together stay together: few are listed in the
+workload file, and many are lines of a file of their own.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadframe.workload.importers.imported import Hole
+from loadframe.workload.importers.imported import Hole, literal, name_of
 from loadframe.workload.importers.rally import isolated
 from loadframe.workload.importers.rally.code import FILES, Draws, Wanted
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 
-#: So many requests of an operation are made ahead.
-MOST = 200
+#: As many requests of an operation are listed in the workload file; more have a file of their own.
+LISTED = 200
+#: As many are drawn for a task that does not say how many requests it has.
+_UNKNOWN = 10_000
 #: Parameters that may differ from request to request.
 _VARY = ("body", "index", "query")
 
 
 @dataclass
 class Sources:
-    """The parameter sources of a track, as far as its code may be run."""
+    """The parameter sources of a track, if its code may be run."""
 
     track: Track
     limits: isolated.Limits = isolated.DEFAULT
+    #: The folder, beside the workload file, of files of requests; without one no more are drawn than can be listed.
+    folder: str | None = None
+    #: The files of requests, by their name: the lines.
+    files: dict[str, list[str]] = field(default_factory=dict)
     #: What was drawn, by the operation that it is for.
     drawn: dict[str, Draws] = field(default_factory=dict)
     #: What its code registers, by kind.
@@ -42,67 +50,118 @@ class Sources:
             file = folder / name
             if allowed:
                 ran = isolated.run(file, self.track.part.data, wanted, self.limits)
-                found = ran.registered
+                names = ran.registered
                 self.ran.append(name)
                 for one, draws in zip(wanted, ran.draws, strict=True):
                     self.drawn[_key(one.operation, one.params)] = draws
             else:
-                found = isolated.registered(file)
+                names = isolated.registered(file)
                 self.track.leave_out(f"{name}: what its code registers; it was not run, which --allow-code allows")
-            for kind, names in found.items():
-                self.registered.setdefault(kind, []).extend(names)
-            if fields := found["standard_value_source"]:
+            for kind, registered in names.items():
+                self.registered.setdefault(kind, []).extend(registered)
+            if fields := names["standard_value_source"]:
                 self.track.remark(
                     f"{name} draws values for {', '.join(fields)}. OpenSearch Benchmark uses them only with "
                     "--randomization-enabled; here the queries have the values that the workload gives."
                 )
             for kind, what in _LOST.items():
-                for lost in dict.fromkeys(found[kind]):
+                for lost in dict.fromkeys(names[kind]):
                     self.track.leave_out(f"{what} {lost} of {name}")
 
     def operation(self, part: Part, name: str) -> tuple[Part, int] | str:
         """Return an operation with the parameters that its source gave, and how many requests those are, 0 for any
-        number; or why there are none.
+        number; or the reason why it has none.
         """
         draws = self.drawn.get(_key(name, part.data))
         if draws is None:
             return f"its parameters are made by the code of its parameter source {part.data['param-source']}"
         if draws.failed or not draws.values:
             return f"its parameter source: {draws.failed or 'it gives no parameters'}"
-        every = [{key: value for key, value in one.items() if value is not None} for one in draws.values]
+        requests = [{key: value for key, value in one.items() if value is not None} for one in draws.values]
+        rows = _Rows(len(requests)) if len(requests) > LISTED else None
         folded: dict[str, Any] = {}
-        for key in dict.fromkeys(key for one in every for key in one):
-            values = [one.get(key) for one in every]
+        for key in dict.fromkeys(key for one in requests for key in one):
+            values = [one.get(key) for one in requests]
             if key not in _VARY and any(value != values[0] for value in values):
                 return f"its parameter source gives {key} anew for each request"
-            folded[key] = self._folded(values, f"{name}_{key}") if key in _VARY else values[0]
-        if isinstance(folded.get("body"), Hole):
+            folded[key] = self._folded(values, f"{name}_{key}", rows) if key in _VARY else values[0]
+        if isinstance(folded.get("body"), Hole) and rows is None:
             return "its parameter source gives bodies of different keys"
-        if len(every) == MOST and not draws.ended:
-            self.track.remark(f"{name} repeats the first {MOST} requests of its parameter source.")
+        if rows is not None and rows.columns:
+            self._keep(name, rows)
+        if not draws.ended:
+            self._remark_on_the_end(name, draws)
         given = {key: value for key, value in part.data.items() if key != "param-source"} | folded
-        return Part(given, part.where), len(every) if draws.ended else 0
+        return Part(given, part.where), len(requests) if draws.ended else 0
 
-    def _folded(self, values: list[Any], name: str) -> Any:
+    def _remark_on_the_end(self, name: str, draws: Draws) -> None:
+        """Say that an operation begins again with its first request, and what would have more drawn."""
+        count = f"{name} begins again after the first {len(draws.values):,} requests of its parameter source"
+        if draws.full:
+            self.track.remark(f"{count}: more need a higher --memory-limit.")
+        elif self.folder is None and len(draws.values) >= LISTED:
+            self.track.remark(f"{count}: with --output as many are drawn as the task needs.")
+        elif len(draws.values) >= self.limits.draws:
+            self.track.remark(f"{count}: --draws raises that.")
+        elif len(draws.values) >= _UNKNOWN:
+            self.track.remark(f"{count}, because the task does not say how many it needs.")
+
+    def _keep(self, name: str, rows: "_Rows") -> None:
+        """Give a corpus of requests to an operation, and the variables that draw from it."""
+        corpus = name_of(f"{name}-requests", self.track.corpora)
+        file = f"{self.folder}/{corpus}.ndjson"
+        self.files[file] = rows.lines()
+        self.track.corpora[corpus] = {"file": literal(file)}
+        drawn = self._named(f"{name}_request", {"document": {"corpus": corpus, "order": "sequential"}})
+        for column, hole in rows.holes.items():
+            self.track.variables[hole] = {"part": {"of": drawn, "field": column}}
+
+    def _folded(self, values: list[Any], name: str, rows: "_Rows | None") -> Any:
         first = values[0]
         if all(value == first and type(value) is type(first) for value in values):
             return first
         if all(isinstance(value, dict) and value.keys() == first.keys() for value in values) and first:
-            return {key: self._folded([value[key] for value in values], f"{name}_{key}") for key in first}
+            return {key: self._folded([value[key] for value in values], f"{name}_{key}", rows) for key in first}
         if all(isinstance(value, list) and len(value) == len(first) for value in values):
-            return [self._folded([value[at] for value in values], name) for at in range(len(first))]
-        return self._variable(values, name)
+            return [self._folded([value[at] for value in values], name, rows) for at in range(len(first))]
+        if rows is None:
+            return Hole(f"${{{self._named(name, {'choice': {'values': values, 'order': 'sequential'}})}}}")
+        column = rows.add(values)
+        rows.holes[column] = self._named(name, {"part": {"of": "", "field": f"{name} {column}"}})
+        return Hole(f"${{{rows.holes[column]}}}")
 
-    def _variable(self, values: list[Any], name: str) -> Hole:
+    def _named(self, name: str, variable: dict[str, Any]) -> str:
+        """Add a variable under a name like that, and return its name; one that is the same is taken again."""
         stem = "_" + re.sub(r"[^A-Za-z0-9_]+", "_", name)[-60:].strip("_")
         stem = stem if stem[1:2].isdigit() else stem[1:] or "value"
-        choice = {"choice": {"values": values, "order": "sequential"}}
+        stem = f"{stem}_" if stem in (*self.track.parameters, "documents", "nodes") else stem
         number, key = 1, stem
-        while self.track.variables.get(key, choice) != choice:
+        while self.track.variables.get(key, variable) != variable:
             number += 1
             key = f"{stem}_{number}"
-        self.track.variables[key] = choice
-        return Hole(f"${{{key}}}")
+        self.track.variables[key] = variable
+        return key
+
+
+@dataclass
+class _Rows:
+    """The values that differ from request to request: a column for each place in the request."""
+
+    count: int
+    columns: list[list[Any]] = field(default_factory=list)
+    #: The variable that draws from a column, by the column's name.
+    holes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, values: list[Any]) -> str:
+        """Add a column, and return its name."""
+        self.columns.append(values)
+        return f"v{len(self.columns)}"
+
+    def lines(self) -> list[str]:
+        """Return a JSON object for each request."""
+        names = [f"v{number}" for number in range(1, len(self.columns) + 1)]
+        rows = zip(*self.columns, strict=True)
+        return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
 
 
 #: What is lost, by the kind that its code registers it as.
@@ -115,9 +174,9 @@ _LOST = {
 }
 
 
-def wanted(challenge: Part, declared: Mapping[str, Part]) -> list[Wanted]:
-    """Return which parameter sources a challenge's tasks need, each operation once."""
-    found: dict[str, Wanted] = {}
+def wanted(challenge: Part, declared: Mapping[str, Part], most: int) -> list[Wanted]:
+    """Return which parameter sources a challenge's tasks need, each operation once, for at most `most` requests."""
+    sources: dict[str, Wanted] = {}
     for task in _tasks(challenge.data.get("schedule")):
         given = task.get("operation")
         operation = declared[given].data if isinstance(given, str) and given in declared else given
@@ -126,8 +185,24 @@ def wanted(challenge: Part, declared: Mapping[str, Part]) -> list[Wanted]:
         name = str(operation.get("name") or operation.get("operation-type"))
         clients = task.get("clients")
         clients = clients if isinstance(clients, int) and clients > 0 else 1
-        found[_key(name, operation)] = Wanted(operation["param-source"], name, operation, clients, MOST)
-    return list(found.values())
+        key = _key(name, operation)
+        before = sources[key].most if key in sources else 0
+        needed = min(most, max(before, _needed(task, clients)))
+        sources[key] = Wanted(operation["param-source"], name, operation, clients, needed)
+    return list(sources.values())
+
+
+def _needed(task: Mapping[str, Any], clients: int) -> int:
+    """Return how many requests a task sends, with its warm-up; a guess where it does not say."""
+
+    def number(key: str) -> float:
+        value = task.get(key)
+        return float(value) if isinstance(value, int | float) and 0 <= value < 1e9 else 0.0
+
+    iterations = (number("iterations") + number("warmup-iterations")) * clients
+    seconds = number("time-period") + number("warmup-time-period")
+    rate = number("target-throughput") or (1 / number("target-interval") if number("target-interval") else 0.0)
+    return max(LISTED, math.ceil(iterations or seconds * rate) or _UNKNOWN)
 
 
 def _key(name: str, operation: Mapping[str, Any]) -> str:

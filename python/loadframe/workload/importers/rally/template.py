@@ -101,8 +101,8 @@ class Templates:
         if located is None:
             return {}
         text, origins = located
-        found = {part: self._place(origins, offset) for part, offset in places.offsets(text).items()}
-        return {part: place for part, place in found.items() if place is not None}
+        located_parts = {part: self._place(origins, offset) for part, offset in places.offsets(text).items()}
+        return {part: place for part, place in located_parts.items() if place is not None}
 
     def check_parameters(self) -> None:
         """Refuse parameters that no template reads; BadInput with the nearest one."""

@@ -1,6 +1,6 @@
 """What a track's code finds when it imports from Rally or OpenSearch Benchmark, or from a store's client.
 
-None of them is needed to make parameters. There are the base classes of parameter sources, and for every other name
+Parameters can be made without them. There are the base classes of parameter sources, and for every other name
 a class or a module that does nothing, so that code which defines runners, too, can be loaded; only within the
 process of `isolated`.
 """
@@ -58,8 +58,8 @@ class _TemplateSource(ParamSource):
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(track, params, **kwargs)
         wanted = params.get("template")
-        every = [(one.name, one.content) for one in getattr(track, self.kind)]
-        self.template_definitions = [one for one in every if wanted is None or one[0] == wanted]
+        definitions = [(template.name, template.content) for template in getattr(track, self.kind)]
+        self.template_definitions = [one for one in definitions if wanted is None or one[0] == wanted]
 
     def params(self) -> dict[str, Any]:
         """Return the templates to make."""
@@ -90,7 +90,7 @@ _REAL = {
 
 
 class _Hollow(ModuleType):
-    """A module that has every name: classes with a capital letter, modules without."""
+    """A module that has any name: a class for a capital letter, otherwise a module."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

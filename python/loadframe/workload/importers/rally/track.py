@@ -10,6 +10,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload.importers import places
 from loadframe.workload.importers.imported import literal, name_of
+from loadframe.workload.importers.rally import shapes
 from loadframe.workload.importers.source import Part
 
 #: The paths of templates, by the section that declares them.
@@ -28,7 +29,7 @@ SMALL = 1000
 #: What stands for all documents where a corpus does not say how many it has.
 ALL = 10**12
 
-#: What a corpus may say and no workload needs.
+#: Keys of a corpus that a workload does not need.
 _NO_MATTER = (
     *("documents", "meta", "uncompressed-bytes", "compressed-bytes", "source-format", "target-type"),
     *("target-index", "target-data-stream", "base-url", "source-url", "name"),
@@ -47,7 +48,7 @@ class DocumentSet:
 
 @dataclass
 class Track:
-    """A track's parts, in the words of a workload file; what has none is named in `left_out`."""
+    """A track's parts, in the terms of a workload file; what has no counterpart is named in `left_out`."""
 
     part: Part
     #: The folder of the track's file.
@@ -62,11 +63,11 @@ class Track:
     sets: list[DocumentSet] = field(default_factory=list)
     #: The parameters of corpora, with their defaults.
     parameters: dict[str, Any] = field(default_factory=dict)
-    #: Corpora that are the first so many percent of another one.
+    #: Corpora that are the first percents of another one: by its name and the percent.
     shares: dict[tuple[str, float], str] = field(default_factory=dict)
     #: The bodies of templates by name, by kind: `templates`, ...
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: What has to be done to have the documents that cannot be fetched and read as they are.
+    #: How to get the documents that cannot be fetched and read as they are.
     downloads: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -116,8 +117,8 @@ class Track:
         """Read the sections; what is wrong in them is left out by name."""
         readers: tuple[tuple[str, str, Callable[[Part], None]], ...] = (
             ("indices", "index", self._index),
-            ("data-streams", "data stream", self._data_stream),
             *((kind, "template", self._template_of(kind)) for kind in TEMPLATES),
+            ("data-streams", "data stream", self._data_stream),
             ("corpora", "corpus", self._corpus),
         )
         for kind in TEMPLATES:
@@ -130,23 +131,30 @@ class Track:
                     self.refuse(f"{what} {part.data.get('name', '')}".rstrip(), error)
 
     def only_collection(self) -> str | None:
-        """Return the collection that is meant where none is named."""
+        """Return the collection that is meant where the track names none: the only one, if it has one."""
         return next(iter(self.collections)) if len(self.collections) == 1 else None
 
     def collection(self, name: str) -> str:
         """Return a collection of that name, which is made if the track does not declare it."""
         if name not in self.collections:
-            self.collections[name] = {}
-            self.leave_out(f"index {name}: the templates that would shape it; it has the store's defaults")
+            definition = shapes.shape(name, self.templates)
+            if definition is None:
+                self.leave_out(f"index {name}: the templates that would shape it; it has the store's defaults")
+            self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
         return name
+
+    def is_stream(self, name: str) -> bool:
+        """Tell whether a collection is a data stream."""
+        return bool(self.collections.get(name, {}).get("elasticsearch", {}).get("data_stream"))
 
     def _data_stream(self, stream: Part) -> None:
         name = stream.text("name")
         if "*" in name or "," in name:
             self.leave_out(f"data stream {name}: it is a pattern; what is written makes the streams that it names")
             return
-        self.collections[name] = {}
-        self.leave_out(f"data stream {name}: it became an index, without the rollover of a data stream")
+        definition = {"data_stream": True, **(shapes.shape(name, self.templates) or {})}
+        definition.pop("aliases", None)
+        self.collections[name] = {"elasticsearch": literal(definition)}
 
     def _template_of(self, kind: str) -> Callable[[Part], None]:
         def read(template: Part) -> None:
@@ -215,7 +223,7 @@ class Track:
         return {"files": ["${data}/" + literal(source)]}
 
     def share(self, documents: DocumentSet, percent: float) -> str:
-        """Return the corpus that is the first so many percent of the documents, whose number is known."""
+        """Return the corpus of the first percents of the documents, whose number is known."""
         key = (documents.corpus, percent)
         if key not in self.shares:
             self.shares[key] = name_of(f"{documents.corpus}-{percent:.15g}-percent", self.corpora)
@@ -224,7 +232,7 @@ class Track:
         return self.shares[key]
 
     def documents(self, names: list[str], targets: list[str]) -> Iterator[DocumentSet]:
-        """Yield the files of some corpora that go to some indices; of all if none are named."""
+        """Yield the files of the named corpora and indices; without names, of all."""
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
