@@ -98,7 +98,7 @@ def _rounds(run: Callable[[int], list[float]], counts: tuple[int, int]) -> list[
 
 def _print(peer: Tool, what: str, rounds: list[list[float]], aim: float, least: float) -> None:
     theirs, ours = (statistics.median(each) for each in zip(*rounds, strict=True))
-    ratios = sorted(peer_s / own for peer_s, own in rounds)
+    ratios = sorted(peer_s / values for peer_s, values in rounds)
     print(
         f"  CPU per {what}: {peer.name} {format_duration(theirs)}, search driver {format_duration(ours)};"
         f" ratio 1/{theirs / ours:.0f} (1/{ratios[-1]:.0f} to 1/{ratios[0]:.0f}), aim 1/{1 / aim:.0f}"

@@ -127,9 +127,9 @@ def _run(plan: dict[str, Any]) -> Measured:
         return Measured(
             seconds=outcome["measured"],
             requests=sum(recordings.series["requests"].to_pylist()),
-            failed=sum(each["requests"] - each["successes"] for each in operations),
-            completed=sum(each["completed"] for each in operations),
-            completed_documents=sum(each["completed_documents"] for each in operations),
+            failed=sum(operation["requests"] - operation["successes"] for operation in operations),
+            completed=sum(operation["completed"] for operation in operations),
+            completed_documents=sum(operation["completed_documents"] for operation in operations),
             cpu=spent,
             worker_cpu=total["cpu_seconds"],
             waited_share=total["waited_seconds"] / total["wall_seconds"],

@@ -90,13 +90,13 @@ def _compare(
     for _ in range(ROUNDS):
         spent = [[client(requests) for requests in counts] for client in (latte_s, ours)]
         rounds.append([(much - little) / (many - few) for little, much in spent])
-    ratios = sorted(own / their for their, own in rounds)
-    their, own = (statistics.median(each) for each in zip(*rounds, strict=True))
+    ratios = sorted(chosen / their for their, chosen in rounds)
+    their, chosen = (statistics.median(each) for each in zip(*rounds, strict=True))
     ratio = statistics.median(ratios)
     how = f"at {format_count(rate)} requests/s" if rate else f"{IN_FLIGHT} in flight, as fast as the node answers"
     how += f", {at_once} at once" if at_once > 1 else ""
     print(f"  {name}, {how}, {ROUNDS} rounds: CPU per request")
-    print(f"  latte {format_duration(their)}, cql driver {format_duration(own)}")
+    print(f"  latte {format_duration(their)}, cql driver {format_duration(chosen)}")
     verdict = "reached" if ratio <= AIM else "missed"
     print(f"  ratio {ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), aim {AIM:g} {verdict}")
 

@@ -21,14 +21,14 @@ def main() -> None:
     program = oha.find()
     server_core, client_core = cores()
     with nginx.serving(server_core) as old, nginx.serving(server_core, http2=True) as new:
-        found: dict[str, list[oha.Measured]] = {way: [] for way in _WAYS}
+        result: dict[str, list[oha.Measured]] = {way: [] for way in _WAYS}
         for _ in range(ROUNDS):
             for way, (connections, streams) in _WAYS.items():
                 address = new if streams else old
-                found[way].append(oha.measure(program, address, connections, SECONDS, client_core, streams=streams))
+                result[way].append(oha.measure(program, address, connections, SECONDS, client_core, streams=streams))
     print(f"  {CONNECTIONS} requests in flight, {ROUNDS} rounds of {SECONDS} s in turn")
-    first = found["HTTP/1.1"]
-    for way, measured in found.items():
+    first = result["HTTP/1.1"]
+    for way, measured in result.items():
         rate, per_cpu = (statistics.median(getattr(m, f) for m in measured) for f in ("rate", "per_cpu_second"))
         ratio = statistics.median(m.per_cpu_second / h.per_cpu_second for m, h in zip(measured, first, strict=True))
         print(

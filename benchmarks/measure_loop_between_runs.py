@@ -47,7 +47,7 @@ def main() -> None:
         recorded = ExperimentFolder(folder / "results", describe(experiment, planned))
         before = time.process_time()
         run_experiment(experiment, planned, recorded, Listener())
-        own = (time.process_time() - before) / len(planned.runs)
+        values = (time.process_time() - before) / len(planned.runs)
         begun = [Run(recorded.runs_path / run.id).manifest["started"] for run in planned.runs]
     instants = [datetime.fromisoformat(text).timestamp() for text in begun]
     beyond = [later - earlier - LOAD for earlier, later in itertools.pairwise(instants)]
@@ -55,4 +55,4 @@ def main() -> None:
     median, most = format_duration(statistics.median(beyond)), format_duration(max(beyond))
     print(f"  {len(beyond)} runs of {format_duration(LOAD)} took {median} beyond it at the median, {most} at most;"
           f" aim {format_duration(LIMIT)} {verdict}")  # fmt: skip
-    print(f"  CPU time of the command for each run, its cluster and its load included: {format_duration(own)}")
+    print(f"  CPU time of the command for each run, its cluster and its load included: {format_duration(values)}")

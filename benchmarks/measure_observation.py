@@ -44,12 +44,12 @@ def _watch(what: str, observed: list[Sampler]) -> None:
             time.sleep(SECONDS)
             share = (time.process_time() - before) / (time.monotonic() - began)
         rows = writer.join().telemetry.to_pylist()
-    own = {row["source"] for row in rows if row["source"].startswith("observer:")}
+    chosen = {row["source"] for row in rows if row["source"].startswith("observer:")}
     parts = {
         source.removeprefix("observer:"): [
             row["value"] for row in rows if row["source"] == source and row["time"] > SETTLING
         ]
-        for source in sorted(own)
+        for source in sorted(chosen)
     }
     told = ", ".join(f"{name} {sum(values) / len(values):.2%}" for name, values in parts.items())
     verdict = "reached" if share <= AIM else "missed"

@@ -15,9 +15,9 @@ def main() -> None:
     model = Model(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
     held = {"sigma": 0, "kappa": 0}
     for trial in range(TRIALS):
-        found = fit(_runs(model, trial), seed=trial).models["usl"].parameters
+        result = fit(_runs(model, trial), seed=trial).models["usl"].parameters
         for name in held:
-            held[name] += found[name].low <= getattr(model, name) <= found[name].high
+            held[name] += result[name].low <= getattr(model, name) <= result[name].high
     design = f"{len(SIZES)} sizes to {SIZES[-1]}, {REPETITIONS} repetitions, noise {NOISE:.0%}"
     for name, count in held.items():
         print(f"  {name} within its 95 % interval: {count} of {TRIALS} experiments ({design})")

@@ -29,10 +29,10 @@ _FETCH = {
 def find(name: str) -> Path:
     """Return the program; BadInput if it is not here, with the command that fetches it."""
     ours = _folder(name) / "bin" / name
-    found = str(ours) if ours.exists() else shutil.which(name)
-    if found is None:
+    result = str(ours) if ours.exists() else shutil.which(name)
+    if result is None:
         raise BadInput(f"{name} is not installed", remedy=f"python -m benchmarks.peers {name}")
-    return Path(found)
+    return Path(result)
 
 
 def fetch(name: str) -> None:

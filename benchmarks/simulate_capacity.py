@@ -30,8 +30,8 @@ def main(trials: int = 400) -> None:
     promise = Promises()
     for noise, between in _CASES:
         for searches in _SEARCHES:
-            found = list(_experiments(trials, noise, between, searches))
-            print(_row(noise, between, searches, found, promise), flush=True)
+            result = list(_experiments(trials, noise, between, searches))
+            print(_row(noise, between, searches, result, promise), flush=True)
     promise.settle()
 
 
@@ -39,17 +39,17 @@ def _experiments(trials: int, noise: float, between: float, searches: int) -> It
     random = np.random.default_rng([round(1000 * noise), round(1000 * between), searches])
     for _ in range(trials):
         truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
-        own = [_search(truth * np.exp(between * random.standard_normal()), noise, random) for _ in range(searches)]
-        yield truth, capacities_of([own], 1)[0]
+        values = [_search(truth * np.exp(between * random.standard_normal()), noise, random) for _ in range(searches)]
+        yield truth, capacities_of([values], 1)[0]
 
 
-def _row(noise: float, between: float, searches: int, found: list[tuple[float, Capacity]], promise: Promises) -> str:
+def _row(noise: float, between: float, searches: int, result: list[tuple[float, Capacity]], promise: Promises) -> str:
     head = f"| {100 * noise:g} % | {100 * between:g} % | {searches} |"
-    old = fmean(_old_holds(truth, capacity) for truth, capacity in found)
-    old_bias = fmean(_old_value(capacity) / truth - 1 for truth, capacity in found)
+    old = fmean(_old_holds(truth, capacity) for truth, capacity in result)
+    old_bias = fmean(_old_value(capacity) / truth - 1 for truth, capacity in result)
     if searches == 1:
         return f"{head} a bracket, which held it in {100 * old:.1f} % | | {100 * old_bias:+.1f} % |"
-    rates = [(truth, capacity.rate) for truth, capacity in found if capacity.rate]
+    rates = [(truth, capacity.rate) for truth, capacity in result if capacity.rate]
     covered = fmean(rate.low <= truth <= rate.high for truth, rate in rates)
     promise.at_least(f"coverage, {head}", covered, len(rates), 0.93)
     width = float(np.median([math.log(rate.high / rate.low) / 2 for _, rate in rates]))
@@ -63,7 +63,9 @@ def _row(noise: float, between: float, searches: int, found: list[tuple[float, C
 def _search(truth: float, noise: float, random: np.random.Generator) -> Search:
     attempts: list[Attempt] = []
     end: Next | Answer
-    while isinstance(end := search(_BOUNDS, [Trial(each.rate, each.judgement.outcome) for each in attempts]), Next):
+    while isinstance(
+        end := search(_BOUNDS, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts]), Next
+    ):
         held = end.rate <= truth * math.exp(noise * random.standard_normal())
         outcome = Outcome.PASSED if held else Outcome.FAILED
         attempts.append(Attempt("", end.rate, Judgement(outcome, (), None, None, None, None)))

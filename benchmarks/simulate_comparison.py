@@ -34,29 +34,29 @@ def main(trials: int = 2000) -> None:
     print(f"{'runs a side':>20} {'blocks differ':>14} " + " ".join(f"{head:>12}" for head in heads) + "   unpaired 10%")
     for runs in RUNS:
         for spread in BLOCKS:
-            found = _trials(lambda random, n=runs, s=spread: _blocks(random, n, s), trials)
+            result = _trials(lambda random, n=runs, s=spread: _blocks(random, n, s), trials)
             promise.at_most(
                 f"false claims, {runs} runs, blocks {spread:.0%}",
-                _claims(found, 0.0),
+                _claims(result, 0.0),
                 trials,
                 0.07 if runs == 2 else 0.06,
             )
-            print(f"{runs:>20} {spread:>14.0%} {_figures(found)} {_unpaired(runs, spread, trials):>14.2f}")
+            print(f"{runs:>20} {spread:>14.0%} {_figures(result)} {_unpaired(runs, spread, trials):>14.2f}")
     print(f"\n{'nights x runs':>20} {'nights differ':>14} " + " ".join(f"{head:>12}" for head in heads))
     for nights in NIGHTS:
         for spread in SESSIONS:
-            found = _trials(lambda random, n=nights, s=spread: _nights(random, n, s), trials)
-            promise.at_most(f"false claims, nights {nights}, {spread:.0%}", _claims(found, 0.0), trials, 0.06)
+            result = _trials(lambda random, n=nights, s=spread: _nights(random, n, s), trials)
+            promise.at_most(f"false claims, nights {nights}, {spread:.0%}", _claims(result, 0.0), trials, 0.06)
             print(f"{nights[0]} x {nights[1]} against {nights[2]} x {nights[3]}".rjust(20), end=" ")
-            print(f"{spread:>14.0%} {_figures(found)}")
+            print(f"{spread:>14.0%} {_figures(result)}")
     print("\nOne night against one, 5 runs each, with 5 % assumed between nights:")
     for spread in SESSIONS:
-        found = _trials(lambda random, s=spread: _nights(random, (1, 5, 1, 5), s), trials, session_spread=0.05)
-        print(f"{'1 x 5 against 1 x 5':>20} {spread:>14.0%} {_figures(found)}")
+        result = _trials(lambda random, s=spread: _nights(random, (1, 5, 1, 5), s), trials, session_spread=0.05)
+        print(f"{'1 x 5 against 1 x 5':>20} {spread:>14.0%} {_figures(result)}")
     print("\nWhere an assumption fails, without blocks:")
     for name, counts, draw in _VIOLATIONS:
-        found = _trials(lambda random, c=counts, d=draw: _groups(random, c, d), trials)
-        print(f"{name:>35} {_figures(found)}")
+        result = _trials(lambda random, c=counts, d=draw: _groups(random, c, d), trials)
+        print(f"{name:>35} {_figures(result)}")
     promise.settle()
 
 
@@ -100,21 +100,21 @@ def _trials(draw: Draw, trials: int, **options: float) -> list[RatioEstimate]:
     return [estimate_ratio(draw(random), "old", "new", **options) for _ in range(trials)]
 
 
-def _figures(found: Sequence[RatioEstimate]) -> str:
-    covered = np.mean([each.ratio.low <= 1 <= each.ratio.high for each in found])
+def _figures(ratio_estimates: Sequence[RatioEstimate]) -> str:
+    covered = np.mean([each.ratio.low <= 1 <= each.ratio.high for each in ratio_estimates])
     # A loss moves the logarithm and nothing else, so that one trial serves all losses.
-    claims = [_claims(found, loss) for loss in (0.0, *LOSSES)]
+    claims = [_claims(ratio_estimates, loss) for loss in (0.0, *LOSSES)]
     return " ".join(f"{value:>12.3f}" for value in (covered, *claims))
 
 
-def _claims(found: Sequence[RatioEstimate], loss: float) -> float:
-    return float(np.mean([_p(each, loss) < 0.05 for each in found]))
+def _claims(ratio_estimates: Sequence[RatioEstimate], loss: float) -> float:
+    return float(np.mean([_p(each, loss) < 0.05 for each in ratio_estimates]))
 
 
-def _p(found: RatioEstimate, loss: float) -> float:
+def _p(ratio_estimate: RatioEstimate, loss: float) -> float:
     """Return the p that the trial would have had with a loss."""
-    t = abs(found.log_ratio + math.log(1 - loss)) / found.standard_error
-    return 2 * float(special.stdtr(found.freedom, -t)) * found.caution
+    t = abs(ratio_estimate.log_ratio + math.log(1 - loss)) / ratio_estimate.standard_error
+    return 2 * float(special.stdtr(ratio_estimate.freedom, -t)) * ratio_estimate.caution
 
 
 def _blocks(random: np.random.Generator, blocks: int, spread: float) -> list[Observation]:
@@ -127,15 +127,15 @@ def _blocks(random: np.random.Generator, blocks: int, spread: float) -> list[Obs
 
 
 def _nights(random: np.random.Generator, nights: tuple[int, int, int, int], spread: float) -> list[Observation]:
-    found = []
+    observations = []
     for group, count, runs in (("old", *nights[:2]), ("new", *nights[2:])):
         for night in range(count):
             level = spread * random.standard_normal()
-            found += [
+            observations += [
                 Observation(math.exp(level + NOISE * random.standard_normal()), group, None, (group, night))
                 for _ in range(runs)
             ]
-    return found
+    return observations
 
 
 def _unpaired(runs: int, spread: float, trials: int) -> float:

@@ -54,7 +54,7 @@ def experiment(
 def claims(curve: Curve, sizes: Sequence[float], noise: float, trials: int) -> tuple[float, float]:
     """Return in which share of single-run experiments a peak is shown, and in which one is denied."""
     fits = [fit(experiment(curve, sizes, 1, noise=noise, spread=0, seed=seed)[0]) for seed in range(trials)]
-    return _share([found.peak is not None for found in fits]), _share([found.standing == "none" for found in fits])
+    return _share([result.peak is not None for result in fits]), _share([result.standing == "none" for result in fits])
 
 
 def power(trials: int, promise: Promises) -> None:
@@ -81,7 +81,7 @@ def false_peaks(trials: int, promise: Promises) -> None:
             for runs, share in zip((4, 6, 8, 12), shown, strict=True):
                 promise.at_most(f"false peaks, {name}, noise {noise:.0%}, {runs} runs", share, trials, 0.05)
             blocked = [_blocked(curve, 3, noise, 0.1, seed) for seed in range(trials)]
-            shown.append(_share([found.peak is not None for found in blocked]))
+            shown.append(_share([result.peak is not None for result in blocked]))
             shown.append(_share([any(isinstance(w, warnings.Superlinear) for w in f.warnings) for f in blocked]))
             print(f"| {name} | {noise:.0%} | {' | '.join(map(_percent, shown))} |", flush=True)
 
@@ -103,15 +103,15 @@ def outliers(trials: int, _: Promises) -> None:
                 clean = fit(runs)
                 spoilt = seed % len(runs)
                 runs[spoilt] = (runs[spoilt][0], 0.7 * runs[spoilt][1])
-                found = fit(runs)
+                result = fit(runs)
                 rows.append(
                     (
-                        min(found.models.values(), key=lambda each: each.aicc or np.inf).name == "usl",
-                        found.best == "usl",
-                        found.best == model,
-                        (found.robust or found).best == model,
-                        found.peak is not None,
-                        found.robust is not None and spoilt in [each.place for each in found.robust.outliers],
+                        min(result.models.values(), key=lambda each: each.aicc or np.inf).name == "usl",
+                        result.best == "usl",
+                        result.best == model,
+                        (result.robust or result).best == model,
+                        result.peak is not None,
+                        result.robust is not None and spoilt in [outlier.place for outlier in result.robust.outliers],
                         clean.robust is not None,
                     )
                 )
@@ -132,22 +132,22 @@ def coverage(trials: int, promise: Promises) -> None:
             cells: dict[str, list[str]] = {name: [] for name in truth}
             widths = []
             for known in (True, False):
-                found = []
+                result = []
                 for seed in range(trials):
                     runs, blocks = experiment(
                         PEAKED, _SIZES, repetitions, noise=noise, spread=spread_, seed=100_000 + seed
                     )
                     data = gather(runs, "relative", blocks=blocks if known else None)
                     point = fit_model(USL, data)
-                    found.append(parameters(point, spread(point, data, seed), data))
+                    result.append(parameters(point, spread(point, data, seed), data))
                 for name, value in truth.items():
-                    held = _share([p[name].low <= value <= p[name].high for p in found])
+                    held = _share([p[name].low <= value <= p[name].high for p in result])
                     cells[name].append(_percent(held))
                     if known:
                         what = f"coverage of {name}, noise {noise:.0%}, blocks {spread_:.0%}, {repetitions} runs"
                         promise.at_least(what, held, trials, 0.9)
-                widths.append(float(np.median([(p["sigma"].high - p["sigma"].low) / 2 for p in found])))
-            shown = " | ".join(f"{own} ({unknown})" for own, unknown in cells.values())
+                widths.append(float(np.median([(p["sigma"].high - p["sigma"].low) / 2 for p in result])))
+            shown = " | ".join(f"{cell} ({unknown})" for cell, unknown in cells.values())
             print(
                 f"| {noise:.0%} | {spread_:.0%} | {repetitions} | {shown} | {widths[0]:.3f} ({widths[1]:.3f}) |",
                 flush=True,

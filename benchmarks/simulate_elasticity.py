@@ -60,8 +60,8 @@ def main(trials: int = 150) -> None:
     for name in MAXIMA:
         cells = []
         for noise in NOISES:
-            found = np.mean([_pair(source, {}, name, noise, 0.5) for _ in range(trials)], axis=0)
-            cells.append(f"{found[0]:6.3f} {found[1]:+7.3f}")
+            result = np.mean([_pair(source, {}, name, noise, 0.5) for _ in range(trials)], axis=0)
+            cells.append(f"{result[0]:6.3f} {result[1]:+7.3f}")
         print(f"{name.replace('_', ' '):26s} " + "   ".join(cells))
     promise.settle()
 
@@ -75,8 +75,8 @@ def _cell(source, kind, name, parts, truth, noise, rho, trials, promise):
             runs.append(pair[1])
             old.append(before)
         differences += runs
-        found = interval(runs)
-        held += found.low <= truth <= found.high
+        result = interval(runs)
+        held += result.low <= truth <= result.high
     # What noise of 10 % hides from strongly dependent seconds is in docs/elasticity.md.
     if rho < 0.8 or noise < 0.1:
         promise.at_least(f"coverage, {name} {truth:g}, {noise:.0%}, rho {rho}", held / trials, trials, 0.92)
@@ -88,7 +88,7 @@ _PLAIN: list[float] = []
 
 
 def _pair(source, factors, name, noise, rho):
-    run, control = (_course(source, each, noise, rho) for each in (factors, {}))
+    run, control = (_course(source, factor, noise, rho) for factor in (factors, {}))
     during = disturbed(run, CHANGE, WINDOW)
     values = [measure(each, CHANGE, WINDOW, during)[name].value for each in (run, control)]
     _PLAIN[:] = [_positive(run, name) - _positive(control, name)]
@@ -106,14 +106,14 @@ def _positive(course, name):
 
 def _course(source, factors, noise, rho):
     times = np.arange(-BEFORE, AFTER) + 0.5
-    found = []
+    result = []
     for kind in "xl":
         factor = np.ones(len(times))
         for until, value in reversed(factors.get(kind, ())):
             factor[(times > 0) & (times < until)] = value
-        found.append(factor)
-    x = found[0] * (1 + noise * autoregressive(source, times.shape, rho))
-    p99 = found[1] * np.exp(noise * autoregressive(source, times.shape, rho))
+        result.append(factor)
+    x = result[0] * (1 + noise * autoregressive(source, times.shape, rho))
+    p99 = result[1] * np.exp(noise * autoregressive(source, times.shape, rho))
     return Course(0.0, x, np.zeros(len(x)), p99 / 3, p99, p99 / 2, p99 / 4, ())
 
 

@@ -95,8 +95,8 @@ def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group
         for side in ("old", "new") if block % 2 else ("new", "old"):
             # One draw for throughput, one for medians, one for tails: these are not the same noise either.
             shared = random.standard_normal(3) * np.sqrt(scenario.common)
-            own = random.standard_normal((scenario.operations, 3)) * np.sqrt(1 - scenario.common)
-            spread = (shared + own) * scenario.noise * np.array([1, 1, 2])
+            values = random.standard_normal((scenario.operations, 3)) * np.sqrt(1 - scenario.common)
+            spread = (shared + values) * scenario.noise * np.array([1, 1, 2])
             operations = {}
             for number in range(scenario.operations):
                 factor = 1 + scenario.worse if side == "new" and number < worsened else 1.0
@@ -113,17 +113,17 @@ def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group
 def outcomes(scenario: Scenario, trials: int, seed: int) -> Counter[str]:
     """Return how many of so many gates stopped, passed, or could not tell."""
     random = np.random.default_rng(seed)
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for _ in range(trials):
         old, new = sides(scenario, random)
-        found[judge_gate(new, old, Thresholds()).standing] += 1
-    return found
+        result[judge_gate(new, old, Thresholds()).standing] += 1
+    return result
 
 
 def bound_outcomes(truth: float, runs: int, noise: float, trials: int, seed: int) -> Counter[str]:
     """Return the same for a bound on p99, of which the true value is `truth` times the bound."""
     random = np.random.default_rng(seed)
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for _ in range(trials):
         values = 0.050 * truth * np.exp(noise * random.standard_normal(runs))
         made = [
@@ -131,8 +131,8 @@ def bound_outcomes(truth: float, runs: int, noise: float, trials: int, seed: int
             for block, value in enumerate(values)
         ]
         gate: Gate = judge_gate(Group("new", tuple(made)), None, Thresholds(bounds=[Bound("p99", 0.050)]))
-        found[gate.standing] += 1
-    return found
+        result[gate.standing] += 1
+    return result
 
 
 def _row(cells: Sequence[object]) -> None:
@@ -161,13 +161,13 @@ def main(trials: int = 300) -> None:
     cases = [(5, 0.03, 0.0), (5, 0.03, 0.1), (5, 0.1, 0.0), (10, 0.1, 0.0)]
     for (runs, noise, blocks), operations in itertools.product(cases, (1, 3, 6)):
         null = outcomes(Scenario(operations, runs, noise, blocks), trials, next(seed))
-        found = [
+        result = [
             outcomes(Scenario(operations, runs, noise, blocks, **change), fewer, next(seed)) for _, change in changes
         ]
         what = f"false stops, {operations} operations, {runs} runs, noise {noise:.0%}, blocks {blocks:.0%}"
         promise.at_most(what, null["regression"] / trials, trials, 0.05)
         cells = [_share(null["regression"], trials), _share(null["passed"], trials)]
-        cells += [_share(each["regression"], fewer) for each in found]
+        cells += [_share(each["regression"], fewer) for each in result]
         _row([operations, runs, f"{100 * noise:.0f} %", f"{100 * blocks:.0f} %", *cells])
     many = 4 * trials
     print(f"\nA bound on p99; {many} gates in each row\n")

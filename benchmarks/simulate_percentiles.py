@@ -47,10 +47,10 @@ def main(trials: int = 400) -> None:
 
 def _run(rate: int, length: int, rho: float, spread: float, random: np.random.Generator) -> Array:
     """Return logarithms of response times (seconds, requests)."""
-    own = random.standard_normal(length)
+    values = random.standard_normal(length)
     for second in range(1, length):
-        own[second] = rho * own[second - 1] + math.sqrt(1 - rho**2) * own[second]
-    times: Array = (spread * own)[:, None] + _NOISE * random.standard_normal((length, rate))
+        values[second] = rho * values[second - 1] + math.sqrt(1 - rho**2) * values[second]
+    times: Array = (spread * values)[:, None] + _NOISE * random.standard_normal((length, rate))
     return times.astype(np.float32)
 
 

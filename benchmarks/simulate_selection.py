@@ -81,9 +81,9 @@ def _ranking(name: str, noise: float, repetitions: int, trials: int, truth: Arra
         nights = 0.05 * random.standard_normal(repetitions)
         logs = (truth - truth[0])[numbers] + nights[blocks] + noise * random.standard_normal(len(numbers))
         standings = rank(numbers.tolist(), blocks.tolist(), logs, higher=True, effects=effects)
-        first = next(each for each in standings if each.combination)
+        first = next(standing for standing in standings if standing.combination)
         expected = float(np.exp(truth[first.combination] - truth[0]))
-        lucky = max((each for each in standings if each.combination), key=lambda each: each.measured)
+        lucky = max((standing for standing in standings if standing.combination), key=lambda each: each.measured)
         gain_before = lucky.measured / float(np.exp(truth[lucky.combination] - truth[0])) - 1
         sure = (first.better or 0.0) > 0.975
         rows.append([gain_before, _error(first.ratio, expected), *_held(first.ratio, first.ratio, expected)[1:], sure])

@@ -30,7 +30,7 @@ def main(trials: int = 1000) -> None:
                     size = trials if words == "steady" else trials // 3
                     series = 1 + noise * autoregressive(source, (size, seconds), rho)
                     series *= factor(np.linspace(0, 1, seconds))
-                    judged = [steadiness(np.maximum(each, 0.0)) for each in series]
+                    judged = [steadiness(np.maximum(row, 0.0)) for row in series]
                     cells.append(np.mean([not each.steady for each in judged if each]))
                     if words == "steady":
                         promise.at_most(f"{seconds} s, {noise:.0%}, rho {rho}", float(cells[-1]), size, 0.05)

@@ -41,11 +41,11 @@ def main(trials: int = 60) -> None:
 def _delay(source, drop, noise, rho, trials):
     level = np.where(np.arange(FALLS + WATCHED) < FALLS, 1.0, 1 - drop)
     seen = [_seen(source, level, noise, rho, FALLS) for _ in range(trials)]
-    found = sorted(at - FALLS for at in seen if at is not None)
-    if len(found) <= trials / 2:
-        return f"{f'seen in {len(found) / trials:.0%} of runs':22s}"
-    every = f" ({len(found) / trials:.0%})" if len(found) < trials else ""
-    return f"{f'{np.median(found):.0f}, 90 % {np.quantile(found, 0.9):.0f}{every}':22s}"
+    result = sorted(at - FALLS for at in seen if at is not None)
+    if len(result) <= trials / 2:
+        return f"{f'seen in {len(result) / trials:.0%} of runs':22s}"
+    every = f" ({len(result) / trials:.0%})" if len(result) < trials else ""
+    return f"{f'{np.median(result):.0f}, 90 % {np.quantile(result, 0.9):.0f}{every}':22s}"
 
 
 def _seen(source, level, noise, rho, since):

@@ -66,7 +66,9 @@ def _spent() -> float:
 def _read(text: str, spent: float) -> Measured:
     rate = re.search(r"^Requests/sec:\s*([0-9.]+)", text, re.MULTILINE)
     requests = re.search(r"^\s*([0-9]+) requests in", text, re.MULTILINE)
-    found = dict(re.findall(r"^\s*(50|99)%\s+([0-9.]+[a-z]+)", text, re.MULTILINE))
-    if rate is None or requests is None or found.keys() != {"50", "99"}:
+    result = dict(re.findall(r"^\s*(50|99)%\s+([0-9.]+[a-z]+)", text, re.MULTILINE))
+    if rate is None or requests is None or result.keys() != {"50", "99"}:
         raise LoadframeError(f"wrk said nothing that can be read: {text.strip()}")
-    return Measured(float(rate[1]), int(requests[1]) / spent, parse_duration(found["50"]), parse_duration(found["99"]))
+    return Measured(
+        float(rate[1]), int(requests[1]) / spent, parse_duration(result["50"]), parse_duration(result["99"])
+    )

@@ -13,7 +13,9 @@ def searched(truth, *, noise=0.0, random=None, bounds=BOUNDS, block=1, treatment
     """Search for `truth`, 1/s; each trial's own capacity scatters about it by `noise` on a log scale."""
     random = random or np.random.default_rng(0)
     attempts = []
-    while isinstance(step := search(bounds, [Trial(each.rate, each.judgement.outcome) for each in attempts]), Next):
+    while isinstance(
+        step := search(bounds, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts]), Next
+    ):
         held = step.rate <= truth * np.exp(noise * random.standard_normal())
         outcome = Outcome.PASSED if held else Outcome.FAILED
         judgement = Judgement(outcome, () if held else (f"{step.rate:g}",), None, None, None, None)

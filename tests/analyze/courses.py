@@ -40,10 +40,10 @@ def pieces(*parts):
     """Return a function that is `value` until `until`, for each (until, value); the last goes on."""
 
     def factor(times):
-        found = np.full(len(times), parts[-1][1])
+        result = np.full(len(times), parts[-1][1])
         for until, value in reversed(parts):
-            found[times < until] = value
-        return found
+            result[times < until] = value
+        return result
 
     return factor
 

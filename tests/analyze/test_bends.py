@@ -22,11 +22,11 @@ def test_a_curve_that_keeps_up_has_no_bend(tmp_path):
 
 
 def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
-    (found,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 16, 32))
-    assert (found.nodes, found.clients) == (1, 32)
-    assert found.effective == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)
-    assert found.reasons == ()
-    assert "nothing that was watched was used up" in found.cause
+    (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 16, 32))
+    assert (result.nodes, result.clients) == (1, 32)
+    assert result.effective == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)
+    assert result.reasons == ()
+    assert "nothing that was watched was used up" in result.cause
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
     ],
 )  # fmt: skip
 def test_what_is_used_up_is_named_with_its_figures(tmp_path, truth, said):
-    (found,) = bends(tmp_path / "e", replace(BENT, **truth), clients=(1, 16))
-    assert found.reasons == (said,)
-    assert isinstance(found, Bend)
-    assert said in found.cause
-    assert found.remedy
+    (result,) = bends(tmp_path / "e", replace(BENT, **truth), clients=(1, 16))
+    assert result.reasons == (said,)
+    assert isinstance(result, Bend)
+    assert said in result.cause
+    assert result.remedy
 
 
 def test_a_generator_that_ended_the_curve_is_named(tmp_path):
-    (found,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 8), invalid=["b1-nodes1-clients8"])
-    assert found.clients == 4
-    assert "the load generator was the limit" in found.reasons[0]
+    (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 8), invalid=["b1-nodes1-clients8"])
+    assert result.clients == 4
+    assert "the load generator was the limit" in result.reasons[0]

@@ -31,15 +31,15 @@ def test_intervals_hold_the_truth_with_and_without_effects_of_blocks(noise, betw
         runs, blocks = blocked(3, noise=noise, between=between, seed=seed)
         data = gather(runs, "relative", blocks=blocks)
         point = fit_model(USL, data)
-        found = parameters(point, spread(point, data, seed), data)
+        result = parameters(point, spread(point, data, seed), data)
         for name, value in TRUTH.items():
-            held[name] += found[name].low <= value <= found[name].high
+            held[name] += result[name].low <= value <= result[name].high
     assert all(count >= 33 for count in held.values()), held
 
 
 def test_blocks_narrow_the_shape_and_widen_the_level():
     runs, blocks = blocked(3, noise=0.02, between=0.1, seed=4)
-    within, plain = (fit(runs, blocks=own).models["usl"].parameters for own in (blocks, None))
+    within, plain = (fit(runs, blocks=block).models["usl"].parameters for block in (blocks, None))
     width = {name: [each[name].high - each[name].low for each in (within, plain)] for name in TRUTH}
     assert width["sigma"][0] < 0.6 * width["sigma"][1]
     assert width["kappa"][0] < 0.6 * width["kappa"][1]
@@ -64,10 +64,10 @@ def test_a_block_that_lacks_a_run_does_not_bend_the_curve():
 
 def test_effects_are_found_exactly_where_there_is_no_noise():
     sizes = np.array([1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
-    found = block_effects(sizes, sizes * np.repeat([1.1, 1 / 1.1], 3), list("aaabbb"))
-    assert found is not None
-    assert found[0].effects == pytest.approx([np.log(1.1), -np.log(1.1)])
-    assert found[1] == pytest.approx(np.repeat([1.1, 1 / 1.1], 3))
+    result = block_effects(sizes, sizes * np.repeat([1.1, 1 / 1.1], 3), list("aaabbb"))
+    assert result is not None
+    assert result[0].effects == pytest.approx([np.log(1.1), -np.log(1.1)])
+    assert result[1] == pytest.approx(np.repeat([1.1, 1 / 1.1], 3))
 
 
 @pytest.mark.parametrize("blocks", [[1] * 6, [1, 1, 1, 2, 2, None], [1, 1, 1, 2, 3, 4], [1, 2, 3, 1, 2, 3]])

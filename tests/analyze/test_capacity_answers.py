@@ -16,12 +16,12 @@ def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:
 
 def test_what_was_in_the_way_is_above_the_answer_and_no_failure_by_chance_below_it():
     trials = [(400, Outcome.FAILED), (400, Outcome.PASSED), (1000, Outcome.FAILED), (800, Outcome.FAILED)]
-    found = searched(Answer(Kind.BRACKETED, 500.0, 800.0), *trials).nearest
-    assert found is not None
-    assert found.judgement.reasons == ("800",)
+    result = searched(Answer(Kind.BRACKETED, 500.0, 800.0), *trials).nearest
+    assert result is not None
+    assert result.judgement.reasons == ("800",)
 
 
 def test_without_an_answer_the_lowest_rate_says_what_was_in_the_way():
-    found = searched(Answer(Kind.NONE, None, 2.0), (4, Outcome.FAILED), (2, Outcome.FAILED)).nearest
-    assert found is not None
-    assert found.rate == 2
+    result = searched(Answer(Kind.NONE, None, 2.0), (4, Outcome.FAILED), (2, Outcome.FAILED)).nearest
+    assert result is not None
+    assert result.rate == 2

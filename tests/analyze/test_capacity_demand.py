@@ -9,10 +9,10 @@ from loadframe.analyze.capacity.demand import curve, demand, sentence
 
 def capacity(nodes, *truths, bounds=BOUNDS):
     """What so many nodes sustain, by a search for each of these capacities."""
-    own = [
+    values = [
         searched(truth, bounds=bounds, treatment={"nodes": nodes}, block=block) for block, truth in enumerate(truths)
     ]
-    return capacities_of([own], 1)[0]
+    return capacities_of([values], 1)[0]
 
 
 #: By Amdahl's law, 100 requests/s of one node and a serial share of 5 %; three searches each, which hardly scatter.
@@ -26,7 +26,7 @@ FITTED, _ = curve(AMDAHL)
 
 def said(rate, capacities=AMDAHL, fitted=FITTED, words=""):
     answer = demand(rate, words, capacities, fitted)
-    return answer, sentence(answer, max(each.nodes for each in capacities))
+    return answer, sentence(answer, max(capacity.nodes for capacity in capacities))
 
 
 def test_a_load_that_a_measured_number_of_nodes_sustains():
@@ -86,7 +86,7 @@ def test_lower_bounds_make_no_curve():
 def test_a_grid_that_the_searches_share_leaves_the_curve_open():
     # Capacities that double are found on a grid that doubles: every search agrees, and the curve fits exactly.
     exact = [capacity(n, *[103.0 * n] * 3) for n in (1, 2, 4, 8)]
-    assert len({each.found for each in exact[:1]}) == 1
+    assert len({capacity.rates for capacity in exact[:1]}) == 1
     fitted, _ = curve(exact)
     low, high = fitted.best_model.band([16.0])
     assert high[0] / low[0] > 1.02

@@ -15,23 +15,23 @@ def experiments(number, *, searches, noise, block=0.0, seed=1):
     random = np.random.default_rng(seed)
     for _ in range(number):
         truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
-        own = [
+        values = [
             searched(truth * np.exp(block * random.standard_normal()), noise=noise, random=random, block=each)
             for each in range(searches)
         ]
-        [capacity] = capacities_of([own], 1)
+        [capacity] = capacities_of([values], 1)
         yield truth, capacity
 
 
 @pytest.mark.parametrize(("searches", "noise", "block"), [(2, 0.05, 0.0), (3, 0.02, 0.1), (5, 0.1, 0.05)])
 def test_the_interval_holds_the_truth_and_the_estimate_is_not_biased(searches, noise, block):
-    found = list(experiments(60, searches=searches, noise=noise, block=block))
-    covered = np.mean([capacity.rate.low <= truth <= capacity.rate.high for truth, capacity in found])
+    result = list(experiments(60, searches=searches, noise=noise, block=block))
+    covered = np.mean([capacity.rate.low <= truth <= capacity.rate.high for truth, capacity in result])
     assert covered >= 0.88, "95 % of 60, less two standard errors and a half"
-    errors = np.array([math.log(capacity.rate.value / truth) for truth, capacity in found])
+    errors = np.array([math.log(capacity.rate.value / truth) for truth, capacity in result])
     assert abs(errors.mean()) < 3 * errors.std() / math.sqrt(len(errors)) + 0.005
     # The rates that held are lower: an answer has to pass three times.
-    held = np.array([math.log(capacity.searches[0].answer.rate / truth) for truth, capacity in found])
+    held = np.array([math.log(capacity.searches[0].answer.rate / truth) for truth, capacity in result])
     assert held.mean() < errors.mean()
 
 
@@ -67,9 +67,9 @@ def test_two_searches_say_that_they_are_few():
 
 def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity():
     low, high = Bounds(start=100, least=80, most=1e6), BOUNDS
-    own = [searched(70, bounds=low), searched(90, bounds=high), searched(100, bounds=high)]
-    assert [each.answer.kind for each in own] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
-    [capacity] = capacities_of([own], 1)
+    values = [searched(70, bounds=low), searched(90, bounds=high), searched(100, bounds=high)]
+    assert [each.answer.kind for each in values] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
+    [capacity] = capacities_of([values], 1)
     assert capacity.kind is Kind.BRACKETED
     assert capacity.rate.low == 0, "it lies below what was tried in one of three"
     assert capacity.rate.value < 95
@@ -84,11 +84,11 @@ def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():
 
 
 def test_an_accident_far_from_the_capacity_hardly_moves_it():
-    own = [searched(1000, noise=0.02, random=np.random.default_rng(seed)) for seed in range(3)]
-    [before] = capacities_of([own], 1)
-    trials = own[0].attempts
+    values = [searched(1000, noise=0.02, random=np.random.default_rng(seed)) for seed in range(3)]
+    [before] = capacities_of([values], 1)
+    trials = values[0].attempts
     first = trials[0]
     failed = type(first)("x", first.rate, type(first.judgement)(Outcome.FAILED, ("hiccup",), None, None, None, None))
-    spoilt = type(own[0])(1, {}, (failed, *trials), own[0].end)
-    [after] = capacities_of([[spoilt, *own[1:]]], 1)
+    spoilt = type(values[0])(1, {}, (failed, *trials), values[0].end)
+    [after] = capacities_of([[spoilt, *values[1:]]], 1)
     assert after.rate.value == pytest.approx(before.rate.value, rel=0.005)

@@ -42,9 +42,9 @@ def test_the_split_is_where_the_t_statistic_is_greatest():
 def test_several_changes_are_found_and_the_last_level_is_the_newest():
     random = np.random.default_rng(5)
     levels = [1000] * 20 + [800] * 15 + [1100] * 12
-    found = change_points(np.array(levels) * (1 + 0.02 * random.standard_normal(len(levels))))
-    assert [point.index for point in found] == [20, 35]
-    assert [round(point.change, 1) for point in found] == [-0.2, 0.4]
+    result = change_points(np.array(levels) * (1 + 0.02 * random.standard_normal(len(levels))))
+    assert [point.index for point in result] == [20, 35]
+    assert [round(point.change, 1) for point in result] == [-0.2, 0.4]
 
 
 def test_small_changes_are_of_no_interest():
@@ -85,8 +85,8 @@ def test_a_history_without_changes_seldom_has_one_even_where_sessions_hang_toget
 
 def test_a_fall_by_a_fifth_is_found_soon():
     random = np.random.default_rng(9)
-    found = []
+    result = []
     for _ in range(60):
         levels = np.array([1000] * 25 + [800] * 5) * (1 + 0.05 * random.standard_normal(30))
-        found.append([point.index for point in change_points(levels)])
-    assert np.mean([indices == [25] for indices in found]) >= 0.85
+        result.append([point.index for point in change_points(levels)])
+    assert np.mean([indices == [25] for indices in result]) >= 0.85

@@ -54,7 +54,10 @@ def test_a_difference_that_matters_is_excluded_only_if_the_interval_does(results
 
 def test_each_group_is_held_against_the_first(results):
     compared = between(results, "old", "same", "slow", kinds=["throughput"])
-    assert [(each.baseline, each.label) for each in compared.contrasts] == [("old", "same"), ("old", "slow")]
+    assert [(contrast.baseline, contrast.label) for contrast in compared.contrasts] == [
+        ("old", "same"),
+        ("old", "slow"),
+    ]
 
 
 def test_one_run_against_one_says_nothing_of_the_noise(results):
@@ -151,7 +154,7 @@ def test_a_run_in_which_nothing_succeeded_is_said_and_not_dropped_in_silence(res
         operation["throughput"] = 0.0
     file.write_text(json.dumps(summary))
     compared = compare(read_groups([str(results / "old"), str(tmp_path / "half")]), ["throughput"])
-    assert any("one run of half had a throughput of range_100 of 0" in each.cause for each in compared.warnings)
+    assert any("one run of half had a throughput of range_100 of 0" in warning.cause for warning in compared.warnings)
 
 
 def test_failures_against_none_have_a_ratio_and_few_of_them_are_chance(tmp_path):
@@ -196,7 +199,7 @@ def test_two_experiments_are_compared_treatment_by_treatment(tmp_path):
     (contrast,) = compared.contrasts
     assert contrast.treatment == {"nodes": 1, "clients": 4}
     assert contrast.outcome == "better"
-    assert [each.cause for each in compared.warnings if "counterpart" in each.cause] == [
+    assert [warning.cause for warning in compared.warnings if "counterpart" in warning.cause] == [
         "one treatment of a has no counterpart to be compared with",
         "one treatment of b has no counterpart to be compared with",
     ]

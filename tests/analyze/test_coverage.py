@@ -42,12 +42,12 @@ def test_linear_clusters_hardly_ever_get_a_peak():
 
 
 def test_the_peak_of_a_curve_that_is_measured_past_it_is_found():
-    found = covering = 0
+    result = covering = 0
     for seed in range(40):
         data = simulate(SIZES, lam=1000, sigma=0.03, kappa=1.5e-3, noise=0.02, repetitions=3, seed=seed)
         peak = fit(data).peak
         if peak:
-            found += 1
+            result += 1
             covering += peak.n.low <= 25.43 <= peak.n.high
-    assert found >= 36
-    assert covering >= 0.85 * found
+    assert result >= 36
+    assert covering >= 0.85 * result

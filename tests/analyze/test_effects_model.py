@@ -72,7 +72,7 @@ def test_repeated_runs_of_memory_and_cache():
 def test_one_factor_with_three_levels():
     """Three processors' code sizes, Jain, chapter 20: SSA = 10992.1, SSE = 94365.2, F = 0.7."""
     sizes = {0: [144, 120, 176, 288, 144], 1: [101, 144, 211, 288, 72], 2: [130, 180, 141, 374, 302]}
-    rows, response = zip(*[((level,), size) for level, own in sizes.items() for size in own], strict=True)
+    rows, response = zip(*[((level,), size) for level, values in sizes.items() for size in values], strict=True)
     model = fit_model(data(rows, response, levels=[3]))
     (fit,) = model.terms
     assert fit.share == pytest.approx(10992.13 / (10992.13 + 94365.20), rel=1e-4)
@@ -134,13 +134,13 @@ def claimed(model, level=0.05):
 
 def test_what_is_there_is_found_with_an_interval_that_covers_it():
     random = np.random.default_rng(2)
-    covered, found = [], []
+    covered, result = [], []
     for _ in range(200):
         model = fit_model(simulated(random, effect=0.15))
-        found.append((1,) in claimed(model))
+        result.append((1,) in claimed(model))
         (contrast,) = [each for each in model.contrasts if each.term == (1,)]
         covered.append(abs(contrast.value - 0.15) <= contrast.half_width)
-    assert np.mean(found) > 0.98
+    assert np.mean(result) > 0.98
     assert 0.91 <= np.mean(covered) <= 0.99
 
 
@@ -150,7 +150,7 @@ def test_what_is_not_there_is_claimed_no_oftener_than_the_level_says(plot_noise)
     random = np.random.default_rng(3)
     claims = [claimed(fit_model(simulated(random, plot_noise=plot_noise, repetitions=4))) for _ in range(400)]
     for term in ((0,), (1,), (2,), (1, 2)):
-        assert np.mean([term in each for each in claims]) <= 0.085
+        assert np.mean([term in claim for claim in claims]) <= 0.085
 
 
 def test_without_repetitions_few_large_effects_stand_out():
@@ -160,8 +160,8 @@ def test_without_repetitions_few_large_effects_stand_out():
     for _ in range(100):
         response = [0.5 * row[2] + 0.03 * random.standard_normal() for row in rows]
         claims.append(claimed(fit_model(data(rows, response)), level=0.005))
-    assert np.mean([(2,) in each for each in claims]) > 0.95
-    assert np.mean([bool(each - {(2,)}) for each in claims]) < 0.1
+    assert np.mean([(2,) in claim for claim in claims]) > 0.95
+    assert np.mean([bool(claim - {(2,)}) for claim in claims]) < 0.1
 
 
 def test_a_response_that_never_varies_has_no_effects():
@@ -173,10 +173,10 @@ def test_a_response_that_never_varies_has_no_effects():
 def aliased(rows, order=2):
     rows = np.array(rows)
     levels = [2] * rows.shape[1]
-    found = aliases(rows, levels, estimable_terms(rows, levels, balanced=True))
+    result = aliases(rows, levels, estimable_terms(rows, levels, balanced=True))
     return {
-        term: {alias.term: round(alias.part, 3) for alias in own if len(alias.term) == order}
-        for term, own in found.items()
+        term: {alias.term: round(alias.part, 3) for alias in values if len(alias.term) == order}
+        for term, values in result.items()
     }
 
 
@@ -191,9 +191,9 @@ def test_resolution_iv_mixes_single_settings_with_interactions_of_three_only():
 
 def test_plackett_and_burman_mix_a_third_of_each_interaction_into_every_other_factor():
     """Montgomery, "Design and Analysis of Experiments", section 8.6: 45 interactions at 1/3 in 12 runs for 11."""
-    found = aliased(plackett_burman(11))
-    assert all(len(own) == 45 and set(own.values()) == {0.333} for own in found.values())
-    assert not any(0 in term for term in found[(0,)])
+    result = aliased(plackett_burman(11))
+    assert all(len(values) == 45 and set(values.values()) == {0.333} for values in result.values())
+    assert not any(0 in term for term in result[(0,)])
 
 
 def test_a_full_factorial_mixes_nothing():

@@ -25,33 +25,33 @@ def near(value: float, tolerance: float = 0.05):
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
 @pytest.mark.parametrize("seed", range(5))
 def test_known_instants_losses_and_gains_are_found_within_5_percent(noise, seed):
-    found = measure(course(noise=noise, seed=seed, events=grown(), **LOST), GROW, 60.0)
-    assert found["join_delay"] == Value(30.0)
-    assert found["redistribution"] == Value(50.0)
-    assert found["stabilisation"].value == near(100.0)
-    assert not found["stabilisation"].censored
+    result = measure(course(noise=noise, seed=seed, events=grown(), **LOST), GROW, 60.0)
+    assert result["join_delay"] == Value(30.0)
+    assert result["redistribution"] == Value(50.0)
+    assert result["stabilisation"].value == near(100.0)
+    assert not result["stabilisation"].censored
     # 100 s at half the throughput.
-    assert found["lost_work"].value == near(50.0)
-    assert found["disturbance"].value == near(0.5, 0.06)
-    assert found["realised_gain"].value == near(0.9)
+    assert result["lost_work"].value == near(50.0)
+    assert result["disturbance"].value == near(0.5, 0.06)
+    assert result["realised_gain"].value == near(0.9)
     # Of 480 s 100 were at 0.5 and 380 at 1.8.
-    assert found["elastic_efficiency"].value == near((50 + 380 * 1.8) / (1.8 * 480))
+    assert result["elastic_efficiency"].value == near((50 + 380 * 1.8) / (1.8 * 480))
     # 50 s of work are to be made up for at 0.8 a second.
-    assert found["break_even"].value == near(100 + 50 / 0.8)
-    assert (found["x0"].value, found["x1"].value) == (near(1000.0), near(1800.0))
-    assert (found["l0"].value, found["l1"].value) == (near(0.010), near(0.008))
+    assert result["break_even"].value == near(100 + 50 / 0.8)
+    assert (result["x0"].value, result["x1"].value) == (near(1000.0), near(1800.0))
+    assert (result["l0"].value, result["l1"].value) == (near(0.010), near(0.008))
     # p99 was 3 L0; ideal was 1 for 30 s and 0.8 for 70 s.
-    assert found["latency_debt"].value == near(30 * 2 + 70 * 2.2, 0.1)
-    assert found["slowdown"].value == near(3.0, 0.2)
+    assert result["latency_debt"].value == near(30 * 2 + 70 * 2.2, 0.1)
+    assert result["slowdown"].value == near(3.0, 0.2)
 
 
 def test_the_objective_the_errors_and_the_gaps_are_counted_in_seconds():
     lost = {"x": pieces((120, 1.0), (130, 0.0), (600, 1.0)), "failures": pieces((140, 0.0), (150, 100.0), (600, 0.0))}
-    found = measure(course(**lost, l=pieces((200, 1.0), (205, 5.0), (600, 1.0))), GROW, 60.0)
-    assert found["longest_gap"] == Value(10.0)
-    assert found["errors"] == Value(1000.0)
+    result = measure(course(**lost, l=pieces((200, 1.0), (205, 5.0), (600, 1.0))), GROW, 60.0)
+    assert result["longest_gap"] == Value(10.0)
+    assert result["errors"] == Value(1000.0)
     # 10 s without an answer, 10 s with 9 % errors, 5 s at 50 ms.
-    assert found["violation"] == Value(25.0)
+    assert result["violation"] == Value(25.0)
 
 
 SILENT = {"x": pieces((120, 1.0), (130, 0.0), (600, 1.0))}
@@ -61,19 +61,19 @@ def test_the_time_that_users_waited_in_silence_is_their_latency():
     silent = course(**SILENT)
     waited = silent.response_p99.copy()
     waited[120:130] = np.arange(1.0, 11.0)
-    found = measure(replace(silent, response_p99=waited), GROW, 60.0)
-    assert found["slowdown"] == Value(pytest.approx(10.0 / 0.010))
-    assert found["latency_debt"] == Value(pytest.approx(sum(range(1, 11)) / 0.010, rel=0.01))
-    assert found["unknown_latency"] == Value(0.0)
+    result = measure(replace(silent, response_p99=waited), GROW, 60.0)
+    assert result["slowdown"] == Value(pytest.approx(10.0 / 0.010))
+    assert result["latency_debt"] == Value(pytest.approx(sum(range(1, 11)) / 0.010, rel=0.01))
+    assert result["unknown_latency"] == Value(0.0)
 
 
 def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latencies():
-    found = measure(course(**SILENT, l=pieces((130, 1.0), (140, 3.0), (600, 1.0))), GROW, 60.0)
-    assert found["unknown_latency"] == Value(10.0)
-    assert found["slowdown"] == Value(pytest.approx(3.0), censored=True)
-    assert found["latency_debt"] == Value(pytest.approx(20.0), censored=True)
-    assert found["dory"].censored
-    steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in found.items()}]
+    result = measure(course(**SILENT, l=pieces((130, 1.0), (140, 3.0), (600, 1.0))), GROW, 60.0)
+    assert result["unknown_latency"] == Value(10.0)
+    assert result["slowdown"] == Value(pytest.approx(3.0), censored=True)
+    assert result["latency_debt"] == Value(pytest.approx(20.0), censored=True)
+    assert result["dory"].censored
+    steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in result.items()}]
     [doubt] = [each for each in doubts({"window": 60}, 2, 2, steps, policy=False) if isinstance(each, UnknownLatency)]
     assert "10 s passed without an answer" in doubt.cause
 
@@ -81,9 +81,9 @@ def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latenc
 def test_seconds_in_which_nothing_was_asked_for_are_neither_outage_nor_unknown():
     quiet = course(**SILENT)
     idle = quiet.successes == 0
-    found = measure(replace(quiet, quiet=idle, unasked=idle), GROW, 60.0)
-    assert (found["violation"], found["longest_gap"], found["unknown_latency"]) == (Value(0.0),) * 3
-    assert not found["slowdown"].censored
+    result = measure(replace(quiet, quiet=idle, unasked=idle), GROW, 60.0)
+    assert (result["violation"], result["longest_gap"], result["unknown_latency"]) == (Value(0.0),) * 3
+    assert not result["slowdown"].censored
 
 
 def test_no_second_between_two_steps_is_lost():
@@ -101,10 +101,10 @@ def test_exposure_is_as_long_as_copies_were_missing():
 
 def test_what_never_settles_or_pays_is_more_than_the_run_was_long():
     falling = course(x=lambda t: np.where(t < 120, 1.0, 0.9 - t / 2000))
-    found = measure(falling, GROW, 60.0)
-    assert found["stabilisation"] == Value(480.0, censored=True)
-    assert found["break_even"] == Value(480.0, censored=True)
-    assert found["join_delay"] == Value(480.0, censored=True)
+    result = measure(falling, GROW, 60.0)
+    assert result["stabilisation"] == Value(480.0, censored=True)
+    assert result["break_even"] == Value(480.0, censored=True)
+    assert result["join_delay"] == Value(480.0, censored=True)
 
 
 def test_data_that_never_come_to_rest_are_told_from_a_node_that_never_joins():
@@ -116,12 +116,12 @@ def test_data_that_never_come_to_rest_are_told_from_a_node_that_never_joins():
 def test_nothing_that_happens_costs_nothing():
     same = Change(begin=120.0, end=600.0, before=1, after=1, open=False)
     for seed in range(10):
-        found = measure(course(noise=0.03, seed=seed), same, 60.0)
-        assert found["stabilisation"] == Value(0.0)
-        assert found["break_even"] == Value(0.0)
-        assert found["disturbance"].value < 0.05
-        assert "realised_gain" not in found
-        assert "join_delay" not in found
+        result = measure(course(noise=0.03, seed=seed), same, 60.0)
+        assert result["stabilisation"] == Value(0.0)
+        assert result["break_even"] == Value(0.0)
+        assert result["disturbance"].value < 0.05
+        assert "realised_gain" not in result
+        assert "join_delay" not in result
     assert measure(course(), same, 60.0)["lost_work"] == Value(0.0)
     assert measure(course(), same, 60.0)["dory"] == Value(0.0)
 
@@ -130,15 +130,15 @@ def test_a_run_that_is_too_short_around_the_change_has_no_levels():
     early = Change(begin=30.0, end=600.0, before=1, after=2, open=False)
     late = Change(begin=500.0, end=600.0, before=1, after=2, open=False)
     for change in (early, late):
-        found = measure(course(), change, 60.0)
-        assert {"x0", "stabilisation", "lost_work"}.isdisjoint(found)
-        assert found["errors"] == Value(0.0)
+        result = measure(course(), change, 60.0)
+        assert {"x0", "stabilisation", "lost_work"}.isdisjoint(result)
+        assert result["errors"] == Value(0.0)
 
 
 def test_under_an_open_load_there_is_no_gain_and_no_break_even():
-    found = measure(course(events=grown(), **LOST), Change(120.0, 600.0, 1, 2, open=True), 60.0)
-    assert {"realised_gain", "break_even"}.isdisjoint(found)
-    assert found["lost_work"].value == near(50.0)
+    result = measure(course(events=grown(), **LOST), Change(120.0, 600.0, 1, 2, open=True), 60.0)
+    assert {"realised_gain", "break_even"}.isdisjoint(result)
+    assert result["lost_work"].value == near(50.0)
 
 
 def test_throughput_afterwards_is_held_against_the_capacity_of_as_many_nodes():
@@ -152,26 +152,26 @@ def test_throughput_afterwards_is_held_against_the_capacity_of_as_many_nodes():
 def test_a_node_that_leaves_takes_its_time():
     events = (Event(120.0, "node leaving", ("node-1",)), Event(150.0, "node left", ("node-1",)),
               Event(151.0, "cluster balanced"))  # fmt: skip
-    found = measure(course(events=events), Change(120.0, 600.0, 2, 1, open=False), 60.0)
-    assert found["departure"] == Value(30.0)
-    assert "join_delay" not in found
-    assert found["realised_gain"].value == near(2.0)
+    result = measure(course(events=events), Change(120.0, 600.0, 2, 1, open=False), 60.0)
+    assert result["departure"] == Value(30.0)
+    assert "join_delay" not in result
+    assert result["realised_gain"].value == near(2.0)
 
 
 def test_an_outage_throughout_is_measured_and_not_divided_by():
     dead = course(x=pieces((120, 1.0), (600, 0.0)))
-    found = measure(dead, GROW, 60.0)
-    assert found["longest_gap"] == Value(480.0)
-    assert found["lost_work"] == Value(480.0)
-    assert "elastic_efficiency" not in found
+    result = measure(dead, GROW, 60.0)
+    assert result["longest_gap"] == Value(480.0)
+    assert result["lost_work"] == Value(480.0)
+    assert "elastic_efficiency" not in result
     assert "x0" not in measure(course(rate=0.0), GROW, 60.0)
 
 
 @pytest.mark.parametrize(("unit", "what"), [("shards", "pieces"), ("bytes", "bytes")])
 def test_what_was_moved_is_what_was_counted_down(unit, what):
     left = [(150.0, 0.0), (151.0, 8.0), (160.0, 5.0), (167.0, 0.0), (180.0, 0.0)]
-    found = measure(replace(course(events=grown(), left=left), unit=unit), GROW, 60.0)
-    assert (found[f"{what}_moved"], found[f"{what}_rate"]) == (Value(8.0), Value(0.5))
+    result = measure(replace(course(events=grown(), left=left), unit=unit), GROW, 60.0)
+    assert (result[f"{what}_moved"], result[f"{what}_rate"]) == (Value(8.0), Value(0.5))
     at_once = measure(course(events=grown(), left=[(151.0, 8.0)]), GROW, 60.0)
     assert at_once["pieces_moved"] == Value(0.0)
     assert "pieces_rate" not in at_once
@@ -179,10 +179,10 @@ def test_what_was_moved_is_what_was_counted_down(unit, what):
 
 def test_dorys_score_is_the_areas_over_the_levels():
     slow = {"l": pieces((120, 1.0), (220, 3.0), (600, 1.0))}
-    found = measure(course(events=grown(), **slow), GROW, 60.0)
+    result = measure(course(events=grown(), **slow), GROW, 60.0)
     mean, deviation = 0.005, 0.0025
     areas = 100 * 2 * (mean + deviation)
-    assert found["dory"].value == near(areas / (2 * mean * 2 * deviation))
+    assert result["dory"].value == near(areas / (2 * mean * 2 * deviation))
 
 
 def test_the_running_median_ignores_a_bad_second_and_keeps_a_step_where_it_is():
@@ -198,8 +198,8 @@ def test_the_interval_of_repetitions_holds_the_truth_in_19_of_20():
     random = np.random.default_rng(1)
     held = 0
     for _ in range(400):
-        found = mean_interval(random.normal(10.0, 1.0, size=3))
-        held += found.low <= 10.0 <= found.high
+        result = mean_interval(random.normal(10.0, 1.0, size=3))
+        held += result.low <= 10.0 <= result.high
     assert 370 <= held <= 392
 
 
@@ -218,9 +218,9 @@ def test_one_run_says_nothing_of_its_scatter_and_a_censored_one_only_a_bound():
 def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_block():
     values = {block: Value(50.0 + block) for block in (1, 2, 3)}
     control = {block: Value(2.0 + block) for block in (1, 2, 3)}
-    found = repeated("lost_work", 3, values, control)
-    assert found.difference.value == near(48.0)
-    assert found.difference.high - found.difference.low < 1e-6
+    result = repeated("lost_work", 3, values, control)
+    assert result.difference.value == near(48.0)
+    assert result.difference.high - result.difference.low < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_bl
 )
 def test_drift_is_large_and_stands_out_from_the_scatter_of_control_runs(control, is_drift):
     blocks = {block: Value(growth) for block, growth in enumerate(control, start=1)}
-    found = {"growth": repeated("growth", len(blocks), dict.fromkeys(blocks, Value(1.7)), blocks)}
-    assert (drifted(found) is not None) == is_drift
+    result = {"growth": repeated("growth", len(blocks), dict.fromkeys(blocks, Value(1.7)), blocks)}
+    assert (drifted(result) is not None) == is_drift
 
 
 def test_more_than_in_control_runs_may_be_chance():
@@ -261,15 +261,15 @@ DIPS = {
 
 def against_control(name, kind, factor, noise, runs=40, **more):
     """Return what runs with an event lost more than their control runs did over the same seconds."""
-    found = []
+    result = []
     for seed in range(runs):
         run = course(300, noise=noise, seed=seed, rho=0.5, **{kind: factor}, **more)
         change = replace(GROW, end=300.0)
         during = disturbed(run, change, 60.0)
         control = course(300, noise=noise, seed=1000 + seed, rho=0.5)
         values = [measure(each, change, 60.0, during)[name].value for each in (run, control)]
-        found.append(values[0] - values[1])
-    return np.array(found)
+        result.append(values[0] - values[1])
+    return np.array(result)
 
 
 @pytest.mark.parametrize("dip", DIPS)

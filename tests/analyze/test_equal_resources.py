@@ -13,15 +13,15 @@ from simulated import Truth, write_experiment
 @pytest.fixture(scope="module")
 def curves(tmp_path_factory):
     """Nodes of half a CPU, and of a whole one, which are twice as fast; nodes slow each other down."""
-    found = []
+    result = []
     for cpus, lam in ((0.5, 100.0), (1.0, 200.0)):
         truth = Truth(lam=lam, node_sigma=0.25, sigma=0.0, kappa=0.0, noise=0.01, seconds=2)
         path = write_experiment(
             tmp_path_factory.mktemp("equal") / "e", truth, nodes=(1, 2, 4), clients=(4,), repetitions=2
         )
-        (own,) = read_sweep(path).curves
-        found.append(replace(own, others={"store.limits.cpus": cpus}))
-    return found
+        (values,) = read_sweep(path).curves
+        result.append(replace(values, others={"store.limits.cpus": cpus}))
+    return result
 
 
 def test_shapes_of_the_same_cpus_are_compared_with_the_fewest_nodes(curves):
@@ -43,4 +43,4 @@ def test_it_is_said_in_words(curves):
 
 def test_without_a_limit_that_varies_there_is_nothing_to_compare(curves):
     assert equal_resources(curves[:1]) == ()
-    assert equal_resources([replace(each, others={}) for each in curves]) == ()
+    assert equal_resources([replace(curve, others={}) for curve in curves]) == ()

@@ -23,37 +23,37 @@ def in_blocks(random, blocks, *, spread, loss=0.0, session=0):
 
 def in_nights(random, nights, runs, *, spread, loss=0.0, group="old"):
     """Return the runs of some nights that have this group only."""
-    found = []
+    result = []
     for night in range(nights):
         level = spread * random.standard_normal() + math.log(1 - loss)
-        found += [
+        result += [
             Observation(math.exp(level + NOISE * random.standard_normal()), group, None, (group, night))
             for _ in range(runs)
         ]
-    return found
+    return result
 
 
 def test_where_blocks_differ_it_is_the_paired_t_test():
     random = np.random.default_rng(1)
     runs = in_blocks(random, 8, spread=0.5, loss=0.1)
-    found = estimate_ratio(runs, "old", "new")
+    result = estimate_ratio(runs, "old", "new")
     old, new = ([math.log(run.value) for run in runs if run.group == group] for group in ("old", "new"))
     paired = stats.ttest_rel(new, old)
-    assert found.design == "paired"
-    assert found.freedom == pytest.approx(7, abs=0.1)
-    assert found.log_ratio / found.standard_error == pytest.approx(paired.statistic, rel=0.01)
-    assert found.p == pytest.approx(paired.pvalue, rel=0.05)
+    assert result.design == "paired"
+    assert result.freedom == pytest.approx(7, abs=0.1)
+    assert result.log_ratio / result.standard_error == pytest.approx(paired.statistic, rel=0.01)
+    assert result.p == pytest.approx(paired.pvalue, rel=0.05)
 
 
 def test_without_blocks_it_is_students_t_test():
     random = np.random.default_rng(2)
     runs = [Observation(math.exp(value), index % 2) for index, value in enumerate(random.normal(0, 0.1, 11))]
-    found = estimate_ratio(runs, 0, 1)
+    result = estimate_ratio(runs, 0, 1)
     expected = stats.ttest_ind(*([math.log(run.value) for run in runs if run.group == group] for group in (1, 0)))
     interval = expected.confidence_interval()
-    assert (found.design, found.freedom, found.caution) == ("unpaired", 9, 1)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
+    assert (result.design, result.freedom, result.caution) == ("unpaired", 9, 1)
+    assert result.p == pytest.approx(expected.pvalue)
+    assert (result.ratio.low, result.ratio.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
 
 
 def test_many_runs_against_few_are_not_taken_to_have_one_noise():
@@ -80,8 +80,8 @@ def test_a_loss_of_a_tenth_in_blocks_that_differ_by_a_tenth_is_detected():
 @pytest.mark.parametrize("blocks", [2, 4, 10])
 def test_the_interval_covers_the_truth_whatever_blocks_do(blocks, spread):
     random = np.random.default_rng(blocks)
-    found = [estimate_ratio(in_blocks(random, blocks, spread=spread, loss=0.1), "old", "new") for _ in range(300)]
-    assert 0.91 <= np.mean([each.ratio.low <= 0.9 <= each.ratio.high for each in found]) <= 0.98
+    result = [estimate_ratio(in_blocks(random, blocks, spread=spread, loss=0.1), "old", "new") for _ in range(300)]
+    assert 0.91 <= np.mean([each.ratio.low <= 0.9 <= each.ratio.high for each in result]) <= 0.98
 
 
 def test_runs_that_are_missing_from_blocks_leave_the_rest_comparable():
@@ -91,9 +91,9 @@ def test_runs_that_are_missing_from_blocks_leave_the_rest_comparable():
         runs = in_blocks(random, 6, spread=0.1, loss=0.1)
         del runs[int(random.integers(12))]
         del runs[int(random.integers(11))]
-        found = estimate_ratio(runs, "old", "new")
-        covered.append(found.ratio.low <= 0.9 <= found.ratio.high)
-    assert found.design == "blocks"
+        result = estimate_ratio(runs, "old", "new")
+        covered.append(result.ratio.low <= 0.9 <= result.ratio.high)
+    assert result.design == "blocks"
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
@@ -115,10 +115,10 @@ def test_nights_that_differ_are_no_regression(nights, runs):
     for _ in range(300):
         observations = in_nights(random, nights[0], runs[0], spread=0.05)
         observations += in_nights(random, nights[1], runs[1], spread=0.05, group="new")
-        found = estimate_ratio(observations, "old", "new")
-        claims.append(found.p < 0.05)
-    assert found.design == "sessions"
-    assert found.sessions == nights
+        result = estimate_ratio(observations, "old", "new")
+        claims.append(result.p < 0.05)
+    assert result.design == "sessions"
+    assert result.sessions == nights
     assert 0.02 <= np.mean(claims) <= 0.08
 
 
@@ -140,33 +140,33 @@ def test_nights_that_have_both_are_compared_within():
     runs = [run for night in range(3) for run in in_blocks(random, 2, spread=0, loss=0.1, session=night)]
     scaled = [Observation(run.value * (1 + run.session), run.group, run.block, run.session) for run in runs]
     for observations in (scaled, [Observation(run.value, run.group, None, run.session) for run in scaled]):
-        found = estimate_ratio(observations, "old", "new")
-        assert found.design == ("paired" if observations is scaled else "unpaired")
-        assert 0.85 < found.ratio.low < found.ratio.high < 1
-        assert found.sessions == (3, 3)
-        assert found.knows_sessions
+        result = estimate_ratio(observations, "old", "new")
+        assert result.design == ("paired" if observations is scaled else "unpaired")
+        assert 0.85 < result.ratio.low < result.ratio.high < 1
+        assert result.sessions == (3, 3)
+        assert result.knows_sessions
 
 
 def test_one_night_against_one_says_that_it_cannot_know_nights():
     random = np.random.default_rng(10)
     runs = in_nights(random, 1, 4, spread=0.05) + in_nights(random, 1, 4, spread=0.05, group="new")
-    found = estimate_ratio(runs, "old", "new")
-    assert found.design == "one session each"
-    assert not found.knows_sessions
-    assert found.freedom == 6
+    result = estimate_ratio(runs, "old", "new")
+    assert result.design == "one session each"
+    assert not result.knows_sessions
+    assert result.freedom == 6
 
 
 def test_one_run_against_one_bounds_nothing():
-    found = estimate_ratio([Observation(100, "old"), Observation(80, "new")], "old", "new")
-    assert (found.ratio.low, found.ratio.value, found.ratio.high) == (0, pytest.approx(0.8), math.inf)
-    assert found.p == 1
+    result = estimate_ratio([Observation(100, "old"), Observation(80, "new")], "old", "new")
+    assert (result.ratio.low, result.ratio.value, result.ratio.high) == (0, pytest.approx(0.8), math.inf)
+    assert result.p == 1
 
 
 def test_equal_runs_leave_no_doubt():
     runs = [Observation(value, group, block) for block in range(3) for group, value in (("old", 100.0), ("new", 80.0))]
-    found = estimate_ratio(runs, "old", "new")
-    assert found.ratio.low == found.ratio.high == pytest.approx(0.8)
-    assert found.p == 0
+    result = estimate_ratio(runs, "old", "new")
+    assert result.ratio.low == result.ratio.high == pytest.approx(0.8)
+    assert result.p == 0
     same = estimate_ratio([Observation(100, group) for group in ("old", "new") * 2], "old", "new")
     assert (same.ratio.value, same.p) == (pytest.approx(1), 1)
 

@@ -23,7 +23,7 @@ def results(tmp_path_factory):
 
 def group(root, *names):
     (first, *others) = read_groups([str(root / name) for name in names])
-    return Group(first.label, (*first.runs, *(run for each in others for run in each.runs)))
+    return Group(first.label, (*first.runs, *(run for other in others for run in other.runs)))
 
 
 NONE = Thresholds()
@@ -105,7 +105,7 @@ def test_runs_of_a_version_that_took_no_yardstick_are_judged_without(paced, tmp_
         file.write_text(json.dumps(manifest))
     gate = judge(tmp_path, "slowed", "usual", kinds=["throughput"])
     assert gate.standing == "regression"
-    assert not [each for each in gate.warnings if isinstance(each, OtherPace)]
+    assert not [warning for warning in gate.warnings if isinstance(warning, OtherPace)]
 
 
 def test_too_few_runs_tell_nothing(results):

@@ -19,9 +19,9 @@ def runs(side, count=6, *, at=None, factor=1.0, **more):
     """Return runs that scatter a little; `more` is the summary's, or `failed`, the share of failed requests."""
     made = []
     for number in range(count):
-        own = {"read": {"throughput": 1000 / factor * SPREAD[number], "p50": 0.01 * factor / SPREAD[number],
+        values = {"read": {"throughput": 1000 / factor * SPREAD[number], "p50": 0.01 * factor / SPREAD[number],
                         "p99": 0.05 * factor / SPREAD[number]}}  # fmt: skip
-        made.append(made_up(side, number, own, 2 * number + (side == "new"), **more))
+        made.append(made_up(side, number, values, 2 * number + (side == "new"), **more))
     return [RecordedRun(run.id, run.block, at or {}, run.run) for run in made]
 
 
@@ -85,7 +85,7 @@ def test_runs_with_failed_requests_stay_in_the_bounds_on_errors():
     gate = judge(new, bounds=[Bound("errors", 0.001)])
     assert gate.standing == "regression"
     assert "mean of 6 runs 3.33 %" in gate.checks[0].why
-    assert any("in 4 of 6 runs of new the store was at fault" in each.cause for each in gate.warnings)
+    assert any("in 4 of 6 runs of new the store was at fault" in warning.cause for warning in gate.warnings)
 
 
 def test_response_times_of_what_succeeded_do_not_pass_where_more_failed_than_they_leave_out():

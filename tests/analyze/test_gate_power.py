@@ -53,25 +53,25 @@ def test_power_is_that_of_the_noncentral_t_distribution(freedom, level):
 
 def test_what_is_found_in_four_of_five_cases_has_a_power_of_80_percent():
     for higher in (True, False):
-        found = detectable(0.03, 8, 0.01, 0.05, higher_is_better=higher)
-        assert power(found, 0.03, 8, 0.01, 0.05, higher_is_better=higher) == pytest.approx(0.8, abs=1e-3)
+        result = detectable(0.03, 8, 0.01, 0.05, higher_is_better=higher)
+        assert power(result, 0.03, 8, 0.01, 0.05, higher_is_better=higher) == pytest.approx(0.8, abs=1e-3)
     assert detectable(math.inf, 0, 0.05) == math.inf
     assert detectable(1e-6, 8, 0.05, least=0.05) == pytest.approx(0.05, abs=1e-3)
 
 
 def test_three_operations_that_all_got_worse_by_a_fifth_are_stopped_with_five_runs_a_side():
-    found = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1, worse=0.2), trials=12, seed=2)
-    assert found["regression"] == 12
+    result = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1, worse=0.2), trials=12, seed=2)
+    assert result["regression"] == 12
 
 
 def test_what_did_not_change_is_not_stopped():
-    found = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1), trials=20, seed=3)
-    assert found["regression"] <= 2
+    result = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1), trials=20, seed=3)
+    assert result["regression"] <= 2
 
 
 def test_a_bound_that_is_broken_by_5_percent_does_not_pass():
-    found = bound_outcomes(truth=1.05, runs=4, noise=0.1, trials=400, seed=4)
-    assert found["passed"] / 400 <= 0.03
+    result = bound_outcomes(truth=1.05, runs=4, noise=0.1, trials=400, seed=4)
+    assert result["passed"] / 400 <= 0.03
     held = bound_outcomes(truth=0.7, runs=4, noise=0.1, trials=100, seed=5)
     assert held["passed"] > 90
     assert held["regression"] == 0

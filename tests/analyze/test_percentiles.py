@@ -14,10 +14,10 @@ def coverage(quantile, *, rate, seconds, spread, rho=0.0, trials=100):
     random = np.random.default_rng(1)
     held = 0
     for _ in range(trials):
-        own = spread * random.standard_normal(seconds)
+        values = spread * random.standard_normal(seconds)
         for second in range(1, seconds):
-            own[second] = rho * own[second - 1] + math.sqrt(1 - rho**2) * own[second]
-        times = own[:, None] + random.exponential(size=(seconds, rate))
+            values[second] = rho * values[second - 1] + math.sqrt(1 - rho**2) * values[second]
+        times = values[:, None] + random.exponential(size=(seconds, rate))
         ordered = np.sort(times.ravel())
         value = ordered[math.ceil(quantile * ordered.size) - 1]
         low, high = ranks((times > value).sum(axis=1).astype(float), np.full(seconds, float(rate)), quantile)
@@ -56,12 +56,12 @@ def test_what_few_requests_cannot_bound_is_open():
 
 def test_a_percentile_of_few_requests_is_marked(tmp_path):
     run = write_run(tmp_path, "r", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
-    found = percentiles_of(run)["range_100"]["range_100"]
+    result = percentiles_of(run)["range_100"]["range_100"]
     count = run.summary["phases"][0]["operations"]["range_100"]["response"]["count"]
     assert count < 10 / 0.001
-    assert found["p999"].few
-    assert found["p999"].high == math.inf
-    assert not found["p90"].few
+    assert result["p999"].few
+    assert result["p999"].high == math.inf
+    assert not result["p90"].few
     response = run.summary["phases"][0]["operations"]["range_100"]["response"]
-    for name, each in found.items():
+    for name, each in result.items():
         assert each.low <= each.value == response[name] <= each.high

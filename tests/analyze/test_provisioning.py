@@ -35,11 +35,11 @@ def test_a_node_counts_when_it_has_its_data_and_no_longer_when_it_begins_to_leav
 def test_scores_are_shares_of_time_and_of_demand():
     wanted = np.array([1.0] * 20 + [2.0] * 60 + [1.0] * 20)
     given = np.array([1.0] * 40 + [2.0] * 60)
-    found = score(wanted, given)
-    assert (found.under_share, found.over_share) == (0.2, 0.2)
-    assert found.under_accuracy == pytest.approx(0.2 * 0.5)
-    assert found.over_accuracy == pytest.approx(0.2 * 1.0)
-    assert found.jitter == pytest.approx((1 - 2) / 100)
+    result = score(wanted, given)
+    assert (result.under_share, result.over_share) == (0.2, 0.2)
+    assert result.under_accuracy == pytest.approx(0.2 * 0.5)
+    assert result.over_accuracy == pytest.approx(0.2 * 1.0)
+    assert result.jitter == pytest.approx((1 - 2) / 100)
 
 
 def test_a_perfect_policy_scores_nothing():

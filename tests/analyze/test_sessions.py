@@ -55,35 +55,35 @@ def test_blocks_are_shared_within_one_experiments_folder_only():
 
 
 def history(random, nights, *, runs=3, spread=0.05, fall=1.0, since=0):
-    found = []
+    result = []
     for night in range(nights):
         level = 100 * np.exp(spread * random.standard_normal()) * (fall if night >= since else 1)
-        found += [
+        result += [
             run(24 * 60 * night + 3 * number, throughput=level * np.exp(0.02 * random.standard_normal()))
             for number in range(runs)
         ]
-    return Group("history", tuple(found))
+    return Group("history", tuple(result))
 
 
 def test_nights_that_differ_are_no_change_of_the_history():
     """Three runs a night over twenty nights: taken for sixty runs, 58 of 100 such histories have a change."""
     random = np.random.default_rng(1)
-    found = [since_last_change(history(random, 20), ["throughput", "p50"])[1] for _ in range(60)]
-    assert sum(map(bool, found)) <= 6
+    result = [since_last_change(history(random, 20), ["throughput", "p50"])[1] for _ in range(60)]
+    assert sum(map(bool, result)) <= 6
 
 
 def test_only_the_sessions_since_a_fall_are_kept():
     random = np.random.default_rng(2)
-    kept, found = since_last_change(history(random, 20, spread=0.02, fall=0.8, since=14), ["throughput"])
+    kept, result = since_last_change(history(random, 20, spread=0.02, fall=0.8, since=14), ["throughput"])
     assert len(kept.runs) == 18
-    (shift,) = found
+    (shift,) = result
     assert isinstance(shift, Shift)
     assert "a throughput changed by -" in shift.cause
     assert f"r{24 * 60 * 14} (2026-01-19" in shift.cause
 
 
 def test_a_history_of_few_sessions_says_that_no_change_can_be_found_in_it():
-    kept, found = since_last_change(history(np.random.default_rng(3), 3, runs=8, fall=0.5, since=2), ["throughput"])
+    kept, result = since_last_change(history(np.random.default_rng(3), 3, runs=8, fall=0.5, since=2), ["throughput"])
     assert len(kept.runs) == 24
-    assert found == [ShortHistory(3, 8)]
-    assert "the history has 3 sessions" in found[0].cause
+    assert result == [ShortHistory(3, 8)]
+    assert "the history has 3 sessions" in result[0].cause

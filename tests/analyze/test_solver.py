@@ -37,11 +37,11 @@ def test_the_usl_fit_is_no_worse_than_scipys_trust_region(seed, residuals):
         for k in (1e-6, 1e-3)
     )
     usl = fit(data, residuals=residuals).models["usl"]
-    own = sum(residual**2 for residual in usl.residuals)
+    values = sum(residual**2 for residual in usl.residuals)
     if usl.parameters["sigma"].value >= 0:
-        assert own <= best * (1 + 1e-6)
+        assert values <= best * (1 + 1e-6)
     else:  # a superlinear fit has left the bounds
-        assert own < best
+        assert values < best
 
 
 @pytest.mark.parametrize("seed", range(6))

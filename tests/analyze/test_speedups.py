@@ -21,23 +21,23 @@ def speedups(random, blocks, spread):
             value = throughput * np.exp(level + NOISE * random.standard_normal())
             points.append(Point(f"b{block}-{nodes}", nodes, 8, value, None, None, None, True, block))
     treatments, noise = gather(points)
-    return [speedup_of(each, treatments[0], treatments, noise) for each in treatments[1:]]
+    return [speedup_of(treatment, treatments[0], treatments, noise) for treatment in treatments[1:]]
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
 def test_the_interval_covers_the_truth_and_is_as_narrow_as_the_noise_within_blocks(spread):
     random = np.random.default_rng(1)
-    found = [each for _ in range(150) for each in speedups(random, 4, spread)]
+    result = [speedup for _ in range(150) for speedup in speedups(random, 4, spread)]
     truths = [1.8, 3.0] * 150
-    covered = [each.low <= truth <= each.high for each, truth in zip(found, truths, strict=True)]
+    covered = [each.low <= truth <= each.high for each, truth in zip(result, truths, strict=True)]
     assert 0.91 <= np.mean(covered) <= 0.985
     # t of 6 degrees of freedom, of the difference of two means of four runs.
-    assert np.median([np.log(each.high / each.value) for each in found]) == pytest.approx(0.037, abs=0.008)
+    assert np.median([np.log(each.high / each.value) for each in result]) == pytest.approx(0.037, abs=0.008)
 
 
 def test_few_blocks_take_the_spread_of_all_treatments():
-    found = speedups(np.random.default_rng(2), 2, 0.1)
-    assert all(each.low < truth < each.high for each, truth in zip(found, (1.8, 3.0), strict=True))
+    result = speedups(np.random.default_rng(2), 2, 0.1)
+    assert all(each.low < truth < each.high for each, truth in zip(result, (1.8, 3.0), strict=True))
 
 
 def test_what_was_chosen_for_its_luck_is_not_quoted_with_it():

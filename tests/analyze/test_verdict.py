@@ -185,10 +185,10 @@ def test_each_reason_states_cause_and_remedy():
         achieved=0.1,
     )
     doubted = verdict(bad, OPEN, np.linspace(1, 9, 60), ["no node"], successes=1, dropped=500, errors={"item": 999})
-    found = doubted.as_dict()
-    assert not found["valid"]
-    assert {reason["code"] for reason in found["reasons"]} == {
+    result = doubted.as_dict()
+    assert not result["valid"]
+    assert {reason["code"] for reason in result["reasons"]} == {
         "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag", "stalled",
         "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
     }  # fmt: skip
-    assert all(reason["cause"] and reason["remedy"] for reason in found["reasons"])
+    assert all(reason["cause"] and reason["remedy"] for reason in result["reasons"])

@@ -26,12 +26,12 @@ def test_the_machine_is_described():
 
 
 def test_versions_name_the_commit_of_a_checkout():
-    found = versions()
+    result = versions()
     root = Path(loadframe.__file__).parent
     git = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    assert found["loadframe"] == loadframe.__version__
-    assert found["commit"] == (git.stdout.strip() or None)
-    assert found["python"].endswith(".".join(map(str, sys.version_info[:3])))
+    assert result["loadframe"] == loadframe.__version__
+    assert result["commit"] == (git.stdout.strip() or None)
+    assert result["python"].endswith(".".join(map(str, sys.version_info[:3])))
 
 
 def test_a_package_inside_somebody_elses_checkout_has_no_commit(tmp_path):

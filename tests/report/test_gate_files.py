@@ -12,7 +12,9 @@ MEASURE = Measure("range|100", "p99", "range|100")
 
 
 def gate(*standings, incomplete=False):
-    checks = [Check(MEASURE, {"nodes": 2}, each, f"why <{each}>", bound=Bound("p99", 0.1)) for each in standings]
+    checks = [
+        Check(MEASURE, {"nodes": 2}, standing, f"why <{standing}>", bound=Bound("p99", 0.1)) for standing in standings
+    ]
     return Gate("new", tuple(checks), (), None, incomplete)
 
 

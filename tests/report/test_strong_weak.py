@@ -79,18 +79,18 @@ def test_the_answer_compares_speed_ups_on_the_same_nodes(pair):
 
 def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
     # The order of the runs decides on their noise.
-    found = read_strong_and_weak(
+    result = read_strong_and_weak(
         strong(tmp_path / "a", nodes=(1, 2, 3)), weak(tmp_path / "b", replace(STRONG, lam=90), (3, 2, 1))
     )
-    (pair,) = found.pairs
+    (pair,) = result.pairs
     # The shares differ, since they are of different runs.
     assert pair.laws["weak"].share.low > pair.laws["strong"].share.high
     assert "These runs do not show that the curves differ" in words.lead(pair)
 
 
 def test_a_law_that_misses_the_data_is_said_to(tmp_path):
-    found = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
-    assert "Gustafson's law misses these data by more than the noise." in words.laws(found.pairs[0])
+    result = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
+    assert "Gustafson's law misses these data by more than the noise." in words.laws(result.pairs[0])
 
 
 def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
@@ -104,9 +104,9 @@ def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
 
 
 def test_curves_that_begin_at_other_nodes_have_no_common_base(tmp_path):
-    found = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
-    assert "the strong curve begins at 1 node and the weak one at 2 nodes" in words.lead(found.pairs[0])
-    assert "c0-speedups" not in Page(strong_weak_page(found)).plots
+    result = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
+    assert "the strong curve begins at 1 node and the weak one at 2 nodes" in words.lead(result.pairs[0])
+    assert "c0-speedups" not in Page(strong_weak_page(result)).plots
 
 
 def test_the_page_has_both_curves_over_the_same_axis(folders):

@@ -37,10 +37,10 @@ def test_a_store_without_coherency_has_no_peak():
 
 
 def test_designs_keep_within_the_budget_and_are_each_weighed_once():
-    found = candidates((1, 2, 4), 3, budget=12)
-    assert found[0] == ("as it is", (1, 2, 4), 3)
-    assert all(len(sizes) * repetitions <= 12 for _, sizes, repetitions in found)
-    assert len({(sizes, repetitions) for _, sizes, repetitions in found}) == len(found)
+    result = candidates((1, 2, 4), 3, budget=12)
+    assert result[0] == ("as it is", (1, 2, 4), 3)
+    assert all(len(sizes) * repetitions <= 12 for _, sizes, repetitions in result)
+    assert len({(sizes, repetitions) for _, sizes, repetitions in result}) == len(result)
     assert candidates((1, 2, 4), 3, budget=2) == [], "no curve of two runs"
 
 

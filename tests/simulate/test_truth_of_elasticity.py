@@ -25,35 +25,35 @@ def course(changes, nodes, noise, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_node_that_joins_under_load(seed):
-    found = measure(course([Change(120.0, 3)], 2, 0.01, seed), Changed(120.0, 480.0, 2, 3, open=False), 60.0)
+    result = measure(course([Change(120.0, 3)], 2, 0.01, seed), Changed(120.0, 480.0, 2, 3, open=False), 60.0)
     two, three = MODEL.throughput(2), MODEL.throughput(3)
     # One of the two gives while the new one takes, first with nothing, then with half of its share.
     first, second = three / 3 * (1 + 0.4), three / 3 * (1 + 0.4 + 0.5 * 0.4)
     assert first < second < two < three
-    assert found["join_delay"] == Value(20.0)
-    assert found["redistribution"] == Value(40.0)
-    assert found["stabilisation"].value == pytest.approx(60.0, rel=0.05)
-    assert found["lost_work"].value == pytest.approx(20 * (1 - first / two) + 20 * (1 - second / two), rel=0.05)
-    assert found["realised_gain"].value == pytest.approx(three / two / 1.5, rel=0.05)
-    assert found["disturbance"].value == pytest.approx(1 - first / two, rel=0.05)
+    assert result["join_delay"] == Value(20.0)
+    assert result["redistribution"] == Value(40.0)
+    assert result["stabilisation"].value == pytest.approx(60.0, rel=0.05)
+    assert result["lost_work"].value == pytest.approx(20 * (1 - first / two) + 20 * (1 - second / two), rel=0.05)
+    assert result["realised_gain"].value == pytest.approx(three / two / 1.5, rel=0.05)
+    assert result["disturbance"].value == pytest.approx(1 - first / two, rel=0.05)
     deficit = 20 * (two - first) + 20 * (two - second)
-    assert found["break_even"].value == pytest.approx(60 + deficit / (three - two), rel=0.05)
+    assert result["break_even"].value == pytest.approx(60 + deficit / (three - two), rel=0.05)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_node_that_leaves_under_load(seed):
-    found = measure(course([Change(120.0, 2)], 3, 0.01, seed), Changed(120.0, 480.0, 3, 2, open=False), 60.0)
+    result = measure(course([Change(120.0, 2)], 3, 0.01, seed), Changed(120.0, 480.0, 3, 2, open=False), 60.0)
     two, three = MODEL.throughput(2), MODEL.throughput(3)
-    assert found["departure"] == Value(20.0)
-    assert found["realised_gain"].value == pytest.approx(two / three * 1.5, rel=0.05)
+    assert result["departure"] == Value(20.0)
+    assert result["realised_gain"].value == pytest.approx(two / three * 1.5, rel=0.05)
     # While it gives, all three are slow; then the two are as fast as they can be.
     giving = three * 0.4
     lost = 20 * (1 - giving / three) + 340 * (1 - two / three)
-    assert found["lost_work"].value == pytest.approx(lost, rel=0.05)
+    assert result["lost_work"].value == pytest.approx(lost, rel=0.05)
 
 
 def test_nothing_that_changes_nothing_is_lost():
-    found = measure(course([], 2, 0.01, 1), Changed(120.0, 480.0, 2, 2, open=False), 60.0)
-    assert found["stabilisation"] == Value(0.0)
-    assert found["break_even"] == Value(0.0)
-    assert found["lost_work"].value < 360 * 0.01
+    result = measure(course([], 2, 0.01, 1), Changed(120.0, 480.0, 2, 2, open=False), 60.0)
+    assert result["stabilisation"] == Value(0.0)
+    assert result["break_even"] == Value(0.0)
+    assert result["lost_work"].value < 360 * 0.01

@@ -20,7 +20,7 @@ def test_sigma_and_kappa_lie_within_their_intervals():
             for nodes in (1, 2, 4, 8, 16, 32, 48)
             for run in range(3)
         ]
-        found = fit([(nodes, load.throughput) for nodes, load in runs], seed=trial).models["usl"].parameters
+        result = fit([(nodes, load.throughput) for nodes, load in runs], seed=trial).models["usl"].parameters
         for name in held:
-            held[name] += found[name].low <= getattr(model, name) <= found[name].high
+            held[name] += result[name].low <= getattr(model, name) <= result[name].high
     assert min(held.values()) >= 93

@@ -78,9 +78,9 @@ class RecordedRun:
             return None
         if self.status == "done":
             faults = {fault_of(code) for code in self._codes if spoils(code)}
-            return next((each for each in _FAULTS if each in faults), None)
+            return next((fault for fault in _FAULTS if fault in faults), None)
         recorded = self.run.summary.get("fault")
-        return next((each for each in _FAULTS if each == recorded), None)
+        return next((fault for fault in _FAULTS if fault == recorded), None)
 
     @property
     def _codes(self) -> list[str]:

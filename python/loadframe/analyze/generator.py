@@ -85,20 +85,20 @@ def combine(figures: list[GeneratorFigures]) -> dict[str, Any]:
     def worst(values: Iterable[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
 
-    achieved = [each.achieved for each in figures if each.achieved is not None]
+    achieved = [figure.achieved for figure in figures if figure.achieved is not None]
     return {
-        "threads": max((each.threads for each in figures), default=0),
-        "cpu_share": max((each.cpu_share for each in figures), default=0.0),
-        "cpu_share_peak": max((each.cpu_share_peak for each in figures), default=0.0),
-        "waited_share": max((each.waited_share for each in figures), default=0.0),
-        "throttled_share": worst(each.throttled_share for each in figures),
-        "stolen_share": worst(each.stolen_share for each in figures),
-        "network_share": worst(each.network_share for each in figures),
-        "ceiling_share": worst(each.ceiling_share for each in figures),
-        "lateness_p99": worst(each.lateness_p99 for each in figures),
-        "lag_p99": worst(each.lag_p99 for each in figures),
-        "longest_stall": worst(each.longest_stall for each in figures),
-        "away_share": worst(each.away_share for each in figures),
+        "threads": max((figure.threads for figure in figures), default=0),
+        "cpu_share": max((figure.cpu_share for figure in figures), default=0.0),
+        "cpu_share_peak": max((figure.cpu_share_peak for figure in figures), default=0.0),
+        "waited_share": max((figure.waited_share for figure in figures), default=0.0),
+        "throttled_share": worst(figure.throttled_share for figure in figures),
+        "stolen_share": worst(figure.stolen_share for figure in figures),
+        "network_share": worst(figure.network_share for figure in figures),
+        "ceiling_share": worst(figure.ceiling_share for figure in figures),
+        "lateness_p99": worst(figure.lateness_p99 for figure in figures),
+        "lag_p99": worst(figure.lag_p99 for figure in figures),
+        "longest_stall": worst(figure.longest_stall for figure in figures),
+        "away_share": worst(figure.away_share for figure in figures),
         "achieved": min(achieved, default=None),
     }
 
@@ -114,9 +114,9 @@ def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:
     rows = watched.filter(pc.starts_with(watched["source"], "generator:"))
     mean = peak = 0.0
     for worker in pc.unique(rows["source"]).to_pylist():
-        own = rows.filter(pc.equal(rows["source"], worker)).sort_by("time")
+        samples = rows.filter(pc.equal(rows["source"], worker)).sort_by("time")
         spent, wall = (
-            own.filter(pc.equal(own["metric"], each))["value"].to_numpy() for each in (metric, "wall_seconds")
+            samples.filter(pc.equal(samples["metric"], name))["value"].to_numpy() for name in (metric, "wall_seconds")
         )
         if wall.sum() > 0:
             mean = max(mean, float(spent.sum() / wall.sum()))
@@ -150,7 +150,9 @@ def _achieved(outcome: dict[str, Any], series: pa.Table) -> float | None:
         return None
     rows = series.filter(pc.is_in(series["stream"], pa.array(streams)))
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
-    unanswered = sum(each["in_flight_at_end"] for each in outcome["operations"] if each["stream"] in streams)
+    unanswered = sum(
+        operation["in_flight_at_end"] for operation in outcome["operations"] if operation["stream"] in streams
+    )
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
     warmup, measured_for = outcome["warmup"], outcome["measured"]
     if not due or not measured_for:

@@ -44,8 +44,8 @@ def share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float | None
     for treatment, run, value in points:
         if value > 0 and (taken := yardsticks([run])):
             rows[treatment].append((np.log(value), -np.log(fmean(taken))))
-    centred = [np.array(each) - np.mean(each, axis=0) for each in rows.values()]
-    if sum(len(each) - 1 for each in centred) < _FREEDOM:
+    centred = [np.array(row) - np.mean(row, axis=0) for row in rows.values()]
+    if sum(len(group) - 1 for group in centred) < _FREEDOM:
         return None
     values, paces = np.concatenate(centred).T
     scale = float((values**2).sum() * (paces**2).sum())

@@ -61,21 +61,21 @@ class Percentile:
 
 def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
     """Return the percentiles of response times by phase, operation and name; empty where nothing succeeded."""
-    found: dict[str, dict[str, dict[str, Percentile]]] = {}
+    phases: dict[str, dict[str, dict[str, Percentile]]] = {}
     known = set(run.histograms.tags())
     for phase in run.summary.get("phases", []):
         tags = {name: f"{phase['name']}/{name}/response" for name in phase["operations"]}
-        found[phase["name"]] = {
+        phases[phase["name"]] = {
             name: _percentiles(run.histograms, tag, phase) if tag in known else {} for name, tag in tags.items()
         }
-    return found
+    return phases
 
 
 def percentiles_document(run: Run) -> dict[str, Any]:
     """Return the percentiles of a run with their intervals for JSON, in s."""
     return {
         phase: {
-            operation: {name: each.as_dict() for name, each in percentiles.items()}
+            operation: {name: percentile.as_dict() for name, percentile in percentiles.items()}
             for operation, percentiles in operations.items()
         }
         for phase, operations in percentiles_of(run).items()
@@ -127,25 +127,25 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: Mapping[str, Any])
     total = histograms.total(tag)
     if not total.count:
         return {}
-    seconds = [(time, each) for time, each in histograms.seconds(tag) if each.count]
+    seconds = [(time, second) for time, second in histograms.seconds(tag) if second.count]
     first = min(time for time, _ in seconds)
     places = [round(time - first) for time, _ in seconds]
     length = max(*places, math.floor(phase["duration"]) - 1, 0) + 1
     counts = np.zeros(length)
-    found = {}
-    np.add.at(counts, places, [each.count for _, each in seconds])
+    percentiles = {}
+    np.add.at(counts, places, [second.count for _, second in seconds])
     for name, quantile in QUANTILES.items():
         value = total.quantile(quantile) or 0.0
         slow = np.zeros(length)
-        np.add.at(slow, places, [each.count - _at_most(each, value) for _, each in seconds])
+        np.add.at(slow, places, [second.count - _at_most(second, value) for _, second in seconds])
         low, high = ranks(slow, counts, quantile)
-        found[name] = Percentile(
+        percentiles[name] = Percentile(
             value,
             min((total.quantile(low) or 0.0) if low else 0.0, value),
             max((total.quantile(high) or 0.0) if math.isfinite(high) else math.inf, value),
             total.count * (1 - quantile),
         )
-    return found
+    return percentiles
 
 
 def _at_most(histogram: Any, value: float) -> int:

@@ -88,9 +88,9 @@ def command(text: str) -> str:
 def _text(text: str) -> str:
     text = _ADDRESS.sub(rf"\1:{HIDDEN}", text)
     text = _members(text)
-    text = _QUOTED.sub(lambda found: f"{found[1]}{found[2]}'{HIDDEN}'" if is_secret(found[1]) else found[0], text)
-    text = _ASSIGNMENT.sub(lambda found: f"{found[1]}={HIDDEN}" if is_secret(found[1]) else found[0], text)
-    return _HEADER.sub(lambda found: f"{found[1]}: {HIDDEN}" if is_secret(found[1]) else found[0], text)
+    text = _QUOTED.sub(lambda match: f"{match[1]}{match[2]}'{HIDDEN}'" if is_secret(match[1]) else match[0], text)
+    text = _ASSIGNMENT.sub(lambda match: f"{match[1]}={HIDDEN}" if is_secret(match[1]) else match[0], text)
+    return _HEADER.sub(lambda match: f"{match[1]}: {HIDDEN}" if is_secret(match[1]) else match[0], text)
 
 
 def _members(text: str) -> str:

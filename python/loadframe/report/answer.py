@@ -63,7 +63,7 @@ def limits(curves: PhaseCurves) -> list[str]:
                 "Each number of nodes is taken at the number of clients whose throughput has the highest lower"
                 f" confidence bound ({_best_clients(curves)}). {_luck(curves)}"
             )
-    words += [_calibration(each) for each in curves.calibrations]
+    words += [_calibration(calibration) for calibration in curves.calibrations]
     if curves.at_edge:
         words.append(
             f"At {format_nodes(*curves.at_edge)} the most clients gave the most throughput, so more"
@@ -97,14 +97,14 @@ def heading(curves: PhaseCurves) -> str:
 
 def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
     """Return each fit with the title of its table."""
-    found = []
+    titled = []
     if curves.over_nodes and curves.over_nodes.fit:
-        found.append(("Over nodes, each at its best number of clients", curves.over_nodes.fit))
+        titled.append(("Over nodes, each at its best number of clients", curves.over_nodes.fit))
     for curve in curves.over_clients:
         if curve.fit:
             at = f" at {format_nodes(curve.nodes)}" if curve.nodes else ""
-            found.append((f"Over clients{at}", curve.fit))
-    return found
+            titled.append((f"Over clients{at}", curve.fit))
+    return titled
 
 
 def equal_resources(shapes: Sequence[Shape]) -> list[str]:
@@ -128,14 +128,14 @@ def _shape(shape: Shape) -> str:
     return f"{format_nodes(shape.nodes)} of {shape.cpus:g}"
 
 
-def _calibration(found: Calibration) -> str:
+def _calibration(calibration: Calibration) -> str:
     """Say how many clients keep every node between idling and overload."""
-    at = f"At {format_nodes(found.nodes)}" if found.nodes else "There"
-    shares = format_shares(found.idlest or 0, found.busiest or 0)
+    at = f"At {format_nodes(calibration.nodes)}" if calibration.nodes else "There"
+    shares = format_shares(calibration.idlest or 0, calibration.busiest or 0)
     kept = "kept every node between 20 % and 90 % of its CPU limit"
-    if found.clients is None:
+    if calibration.clients is None:
         return f"{at} no number of clients {kept} (they used {shares})."
-    clients = "only a single client" if found.clients == 1 else f"up to {found.clients} clients"
+    clients = "only a single client" if calibration.clients == 1 else f"up to {calibration.clients} clients"
     return f"{at} {clients} {kept} ({shares})."
 
 

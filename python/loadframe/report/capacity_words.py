@@ -39,7 +39,7 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
     if all(search.answer is None for search in capacity.searches):
         return f"{name}: the search is not done; the same command goes on with it."
     if capacity.kind is Kind.NONE:
-        lowest = min(each.rate for search in capacity.searches for each in search.attempts)
+        lowest = min(attempt.rate for search in capacity.searches for attempt in search.attempts)
         nearest = next(filter(None, (search.nearest for search in capacity.searches)))
         why = "; ".join(nearest.judgement.reasons)
         return (
@@ -67,22 +67,23 @@ def _basis(capacity: Capacity) -> str:
     return words
 
 
-def limits(found: Capacities) -> list[str]:
+def limits(capacities: Capacities) -> list[str]:
     """Return how the figures are to be taken."""
     words = [
-        f"A rate is held when {slo_text(found.slo)}, at least 99 % of the load was achieved, and requests in flight did"
-        " not become more. The answer passed two of three trials and was run again; the rate above it failed twice."
+        f"A rate is held when {slo_text(capacities.slo)}, at least 99 % of the load was achieved, and the number of"
+        " requests in flight did not grow. The answer passed two of three trials and was run again; the rate above it"
+        " failed twice."
     ]
-    if any(len(each.telling) > 1 for each in found.capacities):
+    if any(len(capacity.telling) > 1 for capacity in capacities.capacities):
         words.append(
             "The capacity of several searches is the rate at which half of the trials pass, fitted to all trials, with"
             " its 95 % interval over searches."
         )
-    if any(len(each.telling) == 2 for each in found.capacities):
+    if any(len(capacity.telling) == 2 for capacity in capacities.capacities):
         words.append(
             "Two searches tell little of how searches differ, so their intervals are wide: a third narrows them most."
         )
-    if any(each.bracket for each in found.capacities):
+    if any(capacity.bracket for capacity in capacities.capacities):
         words.append(
             "One search gives a bracket: the rate that held, and the rate above it that failed. Scatter of trials"
             " often puts the capacity outside of it, and nothing says how answers vary from search to search. Three"
@@ -94,32 +95,32 @@ def limits(found: Capacities) -> list[str]:
 def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
     """Return a demand's rate (1/s), and its words where it was asked for in users."""
     if isinstance(asked, Mapping):
-        each = asked["each"]
-        return asked["users"] * each, f"{format_count(asked['users'])} users of {format_count(each)} requests/s each"
+        rate = asked["each"]
+        return asked["users"] * rate, f"{format_count(asked['users'])} users of {format_count(rate)} requests/s each"
     return float(asked), ""
 
 
-def document(found: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
+def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
     """Return the analysis for JSON. Rates are 1/s, times s."""
     return {
-        "experiment": found.folder.description["experiment"],
-        "question": found.folder.description.get("question"),
+        "experiment": capacities.folder.description["experiment"],
+        "question": capacities.folder.description.get("question"),
         "slo": {
-            "response": found.slo.response,
-            "percentile": found.slo.percentile,
-            "errors": found.slo.errors,
-            "of": found.slo.of,
+            "response": capacities.slo.response,
+            "percentile": capacities.slo.percentile,
+            "errors": capacities.slo.errors,
+            "of": capacities.slo.of,
         },
         "capacities": [
             {
-                "treatment": dict(each.treatment),
-                "nodes": each.nodes,
-                "kind": each.kind.value,
-                "rate": each.rate.as_dict() if each.rate else None,
-                "bracket": each.bracket and {"held": each.bracket[0], "failed": each.bracket[1]},
-                "searches": [_search(search) for search in each.searches],
+                "treatment": dict(capacity.treatment),
+                "nodes": capacity.nodes,
+                "kind": capacity.kind.value,
+                "rate": capacity.rate.as_dict() if capacity.rate else None,
+                "bracket": capacity.bracket and {"held": capacity.bracket[0], "failed": capacity.bracket[1]},
+                "searches": [_search(search) for search in capacity.searches],
             }
-            for each in found.capacities
+            for capacity in capacities.capacities
         ],
         "demands": [
             {
@@ -145,14 +146,14 @@ def _search(search: Any) -> dict[str, Any]:
         "answer": {"kind": answer.kind.value, "rate": answer.rate, "above": answer.above} if answer else None,
         "trials": [
             {
-                "run": each.run,
-                "rate": each.rate,
-                "outcome": each.judgement.outcome.value,
-                "reasons": list(each.judgement.reasons),
-                "response": each.judgement.response,
-                "errors": each.judgement.errors,
-                "achieved": each.judgement.achieved,
+                "run": attempt.run,
+                "rate": attempt.rate,
+                "outcome": attempt.judgement.outcome.value,
+                "reasons": list(attempt.judgement.reasons),
+                "response": attempt.judgement.response,
+                "errors": attempt.judgement.errors,
+                "achieved": attempt.judgement.achieved,
             }
-            for each in search.attempts
+            for attempt in search.attempts
         ],
     }

@@ -34,7 +34,10 @@ def comparison_page(comparison: Comparison, description: Mapping[str, Any] | Non
         figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
         contrasts=contrasts_table(comparison) if comparison.contrasts else None,
         warnings=comparison.warnings,
-        differing={label: [str(each) for each in found] for label, found in comparison.differing.items()},
+        differing={
+            label: [str(difference) for difference in differences]
+            for label, differences in comparison.differing.items()
+        },
         runs=runs_view(RecordedExperiment(Path(), {"kind": "compare", **description}, runs)),
         facts=manifest_facts(example.manifest) if example else [],
         file=description.get("file", ""),

@@ -31,11 +31,11 @@ class GroupView:
     warnings: Sequence[Finding]
 
 
-def elastic_page(found: Elasticity) -> str:
+def elastic_page(elasticity: Elasticity) -> str:
     """Return the page of an experiment."""
-    description = found.folder.description
-    example = next((group.example.run for group in found.groups if group.example and group.example.run), None)
-    facts = [design_facts(description, len(found.folder.runs))]
+    description = elasticity.folder.description
+    example = next((group.example.run for group in elasticity.groups if group.example and group.example.run), None)
+    facts = [design_facts(description, len(elasticity.folder.runs))]
     if example:
         facts += manifest_facts(example.manifest)
     return render(
@@ -44,8 +44,8 @@ def elastic_page(found: Elasticity) -> str:
         question=description.get("question") or f"How elastic is {description['experiment']}?",
         subtitle=cluster_text({**example.manifest["store"], "nodes": None}) if example else "",
         experiment=description["experiment"],
-        groups=[_view(group, index) for index, group in enumerate(found.groups)],
-        runs=runs_view(found.folder),
+        groups=[_view(group, index) for index, group in enumerate(elasticity.groups)],
+        runs=runs_view(elasticity.folder),
         facts=facts,
         file=description.get("file", ""),
     )

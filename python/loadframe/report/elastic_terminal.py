@@ -10,11 +10,11 @@ from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 
 
-def print_elasticity(found: Elasticity, console: Console) -> None:
+def print_elasticity(elasticity: Elasticity, console: Console) -> None:
     """Print an experiment in brief."""
-    description = found.folder.description
+    description = elasticity.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
-    for group in found.groups:
+    for group in elasticity.groups:
         console.print()
         console.print(Text(elastic_words.heading(group), style="bold"))
         for words in elastic_words.lead(group):
@@ -27,7 +27,7 @@ def print_elasticity(found: Elasticity, console: Console) -> None:
             console.print(Text(f"{run}: {', '.join(f'{title} {text}' for title, text in scores)}"))
         print_findings(console, group.warnings)
     console.print()
-    print_trust(found.folder, console)
+    print_trust(elasticity.folder, console)
 
 
 def _measures(step: Step) -> TerminalTable:

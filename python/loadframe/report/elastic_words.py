@@ -63,46 +63,50 @@ _RULES = (
 
 
 def _sentences(group: Group, step: Step) -> list[str]:
-    found = step.measures
+    measures = step.measures
     parts = []
-    if "join_delay" in found:
-        parts.append(f"the node was a member after {_said(found['join_delay'])}")
-    if "departure" in found:
-        parts.append(f"the node had left after {_said(found['departure'])}")
-    if "redistribution" in found:
+    if "join_delay" in measures:
+        parts.append(f"the node was a member after {_said(measures['join_delay'])}")
+    if "departure" in measures:
+        parts.append(f"the node had left after {_said(measures['departure'])}")
+    if "redistribution" in measures:
         # Counted from where the node is a member, or was told to leave.
-        took, left = _said(found["redistribution"]), "departure" in found
+        took, left = _said(measures["redistribution"]), "departure" in measures
         parts.append(f"all data were in place after {took}" if left else f"its data were in place {took} later")
-    if "stabilisation" in found:
-        parts.append(f"throughput and response times had settled after {_said(found['stabilisation'])}")
+    if "stabilisation" in measures:
+        parts.append(f"throughput and response times had settled after {_said(measures['stabilisation'])}")
     words = [f"{step.change or 'Without a change'}: {', '.join(parts) or 'see the table'}."]
     words[0] = words[0][:1].upper() + words[0][1:]
-    if "lost_work" in found:
-        lost = found["lost_work"]
+    if "lost_work" in measures:
+        lost = measures["lost_work"]
         cost = _cost(lost)
-        even = found.get("break_even")
+        even = measures.get("break_even")
         dear = lost.difference is None or lost.difference.value > 0
         if dear and even and even.mean.value and step.after > step.before:
             cost += f"; it was made up for after {_said(even)}" if not even.censored else "; it was not made up for"
         words.append(f"{cost}.")
-    if "realised_gain" in found and step.after > step.before:
-        growth, gain = step.after / step.before, found["realised_gain"].mean
+    if "realised_gain" in measures and step.after > step.before:
+        growth, gain = step.after / step.before, measures["realised_gain"].mean
         gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
-        gave += f" throughput{_of(found['realised_gain'])}"
-        if drift := drifted(found):
+        gave += f" throughput{_of(measures['realised_gain'])}"
+        if drift := drifted(measures):
             words.append(
                 f"{gave}, but in the control run it became {_text(drift, '')} times what it was without"
                 " them: what the nodes brought cannot be told from drift."
             )
-        elif more := by_chance(found):
+        elif more := by_chance(measures):
             words.append(
-                f"{gave}, and the control runs without them {_alone(found['growth'])} times. The difference,"
+                f"{gave}, and the control runs without them {_alone(measures['growth'])} times. The difference,"
                 f" {estimate_text(more)}, may be chance: neither gain nor loss is claimed."
             )
         else:
             words.append(f"{gave}{_brought(gain, growth)}.")
-    if group.open and "slowdown" in found:
-        slow = estimate_text(found["slowdown"].mean) if found["slowdown"].mean.is_finite else _plain(found["slowdown"])
+    if group.open and "slowdown" in measures:
+        slow = (
+            estimate_text(measures["slowdown"].mean)
+            if measures["slowdown"].mean.is_finite
+            else _plain(measures["slowdown"])
+        )
         words.append(f"At its worst second p99 was {slow} times what it was before.")
     return words
 

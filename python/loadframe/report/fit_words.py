@@ -46,18 +46,18 @@ def _sentence(fit: ScalabilityFit, unit: str) -> str:
 def _course(fit: ScalabilityFit, measured: str, tail: str) -> str:
     """Say how throughput grows by the best model."""
     best = fit.best_model
-    each = f"{estimate_text(best.parameters['lambda'])}{tail}"
+    per_unit = f"{estimate_text(best.parameters['lambda'])}{tail}"
     if best.name == "linear":
-        return f"grows linearly {measured}: {each} each; no limit was reached, and"
+        return f"grows linearly {measured}: {per_unit} each; no limit was reached, and"
     if best.name == "gustafson":
-        return f"grows in a straight line {measured}, from {each} at one;"
+        return f"grows in a straight line {measured}, from {per_unit} at one;"
     if best.name == "amdahl":
         return f"bends {measured} as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)};"
     if best.name == "knee":
         lam, ceiling = best.parameters["lambda"], best.parameters["ceiling"]
         knee = round_to(ceiling.value / lam.value, ceiling.value / lam.value / 10)
         return (
-            f"grows linearly, {each} each, up to about {knee} {fit.over}, where it meets a hard ceiling of"
+            f"grows linearly, {per_unit} each, up to about {knee} {fit.over}, where it meets a hard ceiling of"
             f" {estimate_text(ceiling)}{tail};"
         )
     return f"bends {measured} ({_causes(best)});"

@@ -66,10 +66,10 @@ def limits_text(store: Mapping[str, Any]) -> str:
 
 def cores_text(limits: Mapping[str, Any]) -> str:
     """Write where nodes run: `on core 0`, `on cores 0, 1`, `on a core of its own`; empty for all cores there are."""
-    numbers, each = limits.get("cores"), limits.get("cores_each")
+    numbers, per_node = limits.get("cores"), limits.get("cores_each")
     listed = ", ".join(map(str, numbers or ()))
-    if each:
-        apart = "on a core of its own" if each == 1 else f"on {each} cores of its own"
+    if per_node:
+        apart = "on a core of its own" if per_node == 1 else f"on {per_node} cores of its own"
         return f"{apart} of {listed}" if numbers else apart
     return f"on core{'s' * (len(numbers) != 1)} {listed}" if numbers else ""
 
@@ -96,7 +96,7 @@ def few_text(percentiles: "Iterable[Percentile]") -> str:
     # Commands take words from here before they know whether they need any analysis.
     from loadframe.analyze.percentiles import ENOUGH
 
-    if not any(each.few for each in percentiles):
+    if not any(percentile.few for percentile in percentiles):
         return ""
     return (
         f"* Fewer than {ENOUGH} requests are slower: this percentile hangs on single requests. Measure longer, or at a"

@@ -23,8 +23,8 @@ def queries(run: Run) -> list[dict[str, dict[str, list[Request]]]]:
 
 
 def _requests(run: Run, phase: dict[str, Any], operation: str, rows: list[dict[str, Any]]) -> Iterator[Request]:
-    own = [row for row in rows if row["phase"] == phase["name"] and row["operation"] == operation]
-    documents = {second: _mean_documents(own, second) for second in {row["second"] for row in own}}
+    seconds = [row for row in rows if row["phase"] == phase["name"] and row["operation"] == operation]
+    documents = {second: _mean_documents(seconds, second) for second in {row["second"] for row in seconds}}
     tag = f"{phase['name']}/{operation}/service"
     if tag in run.histograms.tags():
         for start, histogram in run.histograms.seconds(tag):
@@ -33,7 +33,7 @@ def _requests(run: Run, phase: dict[str, Any], operation: str, rows: list[dict[s
                 latency = histogram.quantile((index + 0.5) / histogram.count)
                 yield {"latency": latency or 0.0, "docs": docs}
     for error in ERROR_CLASSES:
-        for _ in range(sum(row[f"error_{error.name}"] for row in own)):
+        for _ in range(sum(row[f"error_{error.name}"] for row in seconds)):
             yield {"error_code": error.name}
 
 

@@ -82,9 +82,9 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
     further = [Cell("")] if any(aliased.values()) else []
     for fit in sorted(response.model.terms, key=lambda fit: -fit.share):
         p = response.adjusted.get(fit.term)
-        contrasts = [each for each in response.model.contrasts if each.term == fit.term]
-        for number, each in enumerate(contrasts or [None]):
-            ratio, _, interval = words.effect_text(each).partition(" ") if each else ("", "", "")
+        contrasts = [contrast for contrast in response.model.contrasts if contrast.term == fit.term]
+        for number, contrast in enumerate(contrasts or [None]):
+            ratio, _, interval = words.effect_text(contrast).partition(" ") if contrast else ("", "", "")
             first = number == 0
             rows.append(
                 [
@@ -92,7 +92,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                         words.term_text(result, fit.term) if first else "",
                         tone="" if response.claimed(fit.term) else "muted",
                     ),
-                    Cell(words.level_text(result, each, levels) if each else ""),
+                    Cell(words.level_text(result, contrast, levels) if contrast else ""),
                     Cell(ratio, interval),
                     Cell(format_share(fit.share, 1) if first else ""),
                     Cell(("–" if p is None else p_text(p)) if first else ""),
@@ -100,8 +100,8 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                 ]
             )
     rest = {"blocks": response.model.block_share, "scatter of runs": response.model.error_share}
-    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(own, 1)), Cell(""), *further]
-             for name, own in rest.items()]  # fmt: skip
+    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(share, 1)), Cell(""), *further]
+             for name, share in rest.items()]  # fmt: skip
     others = "the mean over the other settings" if response.model.balanced else "the setting alone, others at default"
     return Table(
         ("setting", "level", "ratio", "share of variation", "p", *(["or instead"] if further else [])),
@@ -116,20 +116,20 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
 def ranking_table(result: SettingsAt) -> Table:
     """Return every combination against the default, best first."""
     rows = []
-    for each in result.standings:
-        levels = result.combinations[each.combination]
-        cost = result.costs.get(each.combination)
+    for standing in result.standings:
+        levels = result.combinations[standing.combination]
+        cost = result.costs.get(standing.combination)
         ratio, _, interval = (
-            estimate_text(each.ratio) if each.ratio.is_finite else f"{each.ratio.value:.3g}"
+            estimate_text(standing.ratio) if standing.ratio.is_finite else f"{standing.ratio.value:.3g}"
         ).partition(" ")
         tone = "best" if levels == result.winner else ""
         rows.append(
             [
                 Cell(words.combination_text(result, levels), tone=tone),
-                Cell(str(each.runs)),
+                Cell(str(standing.runs)),
                 Cell(ratio, interval, tone),
-                Cell(f"{each.measured:.3g}"),
-                Cell(words.better_text(each.better)),
+                Cell(f"{standing.measured:.3g}"),
+                Cell(words.better_text(standing.better)),
                 Cell("–" if cost is None else f"{cost:.2f}"),
             ]
         )

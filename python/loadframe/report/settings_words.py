@@ -61,8 +61,8 @@ def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequ
     """Write what is held against the default: `heap 256m`, or for two settings `beyond each alone`."""
     if len(contrast.term) > 1:
         return "beyond each alone"
-    own = levels[result.factors[contrast.term[0]]]
-    return f"{own[contrast.levels[0]]} instead of {own[0]}"
+    named = levels[result.factors[contrast.term[0]]]
+    return f"{named[contrast.levels[0]]} instead of {named[0]}"
 
 
 def better_text(probability: float | None) -> str:
@@ -74,7 +74,7 @@ def better_text(probability: float | None) -> str:
 
 def shrinkage_text(result: SettingsAt) -> str:
     """Say what was done about the luck of the first combination."""
-    if all(each.better is None for each in result.standings):
+    if all(standing.better is None for standing in result.standings):
         return "no combination has two runs, so nothing can be said of how much of its lead is luck."
     return (
         "each ratio is therefore drawn towards what the combinations have in common, and what was measured stands"
@@ -92,7 +92,9 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     parts = []
     for fit in claimed[:_LISTED]:
         largest = max(
-            (each for each in model.contrasts if each.term == fit.term), key=lambda each: abs(each.value), default=None
+            (contrast for contrast in model.contrasts if contrast.term == fit.term),
+            key=lambda contrast: abs(contrast.value),
+            default=None,
         )
         size = f"; ratio {effect_text(largest)}, {level_text(result, largest, levels)}" if largest else ""
         others = aliases_text(result, response, fit.term)
@@ -108,7 +110,10 @@ def _winner(result: SettingsAt) -> str:
     if result.winner is None:
         return f"Nothing beats the default in {result.objective.phrase}."
     words = f"The best combination is {combination_text(result, result.winner)}"
-    standing = next((each for each in result.standings if result.combinations[each.combination] == result.winner), None)
+    standing = next(
+        (candidate for candidate in result.standings if result.combinations[candidate.combination] == result.winner),
+        None,
+    )
     if standing:
         words += f": {format_change(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
         if standing.better is None:
@@ -122,7 +127,7 @@ def _winner(result: SettingsAt) -> str:
     if result.confirmation is None:
         return f"{words}. It was not measured again."
     again = next(
-        (each for each in result.confirmation.contrasts if each.measure == result.objective),
+        (contrast for contrast in result.confirmation.contrasts if contrast.measure == result.objective),
         None,
     )
     if again is None:

@@ -40,18 +40,20 @@ class Exclusion:
 
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
     """Return why runs are left out, or doubted, the most frequent reason first; a run with two reasons is in both."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
+    by_cause: dict[str, list[tuple[str, str, str]]] = {}
     for run in (*folder.left_out, *folder.faulty):
         reasons = (run.verdict or {}).get("reasons") or []
         for reason in reasons:
-            found.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))
+            by_cause.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))
         if not reasons and run.status == "missing":
-            found.setdefault("missing", []).append((run.id, "not made yet", "the same command makes what is missing"))
+            by_cause.setdefault("missing", []).append(
+                (run.id, "not made yet", "the same command makes what is missing")
+            )
         elif not reasons:
             remedy = "mend the cause; `loadframe run --retry-failed` makes failed runs again"
-            found.setdefault(why(run), []).append((run.id, why(run), remedy))
+            by_cause.setdefault(why(run), []).append((run.id, why(run), remedy))
     # A run may have one reason in several of its phases.
-    groups = [Exclusion(tuple(dict.fromkeys(row[0] for row in rows)), *rows[0][1:]) for rows in found.values()]
+    groups = [Exclusion(tuple(dict.fromkeys(row[0] for row in rows)), *rows[0][1:]) for rows in by_cause.values()]
     return sorted(groups, key=lambda group: -len(group.runs))
 
 

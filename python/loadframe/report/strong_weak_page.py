@@ -32,18 +32,18 @@ class PairView:
     warnings: Sequence[tuple[str, Sequence[Finding]]]
 
 
-def strong_weak_page(found: StrongAndWeak) -> str:
+def strong_weak_page(strong_and_weak: StrongAndWeak) -> str:
     """Return the page."""
-    names = {scaling: sweep.folder.description["experiment"] for scaling, sweep in found.sweeps.items()}
+    names = {scaling: sweep.folder.description["experiment"] for scaling, sweep in strong_and_weak.sweeps.items()}
     return render(
         "strong_weak.html.j2",
         title=f"{names['strong']} and {names['weak']}: loadframe report",
         names=names,
-        pairs=[_view(pair, f"c{index}-speedups") for index, pair in enumerate(found.pairs)],
-        trusts=words.trusts(found),
-        differing=[str(each) for each in found.differing],
+        pairs=[_view(pair, f"c{index}-speedups") for index, pair in enumerate(strong_and_weak.pairs)],
+        trusts=words.trusts(strong_and_weak),
+        differing=[str(difference) for difference in strong_and_weak.differing],
         facts=[
-            design_facts(sweep.folder.description, len(sweep.folder.runs)) for sweep in found.sweeps.values()
+            design_facts(sweep.folder.description, len(sweep.folder.runs)) for sweep in strong_and_weak.sweeps.values()
         ],
     )  # fmt: skip
 

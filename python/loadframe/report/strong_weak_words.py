@@ -32,7 +32,7 @@ def lead(pair: CurvePair) -> str:
     if pair.largest is None or pair.ratio is None:
         return "No answer: the curves share no number of nodes but the fewest."
     (row,) = (row for row in pair.rows if row.nodes == pair.largest)
-    both = [f"{measured_text(each)} with {DATA[scaling]}" for scaling, each in row.measured.items() if each]
+    both = [f"{measured_text(estimate)} with {DATA[scaling]}" for scaling, estimate in row.measured.items() if estimate]
     figures = f"at {format_nodes(pair.largest)} speed-up was {' and '.join(both)}"
     times = f"{measured_text(pair.ratio)} times as high"
     if pair.ratio.low > 1:
@@ -87,20 +87,20 @@ def cells(pair: CurvePair) -> list[list[str]]:
         [
             str(row.nodes),
             *(
-                "–" if each is None else text(each)
+                "–" if estimate is None else text(estimate)
                 for scaling in row.measured
-                for each, text in ((row.measured[scaling], measured_text), (row.by_law[scaling], estimate_text))
+                for estimate, text in ((row.measured[scaling], measured_text), (row.by_law[scaling], estimate_text))
             ),
         ]
         for row in pair.rows
     ]
 
 
-def trusts(found: StrongAndWeak) -> list[str]:
+def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
     """Say of each experiment how many runs its figures rest on."""
     return [
         f"{scaling.capitalize()} ({sweep.folder.description['experiment']}): {trust(sweep.folder)}"
-        for scaling, sweep in found.sweeps.items()
+        for scaling, sweep in strong_and_weak.sweeps.items()
     ]
 
 

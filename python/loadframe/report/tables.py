@@ -123,11 +123,11 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
 def operations_table(run: Run) -> Table:
     """Return the figures of each operation of each phase."""
     rows = []
-    found = percentiles_of(run)
+    by_phase = percentiles_of(run)
     for phase in run.summary.get("phases", []):
         for index, (name, operation) in enumerate(with_parts(phase["operations"])):
             failures = errors_text(operation)
-            known = found[phase["name"]].get(name, {})
+            known = by_phase[phase["name"]].get(name, {})
             rows.append(
                 [
                     Cell(phase["name"] if index == 0 else "", "prepares" if phase["prepares"] and index == 0 else ""),
@@ -155,7 +155,9 @@ def operations_table(run: Run) -> Table:
         " times are their own, done less sent. In brackets are the percentiles' 95 % intervals as of this one run; ?"
         " where no request bounds them. "
     )
-    few = few_text(each for phase in found.values() for own in phase.values() for each in own.values())
+    few = few_text(
+        percentile for phase in by_phase.values() for intervals in phase.values() for percentile in intervals.values()
+    )
     return Table(columns, rows, names=3, note=(note + few).strip())
 
 

@@ -48,7 +48,7 @@ def print_run(run: Run, console: Console | None = None) -> None:
         console.print(Text.assemble((phase["name"], "bold"), f" · {load_text(phase)} · {window}"))
         known = percentiles[phase["name"]]
         _operations(phase["operations"], known).print(console)
-        if words := few_text(each for own in known.values() for each in own.values()):
+        if words := few_text(percentile for intervals in known.values() for percentile in intervals.values()):
             console.print(Text(words, style="yellow"))
         for words in (*ended_early_texts(phase), *set_aside_texts(phase)):
             console.print(Text(words, style="yellow"))

@@ -65,13 +65,13 @@ def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed
         runs = []
         for index, size in enumerate(sizes):
             for repetition in range(repetitions):
-                own = seed + 1 + (trial * len(sizes) + index) * repetitions + repetition
-                runs.append((float(size), _throughput(model, size, law.noise, own)))
-        found = fit(runs, seed=trial)
-        usl = found.models["usl"].parameters
+                run_seed = seed + 1 + (trial * len(sizes) + index) * repetitions + repetition
+                runs.append((float(size), _throughput(model, size, law.noise, run_seed)))
+        fitted = fit(runs, seed=trial)
+        usl = fitted.models["usl"].parameters
         sigmas.append(usl["sigma"])
         kappas.append(usl["kappa"])
-        claims += found.peak is not None
+        claims += fitted.peak is not None
         sigma, kappa = usl["sigma"].value, usl["kappa"].value
         peaks.append(math.sqrt(max(1 - sigma, 0.0) / kappa) if kappa > 0 else math.inf)
     low, high = (float(np.quantile(peaks, q, method="nearest")) for q in (0.05, 0.95))
@@ -88,19 +88,19 @@ def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed
 
 def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> list[tuple[str, tuple[int, ...], int]]:
     """Return designs to weigh against each other: as it is, repeated more, reaching further, and both."""
-    own = tuple(sorted(set(sizes)))
-    largest, between = own[-1], _between(own)
+    candidates = tuple(sorted(set(sizes)))
+    largest, between = candidates[-1], _between(candidates)
     designs = [
-        ("as it is", own, repetitions),
-        ("repeated more", own, 2 * repetitions),
+        ("as it is", candidates, repetitions),
+        ("repeated more", candidates, 2 * repetitions),
         ("more sizes between", between, repetitions),
-        ("twice as far", (*own, 2 * largest), repetitions),
-        ("four times as far", (*own, 2 * largest, 4 * largest), repetitions),
+        ("twice as far", (*candidates, 2 * largest), repetitions),
+        ("four times as far", (*candidates, 2 * largest, 4 * largest), repetitions),
     ]
     if budget is not None:
         spread = tuple(sorted({round(largest ** (step / 6)) for step in range(7)}))
         designs += [
-            (f"{budget} runs on these sizes", own, budget // len(own)),
+            (f"{budget} runs on these sizes", candidates, budget // len(candidates)),
             (f"{budget} runs on seven sizes", spread, budget // len(spread)),
         ]
         designs = [design for design in designs if design[2] * len(design[1]) <= budget]
@@ -138,6 +138,8 @@ def _between(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*sizes, *middles}))
 
 
-def _typical(truth: float, found: Sequence[Estimate]) -> Estimate:
+def _typical(truth: float, estimates: Sequence[Estimate]) -> Estimate:
     """Return the truth with the middle of the intervals' ends."""
-    return Estimate(truth, median(each.low for each in found), median(each.high for each in found))
+    return Estimate(
+        truth, median(estimate.low for estimate in estimates), median(estimate.high for estimate in estimates)
+    )

@@ -55,8 +55,10 @@ class Search:
     def nearest(self) -> Attempt | None:
         """The trial that failed at the lowest rate above the answer, if there is one: what was in the way."""
         held = (self.answer and self.answer.rate) or 0.0
-        failed = [each for each in self.attempts if each.judgement.outcome is Outcome.FAILED and each.rate > held]
-        return min(failed, key=lambda each: each.rate, default=None)
+        failed = [
+            attempt for attempt in self.attempts if attempt.judgement.outcome is Outcome.FAILED and attempt.rate > held
+        ]
+        return min(failed, key=lambda attempt: attempt.rate, default=None)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Capacity:
     """What a treatment sustains: the rate (1/s) at which half of the trials keep the SLO.
 
     Of several searches `rate` has a 95 % interval. Of one it is the rate that held, without a finite interval: what one
-    search has is `bracket`. None when no search has an answer with a rate. `found` are the capacities of the searches
+    search has is `bracket`. None when no search has an answer with a rate. `rates` are the capacities of the searches
     that tell one, 1/s, and `error` is how far, relative to the rate, all their trials leave it open if searches do not
     differ.
     """
@@ -75,13 +77,13 @@ class Capacity:
     rate: Estimate | None
     #: Why it may be more than the rate says, or unknown; the worst of the searches that tell something.
     kind: Kind
-    found: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()
     error: float = 0.0
 
     @property
     def telling(self) -> tuple[Answer, ...]:
         """The answers that say something of the capacity."""
-        return tuple(each.answer for each in self.searches if each.answer and each.tells)
+        return tuple(search.answer for search in self.searches if search.answer and search.tells)
 
     @property
     def bracket(self) -> tuple[float, float] | None:
@@ -113,11 +115,11 @@ def read_capacities(path: Path) -> Capacities:
         grouped.setdefault(repr((run.block, without_rate(run.treatment))), []).append(run)
     searches = [_search(runs, slo, bounds, description["measure"]) for runs in grouped.values()]
     by_treatment: dict[str, list[Search]] = {}
-    for each in searches:
-        by_treatment.setdefault(repr(sorted(each.treatment.items())), []).append(each)
+    for made in searches:
+        by_treatment.setdefault(repr(sorted(made.treatment.items())), []).append(made)
     default = int(description["store"].get("nodes", 1))
-    found = capacities_of(list(by_treatment.values()), default)
-    return Capacities(folder, slo, bounds, tuple(sorted(found, key=lambda each: each.nodes)))
+    capacities = capacities_of(list(by_treatment.values()), default)
+    return Capacities(folder, slo, bounds, tuple(sorted(capacities, key=lambda capacity: capacity.nodes)))
 
 
 def without_rate(treatment: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
         rate = float(run.treatment[RATE])
         if run.run is not None:
             attempts.append(Attempt(run.id, rate, judged(run.run.path, slo, tuple(phases), rate)))
-    end = search(bounds, [Trial(each.rate, each.judgement.outcome) for each in attempts])
+    end = search(bounds, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts])
     return Search(runs[0].block, without_rate(runs[0].treatment), tuple(attempts), end)
 
 
@@ -147,23 +149,23 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int) -> list[Capacity]:
     """Return the capacity of each treatment from its searches; scatter of trials is taken over all of them."""
-    telling = [[each for each in searches if each.tells] for searches in treatments]
+    telling = [[search for search in searches if search.tells] for searches in treatments]
     known = [searches for searches in telling if searches]
-    fitted = iter(thresholds([[_trials(each) for each in searches] for searches in known]))
+    fitted = iter(thresholds([[_trials(search) for search in searches] for searches in known]))
     return [
-        _capacity(searches, next(fitted) if own else None, default_nodes)
-        for searches, own in zip(treatments, telling, strict=True)
+        _capacity(searches, next(fitted) if treatment else None, default_nodes)
+        for searches, treatment in zip(treatments, telling, strict=True)
     ]
 
 
 def _trials(search: Search) -> list[Trial]:
-    return [Trial(each.rate, each.judgement.outcome) for each in search.attempts]
+    return [Trial(attempt.rate, attempt.judgement.outcome) for attempt in search.attempts]
 
 
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
     treatment = searches[0].treatment
     nodes = int(treatment.get("nodes") or default_nodes)
-    answers = [each.answer for each in searches if each.answer and each.tells]
+    answers = [search.answer for search in searches if search.answer and search.tells]
     if fitted is None:
         return Capacity(treatment, nodes, tuple(searches), None, Kind.UNKNOWN)
     held = [answer.kind for answer in answers if answer.kind is not Kind.NONE]
@@ -171,8 +173,8 @@ def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nod
     # Where a search met no rate that failed, or none that held, its capacity lies beyond what it tried.
     logs = np.array(
         [
-            float(own) if answer.kind is Kind.BRACKETED else math.log(answer.rate or answer.above or math.nan)
-            for answer, own in zip(answers, fitted.searches, strict=True)
+            float(threshold) if answer.kind is Kind.BRACKETED else math.log(answer.rate or answer.above or math.nan)
+            for answer, threshold in zip(answers, fitted.searches, strict=True)
         ]
     )
     rate = None if kind is Kind.NONE else _estimate(answers, logs, fitted)

@@ -72,13 +72,13 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
     measured = [phase for phase in summary["phases"] if phase["name"] in phases]
     operations = [operation for phase in measured for operation in phase["operations"].values()]
     key = REQUESTS[slo.of]
-    if any(key not in each for each in operations):
+    if any(key not in entry for entry in operations):
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
         return Judgement(Outcome.INVALID, (what,), None, None, None, None)
-    responses = [each[key][slo.percentile] for each in operations]
+    responses = [entry[key][slo.percentile] for entry in operations]
     known = [value for value in responses if value is not None]
-    requests = sum(each["requests"] + each["dropped"] for each in operations)
-    failed = sum(sum(each["errors"].values()) + each["dropped"] for each in operations)
+    requests = sum(entry["requests"] + entry["dropped"] for entry in operations)
+    failed = sum(sum(entry["errors"].values()) + entry["dropped"] for entry in operations)
     achieved = summary["generator"]["achieved"]
     growth = max((_growth(run, phase) for phase in measured), default=0.0)
     response, errors = max(known, default=None), failed / requests if requests else None
@@ -148,5 +148,5 @@ def _growth(run: Run, phase: Mapping[str, Any]) -> float:
     within = pc.and_(
         pc.greater_equal(rows["time"], begins - 5e-4), pc.less(rows["time"], begins + phase["duration"] - 0.5)
     )
-    found = rows.filter(pc.and_(of_workers, within)).group_by("time").aggregate([("value", "sum")]).sort_by("time")
-    return growth(found["value_sum"].to_pylist())
+    sums = rows.filter(pc.and_(of_workers, within)).group_by("time").aggregate([("value", "sum")]).sort_by("time")
+    return growth(sums["value_sum"].to_pylist())

@@ -44,13 +44,15 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit
 
     What searches do not show by their differences, since they try the same rates, widens the curve's intervals.
     """
-    bounded = [each for each in capacities if each.rate and {a.kind for a in each.telling} != {Kind.BRACKETED}]
+    bounded = [
+        capacity for capacity in capacities if capacity.rate and {a.kind for a in capacity.telling} != {Kind.BRACKETED}
+    ]
     if bounded:
-        listed = ", ".join(str(each.nodes) for each in bounded)
+        listed = ", ".join(str(capacity.nodes) for capacity in bounded)
         what = f"the capacity at {listed} nodes lies beyond the rates that were tried"
         return None, f"{what}, and a curve through it would bend for no reason"
-    pairs = [(float(each.nodes), rate) for each in capacities if each.rate for rate in each.found]
-    blocks = [search.block for each in capacities if each.rate for search in each.searches if search.tells]
+    pairs = [(float(capacity.nodes), rate) for capacity in capacities if capacity.rate for rate in capacity.rates]
+    blocks = [search.block for capacity in capacities if capacity.rate for search in capacity.searches if search.tells]
     try:
         return fit(pairs, over="nodes", seed=seed, resolution=_resolution(capacities), blocks=blocks), None
     except BadInput as error:
@@ -59,20 +61,22 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit
 
 def _resolution(capacities: Sequence[Capacity]) -> float:
     """Return the relative error that searches share, beyond the one that their differences show."""
-    known = [each for each in capacities if each.rate]
-    error = fmean([each.error**2 for each in known] or [0.0])
-    shown = [float(np.log(each.found).var(ddof=1)) / len(each.found) for each in known if len(each.found) > 1]
+    known = [capacity for capacity in capacities if capacity.rate]
+    error = fmean([rate.error**2 for rate in known] or [0.0])
+    shown = [
+        float(np.log(capacity.rates).var(ddof=1)) / len(capacity.rates) for capacity in known if len(capacity.rates) > 1
+    ]
     return max(math.sqrt(max(error - fmean(shown or [0.0]), 0.0)), RESOLUTION)
 
 
 def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: ScalabilityFit | None) -> Demand:
     """Return how many nodes sustain a rate (1/s)."""
-    rates = {each.nodes: each.rate for each in capacities if each.rate}
+    rates = {capacity.nodes: capacity.rate for capacity in capacities if capacity.rate}
     largest = max(rates, default=0)
     bands = _bands(rates, fitted, largest)
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
     # The bracket of one search is not an interval, so it says nothing of how few or how many may do.
-    single = {each.nodes for each in capacities if each.bracket}
+    single = {capacity.nodes for capacity in capacities if capacity.bracket}
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in single})
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
     beyond = nodes is None or nodes > largest
@@ -81,15 +85,15 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: Scal
 
 def _bands(rates: Mapping[int, Estimate], fitted: ScalabilityFit | None, largest: int) -> dict[int, Estimate]:
     """Return the capacity of each number of nodes that something is known of: measured, else from the curve."""
-    found = dict(rates)
+    by_nodes = dict(rates)
     if fitted is None:
-        return found
+        return by_nodes
     sizes = np.arange(1, _REACH * largest + 1, dtype=float)
     low, high = fitted.best_model.band(sizes)
     for number, value, below, above in zip(sizes, fitted.best_model.predicted(sizes), low, high, strict=True):
-        if int(number) not in found and math.isfinite(above):
-            found[int(number)] = Estimate(float(value), float(below), float(above))
-    return found
+        if int(number) not in by_nodes and math.isfinite(above):
+            by_nodes[int(number)] = Estimate(float(value), float(below), float(above))
+    return by_nodes
 
 
 def _first(rate: float, known: Mapping[int, float]) -> int | None:

@@ -77,13 +77,13 @@ _PASSES = 3
 def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     """Return the trial to make next, or the answer."""
     tried = {rate: _Rate(rate, trials) for rate in {trial.rate for trial in trials}}
-    high = min((rate for rate, each in tried.items() if each.failed or each.beyond), default=None)
-    below = [each for rate, each in tried.items() if high is None or rate < high]
-    low = max((each.rate for each in below if each.passes), default=None)
-    for each in below:
+    high = min((rate for rate, tally in tried.items() if tally.failed or tally.beyond), default=None)
+    below = [tally for rate, tally in tried.items() if high is None or rate < high]
+    low = max((tally.rate for tally in below if tally.passes), default=None)
+    for tally in below:
         # What failed once, or could not be told, is to be decided before anything is built upon it.
-        if each.undecided and (low is None or each.rate > low):
-            return Next(each.rate, each.number, "again")
+        if tally.undecided and (low is None or tally.rate > low):
+            return Next(tally.rate, tally.number, "again")
     if low is None:
         return _down(bounds, high, tried)
     if high is None:

@@ -52,21 +52,21 @@ def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Threshol
     same, relative to the rate, in all searches and treatments.
     """
     counted = [[_counted(trials) for trials in searches] for searches in treatments]
-    narrowest = min((width for searches in counted for each in searches if (width := each.width)), default=0.0)
+    narrowest = min((width for searches in counted for search in searches if (width := search.width)), default=0.0)
     scales = np.geomspace(max(narrowest, _LEAST_WIDTH) / 8, _WIDEST, _SCALES)
     grids = [_Grid(searches) for searches in counted]
     likelihoods = [
-        np.array([each.log_likelihood(grid.points, scales) for each in searches])
+        np.array([search.log_likelihood(grid.points, scales) for search in searches])
         for grid, searches in zip(grids, counted, strict=True)
     ]
     evidence = sum(
-        (special.logsumexp(own + grid.log_weights, axis=2).sum(axis=0))
-        for grid, own in zip(grids, likelihoods, strict=True)
+        (special.logsumexp(likelihood + grid.log_weights, axis=2).sum(axis=0))
+        for grid, likelihood in zip(grids, likelihoods, strict=True)
     )
     weights = special.softmax(evidence)
     return [
-        _thresholds(searches, grid, own, weights)
-        for searches, grid, own in zip(counted, grids, likelihoods, strict=True)
+        _thresholds(searches, grid, likelihood, weights)
+        for searches, grid, likelihood in zip(counted, grids, likelihoods, strict=True)
     ]
 
 
@@ -106,9 +106,9 @@ class _Grid:
     """Log capacities to integrate over, close together where the searches ended."""
 
     def __init__(self, searches: Sequence[_Counted]) -> None:
-        ends = np.array([end for each in searches for end in (each.held, each.failed)])
+        ends = np.array([end for search in searches for end in (search.held, search.failed)])
         parts = [np.linspace(ends.min() - _REACH, ends.max() + _REACH, _COARSE)]
-        for low, high in {tuple(sorted((each.held, each.failed))) for each in searches}:
+        for low, high in {tuple(sorted((search.held, search.failed))) for search in searches}:
             width = max(high - low, _LEAST_WIDTH)
             parts.append(np.linspace(low - width, high + width, _FINE))
         self.points: Array = np.unique(np.concatenate(parts))
@@ -135,8 +135,8 @@ def _thresholds(searches: Sequence[_Counted], grid: _Grid, likelihoods: Array, w
     low, high = np.interp([0.025, 0.975], posterior.cumsum(), grid.points).tolist()
     middle = float(posterior @ grid.points)
     error = float(np.sqrt(posterior @ (grid.points - middle) ** 2))
-    held = float(np.concatenate([each.rates[each.passes > 0] for each in searches]).max(initial=-np.inf))
-    failed = float(np.concatenate([each.rates[each.failures > 0] for each in searches]).min(initial=np.inf))
+    held = float(np.concatenate([search.rates[search.passes > 0] for search in searches]).max(initial=-np.inf))
+    failed = float(np.concatenate([search.rates[search.failures > 0] for search in searches]).min(initial=np.inf))
     if -np.inf < held < failed < np.inf:
         low, high, error = min(low, held), max(high, failed), max(error, (failed - held) / np.sqrt(12))
     return Thresholds(means, low, high, error)

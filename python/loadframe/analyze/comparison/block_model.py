@@ -74,10 +74,15 @@ class _Spectrum:
 
 def fit_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit:
     """Return the second group's mean logarithm less the first's; values are above 0."""
-    logs = np.log([each.value for each in observations])
+    logs = np.log([observation.value for observation in observations])
     scale = float(np.abs(logs - logs.mean()).max())
     matrix, contrast = _fixed_effects(observations, first, second)
-    blocks = _indicators([(each.session, each.block) if each.block is not None else None for each in observations])
+    blocks = _indicators(
+        [
+            (observation.session, observation.block) if observation.block is not None else None
+            for observation in observations
+        ]
+    )
     spectrum = _spectrum(matrix, blocks, logs - logs.mean())
     rank = len(spectrum.eigenvalues) + spectrum.freedom
     if rank == 0:
@@ -102,13 +107,13 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
 
 def _fixed_effects(observations: Sequence[Observation], first: Hashable, second: Hashable) -> tuple[Array, Array]:
     """Return a column for each session and for each group but the first, and the contrast of the two groups."""
-    sessions = list(dict.fromkeys(each.session for each in observations))
-    groups = [label for label in dict.fromkeys(each.group for each in observations) if label != first]
+    sessions = list(dict.fromkeys(observation.session for observation in observations))
+    groups = [label for label in dict.fromkeys(observation.group for observation in observations) if label != first]
     matrix = np.zeros((len(observations), len(sessions) + len(groups)))
-    for row, each in enumerate(observations):
-        matrix[row, sessions.index(each.session)] = 1.0
-        if each.group != first:
-            matrix[row, len(sessions) + groups.index(each.group)] = 1.0
+    for row, observation in enumerate(observations):
+        matrix[row, sessions.index(observation.session)] = 1.0
+        if observation.group != first:
+            matrix[row, len(sessions) + groups.index(observation.group)] = 1.0
     contrast = np.zeros(matrix.shape[1])
     contrast[len(sessions) + groups.index(second)] = 1.0
     return matrix, contrast
@@ -118,11 +123,11 @@ def _indicators(labels: Sequence[Hashable]) -> Array:
     """Return a column for each label; rows without a label have none."""
     names = [label for label in dict.fromkeys(labels) if label is not None]
     place = {label: index for index, label in enumerate(names)}
-    found = np.zeros((len(labels), len(names)))
+    matrix = np.zeros((len(labels), len(names)))
     for row, label in enumerate(labels):
         if label is not None:
-            found[row, place[label]] = 1.0
-    return found
+            matrix[row, place[label]] = 1.0
+    return matrix
 
 
 def _spectrum(matrix: Array, blocks: Array, logs: Array) -> _Spectrum:
@@ -147,8 +152,8 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
         """-2 times the restricted log-likelihood, up to a constant."""
         spread = 1 + ratios[:, None] * spectrum.eigenvalues
         squares = spectrum.rest + (spectrum.squares / spread).sum(axis=1) + least
-        found: Array = rank * np.log(squares) + np.log(spread).sum(axis=1)
-        return found
+        deviance: Array = rank * np.log(squares) + np.log(spread).sum(axis=1)
+        return deviance
 
     at_nothing = float(criterion(np.zeros(1))[0])
     grid = criterion(np.exp(_GRID))
@@ -157,10 +162,10 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
         log_ratio, value = float(_GRID[best]), float(grid[best])
     else:
         bounds = (float(_GRID[best - 1]), float(_GRID[best + 1]))
-        found = optimize.minimize_scalar(
+        minimum = optimize.minimize_scalar(
             lambda log: float(criterion(np.array([math.exp(log)]))[0]), bounds=bounds, method="bounded"
         )
-        log_ratio, value = float(found.x), float(found.fun)
+        log_ratio, value = float(minimum.x), float(minimum.fun)
     return math.exp(log_ratio) if value < at_nothing else 0.0
 
 

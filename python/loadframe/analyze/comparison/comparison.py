@@ -110,8 +110,11 @@ class Comparison:
             ],
             "contrasts": [contrast.as_dict() for contrast in self.contrasts],
             "differences": {
-                label: [{"key": each.key, "baseline": list(each.first), "group": list(each.second)} for each in found]
-                for label, found in self.differing.items()
+                label: [
+                    {"key": difference.key, "baseline": list(difference.first), "group": list(difference.second)}
+                    for difference in differences
+                ]
+                for label, differences in self.differing.items()
             },
             "warnings": [warning.as_dict() for warning in self.warnings],
         }  # fmt: skip
@@ -148,15 +151,15 @@ def compare(
         for first, second, treatment in pairs:
             for measure in measures_of([*first.usable, *second.usable], kinds):
                 values = contrast_values(measure, first, second, session_spread)
-                warnings += [doubts.NothingDone(*each, measure) for each in values.without_logarithm]
+                warnings += [doubts.NothingDone(*case, measure) for case in values.without_logarithm]
                 if values.estimate:
                     raw.append(_contrast(measure, first, second, treatment, values, values.estimate))
         if not intended and len(pairs) == 1 and baseline.treatments != group.treatments and not pairs[0][2]:
-            found = treatments_text(baseline.treatments[0], group.treatments[0])
-            warnings.append(doubts.OtherTreatment(baseline.label, group.label, found))
+            treatments = treatments_text(baseline.treatments[0], group.treatments[0])
+            warnings.append(doubts.OtherTreatment(baseline.label, group.label, treatments))
         differing[group.label] = differences(baseline.known, group.known)
-        own = [contrast.estimate for contrast in raw if contrast.label == group.label]
-        warnings += _conditions(baseline, group, differing[group.label], own, session_spread, intended)
+        estimates = [contrast.estimate for contrast in raw if contrast.label == group.label]
+        warnings += _conditions(baseline, group, differing[group.label], estimates, session_spread, intended)
     adjusted = holm([contrast.raw_p for contrast in raw])
     contrasts = tuple(
         replace(contrast, p=p, outcome=_outcome(contrast, p, least, level))
@@ -170,9 +173,9 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
     if len(baseline.treatments) == len(group.treatments) == 1:
         return [(baseline, group, {})]
     common = [treatment for treatment in baseline.treatments if treatment in group.treatments]
-    for each in (baseline, group):
-        if common and len(each.treatments) > len(common):
-            warnings.append(doubts.Unmatched(each.label, len(each.treatments) - len(common)))
+    for side in (baseline, group):
+        if common and len(side.treatments) > len(common):
+            warnings.append(doubts.Unmatched(side.label, len(side.treatments) - len(common)))
     return [(baseline.at(treatment), group.at(treatment), treatment) for treatment in common]
 
 
@@ -219,24 +222,24 @@ def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
 def _conditions(
     baseline: Group,
     group: Group,
-    found: Sequence[Difference],
+    differences: Sequence[Difference],
     estimates: Sequence[RatioEstimate],
     session_spread: float,
     intended: bool,
 ) -> list[Finding]:
     warnings: list[Finding] = []
-    machine = tuple(each for each in found if each.of_machine)
+    machine = tuple(difference for difference in differences if difference.of_machine)
     if machine:
         warnings.append(doubts.OtherMachine(baseline.label, group.label, machine))
-    load = tuple(each for each in found if each.of_load)
+    load = tuple(difference for difference in differences if difference.of_load)
     if load and not intended and baseline.treatments == group.treatments:
         warnings.append(doubts.OtherLoad(baseline.label, group.label, load))
-    instants = [[started(run) for run in each.usable] for each in (baseline, group)]
+    instants = [[started(run) for run in side.usable] for side in (baseline, group)]
     apart = any(not estimate.knows_sessions for estimate in estimates)
     if apart:
         warnings.append(doubts.OneSessionEach(baseline.label, group.label, session_spread))
     if not doubts.interleaved(*instants):
-        if all(len(each) > 1 for each in instants) and not apart:
+        if all(len(instant) > 1 for instant in instants) and not apart:
             warnings.append(doubts.NotInterleaved(baseline.label, group.label))
         factor = pace(baseline.usable, group.usable)
         if factor != 1:

@@ -44,34 +44,36 @@ class Difference:
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
     """Return where the values of the two groups are not the same."""
     one, other = _values(first), _values(second)
-    found = []
+    differences = []
     for key in dict.fromkeys([*one, *other]):
         values = one.get(key, {"none": None}), other.get(key, {"none": None})
         if values[0].keys() != values[1].keys():
-            found.append(Difference(key, tuple(values[0]), tuple(values[1])))
-    return tuple(found)
+            differences.append(Difference(key, tuple(values[0]), tuple(values[1])))
+    return tuple(differences)
 
 
 def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
     """Return the different values of each entry, as text, in order."""
-    found: dict[str, dict[str, None]] = {}
+    values: dict[str, dict[str, None]] = {}
     for run in runs:
         for part in _PARTS:
             value: Any = run.manifest
             for key in part.split("."):
                 value = value.get(key) if isinstance(value, Mapping) else None
             for name, text in _flat(part, value):
-                found.setdefault(name, {})[text] = None
-    return found
+                values.setdefault(name, {})[text] = None
+    return values
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
-    elif isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value):
-        for each in value:
-            yield from _flat(f"{name}.{each['name']}", {key: inner for key, inner in each.items() if key != "name"})
+    elif isinstance(value, list) and all(isinstance(element, Mapping) and "name" in element for element in value):
+        for element in value:
+            yield from _flat(
+                f"{name}.{element['name']}", {key: inner for key, inner in element.items() if key != "name"}
+            )
     elif value is not None:
         yield name, value if isinstance(value, str) else json.dumps(value)
 

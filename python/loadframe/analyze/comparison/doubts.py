@@ -107,12 +107,12 @@ class OtherMachine(Finding):
 
     first: str
     second: str
-    found: tuple[Difference, ...]
+    differences: tuple[Difference, ...]
 
     def _cause(self) -> str:
         return (
             f"{self.first} and {self.second} were measured on different machines"
-            f" ({'; '.join(str(each) for each in self.found)})"
+            f" ({'; '.join(str(difference) for difference in self.differences)})"
         )
 
     def _remedy(self) -> str:
@@ -147,11 +147,11 @@ class OtherLoad(Finding):
 
     first: str
     second: str
-    found: tuple[Difference, ...]
+    differences: tuple[Difference, ...]
 
     def _cause(self) -> str:
-        listed = "; ".join(str(each) for each in self.found[:3])
-        more = f"; and {len(self.found) - 3} more" if len(self.found) > 3 else ""
+        listed = "; ".join(str(difference) for difference in self.differences[:3])
+        more = f"; and {len(self.differences) - 3} more" if len(self.differences) > 3 else ""
         return f"{self.first} and {self.second} had another load ({listed}{more})"
 
     def _remedy(self) -> str:
@@ -165,10 +165,10 @@ class OtherTreatment(Finding):
     first: str
     second: str
     #: In what they differ.
-    found: str
+    difference: str
 
     def _cause(self) -> str:
-        return f"{self.first} and {self.second} were measured at different treatments ({self.found})"
+        return f"{self.first} and {self.second} were measured at different treatments ({self.difference})"
 
     def _remedy(self) -> str:
         return "if that is not what is compared, name runs of one treatment"
@@ -191,7 +191,7 @@ class Unmatched(Finding):
 
 def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
     """Return a finding for each group in some of whose runs the store was at fault."""
-    return [FaultyRuns(each.label, len(each.faulty), len(each.usable)) for each in groups if each.faulty]
+    return [FaultyRuns(group.label, len(group.faulty), len(group.usable)) for group in groups if group.faulty]
 
 
 def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:

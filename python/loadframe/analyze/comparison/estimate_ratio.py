@@ -86,17 +86,17 @@ def estimate_ratio(
     where a side has no observation, or a value is not positive and finite.
     """
     for label in (baseline, group):
-        if not any(each.group == label for each in observations):
+        if not any(observation.group == label for observation in observations):
             raise ValueError(f"the group {label!r} has no observation")
-    if any(not 0 < each.value < math.inf for each in observations):
+    if any(not 0 < observation.value < math.inf for observation in observations):
         raise ValueError("a value is not positive and finite, and has no logarithm")
     sessions = {
-        label: list(dict.fromkeys(each.session for each in observations if each.group == label))
+        label: list(dict.fromkeys(observation.session for observation in observations if observation.group == label))
         for label in (baseline, group)
     }
     common = [session for session in sessions[baseline] if session in sessions[group]]
     if common:
-        used = [each for each in observations if each.session in common]
+        used = [observation for observation in observations if observation.session in common]
         design = _design(used, baseline, group)
         alone = design == "unpaired" and len(common) == 1
         fitted = _unblocked(used, baseline, group) if alone else fit_contrast(used, baseline, group)
@@ -105,8 +105,8 @@ def estimate_ratio(
     if sum(counts) > 2:
         return _result(_between_sessions(observations, baseline, group), "sessions", counts, least_variance)
     # The session is not told from the group, so it must not be in the model.
-    found = _with_variance(_unblocked(observations, baseline, group), 2 * session_spread**2)
-    return _result(found, "one session each", counts, least_variance)
+    contrast = _with_variance(_unblocked(observations, baseline, group), 2 * session_spread**2)
+    return _result(contrast, "one session each", counts, least_variance)
 
 
 def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
@@ -117,9 +117,16 @@ def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: H
     'Student's' problem when several different population variances are involved", Biometrika 34, 1947) would suffer
     from skewed noise: the more cautious of both decides.
     """
-    own = [Observation(each.value, each.group) for each in observations if each.group in (baseline, group)]
-    pooled = fit_contrast(own, baseline, group)
-    sides = [np.log([each.value for each in observations if each.group == label]) for label in (baseline, group)]
+    pair = [
+        Observation(observation.value, observation.group)
+        for observation in observations
+        if observation.group in (baseline, group)
+    ]
+    pooled = fit_contrast(pair, baseline, group)
+    sides = [
+        np.log([observation.value for observation in observations if observation.group == label])
+        for label in (baseline, group)
+    ]
     counts = [len(side) for side in sides]
     if min(counts) < 2 or max(counts) < _UNEQUAL * min(counts):
         return pooled
@@ -128,18 +135,18 @@ def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: H
         return pooled
     freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
     welch = replace(pooled, error=math.sqrt(sum(parts)), freedom=freedom)
-    return max(pooled, welch, key=lambda each: each.error * float(special.stdtrit(each.freedom, 0.975)))
+    return max(pooled, welch, key=lambda fitted: fitted.error * float(special.stdtrit(fitted.freedom, 0.975)))
 
 
 def _design(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> Design:
-    own = [each for each in observations if each.group in (baseline, group)]
+    pair = [observation for observation in observations if observation.group in (baseline, group)]
     blocks: dict[Hashable, list[Hashable]] = {}
-    for each in own:
-        if each.block is not None:
-            blocks.setdefault((each.session, each.block), []).append(each.group)
+    for observation in pair:
+        if observation.block is not None:
+            blocks.setdefault((observation.session, observation.block), []).append(observation.group)
     if all(len(set(labels)) == 1 for labels in blocks.values()):
         return "unpaired"
-    whole = sum(map(len, blocks.values())) == len(own)
+    whole = sum(map(len, blocks.values())) == len(pair)
     pairs = all(len(labels) == len(set(labels)) == 2 for labels in blocks.values())
     return "paired" if whole and pairs else "blocks"
 
@@ -157,9 +164,9 @@ def _between_sessions(observations: Sequence[Observation], baseline: Hashable, g
     squares_within, freedom_within = 0.0, 0
     for label in (baseline, group):
         by_session: dict[Hashable, list[float]] = {}
-        for each in observations:
-            if each.group == label:
-                by_session.setdefault(each.session, []).append(math.log(each.value))
+        for observation in observations:
+            if observation.group == label:
+                by_session.setdefault(observation.session, []).append(math.log(observation.value))
         logs = [np.array(values) for values in by_session.values()]
         means.append([float(values.mean()) for values in logs])
         inverse_runs.append(float(np.mean([1 / len(values) for values in logs])))
@@ -181,36 +188,40 @@ def _between_sessions(observations: Sequence[Observation], baseline: Hashable, g
     return ContrastFit(difference, math.sqrt(variance), freedom_of_sum, block_spread=0.0, caution=1.0)
 
 
-def _with_variance(found: ContrastFit, known: float) -> ContrastFit:
+def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
     """Add a variance that is known, or assumed; the sum has degrees of freedom by Satterthwaite's method."""
-    if not known or not found.freedom:
-        return found
-    own = found.error**2
-    freedom = found.freedom * ((own + known) / own) ** 2 if own else math.inf
-    return replace(found, error=math.sqrt(own + known), freedom=freedom)
+    if not known or not contrast_fit.freedom:
+        return contrast_fit
+    variance = contrast_fit.error**2
+    freedom = contrast_fit.freedom * ((variance + known) / variance) ** 2 if variance else math.inf
+    return replace(contrast_fit, error=math.sqrt(variance + known), freedom=freedom)
 
 
-def _result(found: ContrastFit, design: Design, sessions: tuple[int, int], least_variance: float) -> RatioEstimate:
-    if found.freedom and found.error**2 < least_variance:
-        found = replace(found, error=math.sqrt(least_variance), freedom=math.inf)
-    difference, error = found.difference, found.error
+def _result(
+    contrast_fit: ContrastFit, design: Design, sessions: tuple[int, int], least_variance: float
+) -> RatioEstimate:
+    if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
+        contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)
+    difference, error = contrast_fit.difference, contrast_fit.error
     value = _exp(difference)
     ratio, p = Estimate(value, 0.0, math.inf), 1.0
-    if found.freedom > 0:
-        half = float(special.stdtrit(found.freedom, 1 - 0.025 / found.caution)) * error
+    if contrast_fit.freedom > 0:
+        half = float(special.stdtrit(contrast_fit.freedom, 1 - 0.025 / contrast_fit.caution)) * error
         ratio = Estimate(value, _exp(difference - half), _exp(difference + half))
         p = float(abs(difference) <= _RESOLUTION)
         if error:
-            p = min(1.0, 2 * float(special.stdtr(found.freedom, -abs(difference) / error)) * found.caution)
+            p = min(
+                1.0, 2 * float(special.stdtr(contrast_fit.freedom, -abs(difference) / error)) * contrast_fit.caution
+            )
     return RatioEstimate(
         ratio=ratio,
         log_ratio=difference,
         standard_error=error,
-        freedom=found.freedom,
-        caution=found.caution,
+        freedom=contrast_fit.freedom,
+        caution=contrast_fit.caution,
         p=p,
         design=design,
-        block_spread=found.block_spread,
+        block_spread=contrast_fit.block_spread,
         sessions=sessions,
     )
 

@@ -58,9 +58,9 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     An argument names a run folder, a folder that holds run folders, an experiment's folder, or is a pattern such as
     `results/old-*` of these. BadInput where there is no run.
     """
-    found = [(argument, read_runs(argument)) for argument in arguments]
-    labels = _labels([argument for argument, _ in found])
-    return tuple(Group(label, runs) for label, (_, runs) in zip(labels, found, strict=True))
+    folders = [(argument, read_runs(argument)) for argument in arguments]
+    labels = _labels([argument for argument, _ in folders])
+    return tuple(Group(label, runs) for label, (_, runs) in zip(labels, folders, strict=True))
 
 
 def split_by_treatment(runs: Sequence[RecordedRun]) -> tuple[Group, ...]:
@@ -124,7 +124,7 @@ def _labels(arguments: Sequence[str]) -> list[str]:
     """Return the last parts of paths, as many of them as it takes to tell them apart; whole ones where none do."""
     parts = [Path(argument).parts for argument in arguments]
     for count in range(1, max(map(len, parts)) + 1):
-        labels = ["/".join(each[-count:]) for each in parts]
+        labels = ["/".join(part[-count:]) for part in parts]
         if len(set(labels)) == len(labels):
             return labels
     return [f"{argument} ({number})" for number, argument in enumerate(arguments, start=1)]

@@ -53,8 +53,8 @@ class Measure:
     @property
     def phrase(self) -> str:
         """The same within a sentence: `p99 of range_100`, `throughput of a`, `p99 of read in a`."""
-        own = self.operation in (None, self.phase)
-        return f"{self.kind} of {self.phase if own else f'{self.operation} in {self.phase}'}"
+        is_main = self.operation in (None, self.phase)
+        return f"{self.kind} of {self.phase if is_main else f'{self.operation} in {self.phase}'}"
 
     def of(self, run: RecordedRun) -> float | None:
         """Return the run's value; None where it measured no such thing, or nothing succeeded."""
@@ -92,7 +92,7 @@ class Measure:
 
     def _operations(self, run: RecordedRun) -> list[Mapping[str, Any]]:
         operations = (run.phase(self.phase) or {"operations": {}})["operations"]
-        return [each for name, each in operations.items() if self.operation in (None, name)]
+        return [operation for name, operation in operations.items() if self.operation in (None, name)]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what it is, for JSON."""
@@ -104,17 +104,17 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
 
     The throughput of open pacing is what was offered, and is none of them.
     """
-    found: dict[Measure, None] = {}
+    measures: dict[Measure, None] = {}
     for phase in _phases(runs):
         entries = [entry for run in runs if (entry := run.phase(phase))]
         operations = dict.fromkeys(name for entry in entries for name in entry["operations"])
         opened = any("open" in stream["pacing"] for entry in entries for stream in entry["streams"])
         for kind in kinds:
             if kind == "errors" or (kind == "throughput" and not opened):
-                found[Measure(phase, kind)] = None
+                measures[Measure(phase, kind)] = None
             elif kind in _RESPONSES:
-                found |= {Measure(phase, kind, operation): None for operation in operations}
-    return tuple(found)
+                measures |= {Measure(phase, kind, operation): None for operation in operations}
+    return tuple(measures)
 
 
 def _due(operation: Mapping[str, Any]) -> int:

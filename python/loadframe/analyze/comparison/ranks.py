@@ -25,7 +25,7 @@ def holm(ps: Sequence[float]) -> list[float]:
     """Return the p values adjusted for their number: below a level only if the chance of any false claim is."""
     adjusted = [0.0] * len(ps)
     largest = 0.0
-    for rank, index in enumerate(sorted(range(len(ps)), key=lambda each: ps[each])):
+    for rank, index in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
         largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
         adjusted[index] = largest
     return adjusted

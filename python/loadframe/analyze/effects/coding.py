@@ -25,11 +25,11 @@ def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *
     """
     product = np.ones((len(rows), 1))
     for index in term:
-        own = [
+        main = [
             np.where(rows[:, index] == level, 1.0, np.where(rows[:, index] == 0, -1.0, 0.0) if balanced else 0.0)
             for level in range(1, levels[index])
         ]
-        product = np.column_stack([left * right for left in product.T for right in own])
+        product = np.column_stack([left * right for left in product.T for right in main])
     return product
 
 

@@ -12,29 +12,29 @@ def settings_document(settings: Settings) -> dict[str, Any]:
         "experiment": description["experiment"],
         "question": description.get("question"),
         "scheme": description["scheme"],
-        "results": [_result(each) for each in settings.results],
+        "results": [_result(result) for result in settings.results],
         "runs": [run.as_dict() for run in settings.folder.runs],
         "left_out": [run.id for run in settings.folder.left_out],
     }
 
 
 def _result(result: SettingsAt) -> dict[str, Any]:
-    levels = [dict(zip(result.factors, own, strict=True)) for own in result.combinations]
+    levels = [dict(zip(result.factors, combination, strict=True)) for combination in result.combinations]
     return {
         "at": dict(result.at),
         "phase": result.phase,
         "objective": result.objective.as_dict(),
-        "responses": [_response(each, result) for each in result.responses],
+        "responses": [_response(response, result) for response in result.responses],
         "ranking": [
             {
-                "levels": levels[each.combination],
-                "runs": each.runs,
-                "ratio": each.ratio.as_dict(),
-                "ratio_measured": each.measured,
-                "probability_better": each.better,
-                "cpu_cost": result.costs.get(each.combination),
+                "levels": levels[standing.combination],
+                "runs": standing.runs,
+                "ratio": standing.ratio.as_dict(),
+                "ratio_measured": standing.measured,
+                "probability_better": standing.better,
+                "cpu_cost": result.costs.get(standing.combination),
             }
-            for each in result.standings
+            for standing in result.standings
         ],
         "winner": result.winner and dict(zip(result.factors, result.winner, strict=True)),
         "confirmation": result.confirmation and result.confirmation.as_dict(),
@@ -62,11 +62,11 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
         ],
         "effects": [
             {
-                "factors": [result.factors[index] for index in each.term],
-                "levels": list(each.levels),
-                "ratio": each.ratio.as_dict(),
+                "factors": [result.factors[index] for index in contrast.term],
+                "levels": list(contrast.levels),
+                "ratio": contrast.ratio.as_dict(),
             }
-            for each in model.contrasts
+            for contrast in model.contrasts
         ],
         "block_share": model.block_share,
         "error_share": model.error_share,

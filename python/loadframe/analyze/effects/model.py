@@ -105,7 +105,7 @@ def fit_model(data: Data) -> Model:
     block_share = block_squares / total if total else 0.0
     return Model(
         terms=tuple(fits[term] for term in terms),
-        contrasts=tuple(each for stratum in strata for each in _contrasts(stratum, data.levels, balanced)),
+        contrasts=tuple(contrast for stratum in strata for contrast in _contrasts(stratum, data.levels, balanced)),
         block_share=block_share,
         error_share=sum(stratum.rest for stratum in strata) / total if total else 0.0,
         freedom=strata[-1].freedom,
@@ -134,9 +134,9 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
     """Fit terms after taking out `nuisance` (blocks or clusters); `units` is how many independent ones there are."""
     slices: dict[Term, slice] = {}
     start = 0
-    for term, own in columns.items():
-        slices[term] = slice(start, start + own.shape[1])
-        start += own.shape[1]
+    for term, column in columns.items():
+        slices[term] = slice(start, start + column.shape[1])
+        start += column.shape[1]
     if not columns:
         return _no_terms(response, nuisance)
     matrix = np.column_stack(list(columns.values()))
@@ -168,21 +168,21 @@ def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
-    found = {}
+    fits = {}
     lenth = None if stratum.freedom else _lenth(stratum)
     for term, squares in stratum.squares.items():
-        own = stratum.slices[term]
-        width = own.stop - own.start
+        place = stratum.slices[term]
+        width = place.stop - place.start
         p = None
         if stratum.freedom:
             ratio = squares / width / stratum.variance if stratum.variance else np.inf
             p = float(special.fdtrc(width, stratum.freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
         elif lenth:
             spread, freedom = lenth
-            t = abs(float(stratum.beta[own.start])) / spread if spread else np.inf
+            t = abs(float(stratum.beta[place.start])) / spread if spread else np.inf
             p = 2 * float(special.stdtr(freedom, -t))
-        found[term] = TermFit(term, squares / total if total else 0.0, p)
-    return found
+        fits[term] = TermFit(term, squares / total if total else 0.0, p)
+    return fits
 
 
 def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
@@ -198,10 +198,10 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
     """Return each level against the default, and for pairs of two-level factors what both make beyond each alone."""
     lenth = None if stratum.freedom else _lenth(stratum)
-    found = []
+    contrasts = []
     named: dict[tuple[int, ...], Array]
-    for term, own in stratum.slices.items():
-        beta, covariance = stratum.beta[own], stratum.variance * stratum.inverse[own, own]
+    for term, place in stratum.slices.items():
+        beta, covariance = stratum.beta[place], stratum.variance * stratum.inverse[place, place]
         if len(term) == 1:
             named = {(level,): np.eye(len(beta))[level - 1] + balanced for level in range(1, levels[term[0]])}
         elif len(term) == 2 and len(beta) == 1:
@@ -214,8 +214,8 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
                 half = half_width(float(np.sqrt(weight @ covariance @ weight)), stratum.freedom)
             elif lenth:
                 half = half_width(lenth[0] * float(np.abs(weight).sum()), lenth[1])
-            found.append(Contrast(term, chosen, float(weight @ beta), half))
-    return found
+            contrasts.append(Contrast(term, chosen, float(weight @ beta), half))
+    return contrasts
 
 
 def _project(values: Array, labels: Labels) -> Array:

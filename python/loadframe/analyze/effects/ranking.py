@@ -55,24 +55,24 @@ def rank(
         return []
     labels = numbered(blocks)
     adjusted = np.subtract(logs, _block_effects(numbers, labels, logs))
-    found = sorted(set(numbers.tolist()))
-    groups = [adjusted[numbers == number] for number in found]
+    distinct = sorted(set(numbers.tolist()))
+    groups = [adjusted[numbers == number] for number in distinct]
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-    freedom = len(logs) - len(found) - int(labels.max())
+    freedom = len(logs) - len(distinct) - int(labels.max())
     variance = squares / freedom if freedom > 0 else math.inf
     means = np.array([group.mean() for group in groups])
     noise = variance / np.array([float(len(group)) for group in groups])
     estimated = Shrunken(means, np.sqrt(noise))
     if 0 < variance < math.inf:
-        estimated = shrink(means, noise, None if effects is None else _independent(effects[found]))
+        estimated = shrink(means, noise, None if effects is None else _independent(effects[distinct]))
     standings = []
-    for index, number in enumerate(found):
+    for index, number in enumerate(distinct):
         difference = float(estimated.values[index] - means[0])
         error = math.hypot(float(estimated.errors[index]), math.sqrt(noise[0]))
         ratio, better = _against(difference, error, freedom, number == 0, higher)
         measured = math.exp(float(means[index] - means[0]))
         standings.append(Standing(number, len(groups[index]), ratio, measured, better))
-    return sorted(standings, key=lambda each: -each.ratio.value if higher else each.ratio.value)
+    return sorted(standings, key=lambda standing: -standing.ratio.value if higher else standing.ratio.value)
 
 
 def _independent(effects: Array) -> Array | None:
@@ -103,8 +103,8 @@ def _block_effects(numbers: Numbers, labels: Numbers, logs: Array) -> Array:
     kinds = numbered(numbers.tolist())
     # The two sets of means are fitted in turn until they agree (backfitting); balanced blocks agree at once.
     for _ in range(50):
-        own = logs - effects[labels]
-        means = np.bincount(kinds, weights=own) / np.bincount(kinds)
+        rest = logs - effects[labels]
+        means = np.bincount(kinds, weights=rest) / np.bincount(kinds)
         following = np.bincount(labels, weights=logs - means[kinds]) / np.bincount(labels)
         following -= following.mean()
         if np.abs(following - effects).max() < 1e-12:

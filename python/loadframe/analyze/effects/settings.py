@@ -127,7 +127,7 @@ def _analyse(
     if used and not adaptive:
         others = [Measure(phase, "throughput"), Measure(phase, "p50", main), Measure(phase, "p99", main)]
         wanted = dict.fromkeys(
-            [objective, *(each for each in others if each.kind != "throughput" or _closed(used, phase))]
+            [objective, *(other for other in others if other.kind != "throughput" or _closed(used, phase))]
         )
         modelled = (_response(measure, used, rows, factors, description, blocks) for measure in wanted)
         responses = tuple(response for response in modelled if response.model.terms)
@@ -167,7 +167,7 @@ def _response(
             response=np.array([math.log(measure.of(runs[index]) or math.nan) for index in known]),
             blocks=[blocks[index] for index in known],
             plots=[
-                (blocks[index], *(level for level, own in zip(rows[index], hard, strict=True) if own))
+                (blocks[index], *(level for level, is_hard in zip(rows[index], hard, strict=True) if is_hard))
                 for index in known
             ],
             levels=[max(row[index] for row in rows) + 1 for index in range(len(factors))],
@@ -198,11 +198,11 @@ def _winner(
     """Return the combination that looks best, if that is not the default."""
     if scheme in _FRACTIONS and responses:
         levels = []
-        for index, own in enumerate(factors.values()):
-            effects = [each for each in responses[0].model.contrasts if each.term == (index,)]
-            best = max(effects, key=lambda each: each.value if higher else -each.value, default=None)
+        for index, factor in enumerate(factors.values()):
+            effects = [contrast for contrast in responses[0].model.contrasts if contrast.term == (index,)]
+            best = max(effects, key=lambda effect: effect.value if higher else -effect.value, default=None)
             good = best is not None and (best.value > 0) == higher and responses[0].claimed((index,))
-            levels.append(own[best.levels[0]] if best and good else own[0])
+            levels.append(factor[best.levels[0]] if best and good else factor[0])
         return None if tuple(levels) == combinations[0] else tuple(levels)
     if not standings or standings[0].combination == 0:
         return None
@@ -219,7 +219,7 @@ def _confirmation(
     if winner is None:
         return None
     groups = []
-    for label, levels in (("default", tuple(own[0] for own in factors.values())), ("winner", winner)):
+    for label, levels in (("default", tuple(factor[0] for factor in factors.values())), ("winner", winner)):
         treatment = {**dict(zip(factors, levels, strict=True)), **at}
         again = [run for run in runs if run.id.startswith(CONFIRM) and _same(run.treatment, treatment)]
         groups.append(Group(label, tuple(again)))
@@ -237,30 +237,30 @@ def _doubts(
     factors: Mapping[str, Sequence[Any]],
     confirmation: Comparison | None,
 ) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     treatments = {_key(run.treatment) for run in designed}
     missing = treatments - {_key(run.treatment) for run in designed if run.usable}
     if missing:
-        found.append(doubts.Incomplete(len(missing), len(treatments)))
+        findings.append(doubts.Incomplete(len(missing), len(treatments)))
     if not responses and scheme not in ADAPTIVE:
-        found.append(doubts.NothingVaried())
+        findings.append(doubts.NothingVaried())
     if responses:
         model = responses[0].model
         if not model.freedom:
-            found.append(doubts.Unrepeated(any(fit.p is not None for fit in model.terms)))
+            findings.append(doubts.Unrepeated(any(fit.p is not None for fit in model.terms)))
         varied = sum(len(levels) > 1 for levels in factors.values())
         if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
-            found.append(_interactions(scheme, responses[0], tuple(factors)))
+            findings.append(_interactions(scheme, responses[0], tuple(factors)))
     if winner is not None and confirmation is None:
         changed = [
             f"{name.rpartition('.')[2]} {level}"
-            for (name, own), level in zip(factors.items(), winner, strict=True)
-            if level != own[0]
+            for (name, factor), level in zip(factors.items(), winner, strict=True)
+            if level != factor[0]
         ]
-        found.append(doubts.NotConfirmed(", ".join(changed)))
+        findings.append(doubts.NotConfirmed(", ".join(changed)))
     if confirmation:
-        found += confirmation.warnings
-    return found
+        findings += confirmation.warnings
+    return findings
 
 
 def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Finding:
@@ -279,9 +279,9 @@ def aliases_text(model: Model, term: Term, factors: Sequence[str]) -> str:
 
     Empty where there are none. Interactions of three are mixed with nearly everything, and rare.
     """
-    own = [alias for alias in model.aliases.get(term, ()) if len(alias.term) == 2]
-    whole = [term_name(alias.term, factors) for alias in own if alias.part > _WHOLE]
-    parts = [alias for alias in own if alias.part <= _WHOLE]
+    pairs = [alias for alias in model.aliases.get(term, ()) if len(alias.term) == 2]
+    whole = [term_name(alias.term, factors) for alias in pairs if alias.part > _WHOLE]
+    parts = [alias for alias in pairs if alias.part <= _WHOLE]
     words = whole[:_LISTED]
     if len(whole) > _LISTED:
         words.append(f"{len(whole) - _LISTED} more interactions")
@@ -329,7 +329,9 @@ def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
 
 def _index(levels: Sequence[Any], level: Any) -> int:
     return next(
-        index for index, own in enumerate(levels) if own == level and isinstance(own, bool) == isinstance(level, bool)
+        index
+        for index, candidate in enumerate(levels)
+        if candidate == level and isinstance(candidate, bool) == isinstance(level, bool)
     )
 
 

@@ -30,18 +30,18 @@ def stretches(excess: Series, deviation: float, window: float) -> Flags:
     allowance = _ALLOWANCE * deviation / np.sqrt(window)
     height = _HEIGHT * deviation**2 / (2 * allowance) if allowance > 0 else 0.0
     steps = excess - allowance
-    found = np.zeros(len(excess), dtype=bool)
+    flags = np.zeros(len(excess), dtype=bool)
     first = int(np.argmax(np.concatenate([[0.0], np.cumsum(steps)])))
-    found[:first] = True
+    flags[:first] = True
     begin, total, best, end = first, 0.0, height, first
     for second in range(first, len(steps)):
         total += steps[second]
         if total > best:
             best, end = total, second + 1
         if total <= 0 or second == len(steps) - 1:
-            found[begin:end] = True
+            flags[begin:end] = True
             begin, total, best, end = second + 1, 0.0, height, second + 1
-    return found
+    return flags
 
 
 def signed_sum(excess: Series, during: Flags) -> float:

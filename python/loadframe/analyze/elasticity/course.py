@@ -135,7 +135,10 @@ def _done(run: Run, phase: str, operation: str, start: float, first: int) -> lis
 
     def seconds(kind: str, suffix: str) -> dict[int, "Histogram"]:
         tag = f"{phase}/{operation}/{kind}{suffix}"
-        return {round(t - start) - first: found for t, found in (run.histograms.seconds(tag) if tag in known else ())}
+        return {
+            round(t - start) - first: histogram
+            for t, histogram in (run.histograms.seconds(tag) if tag in known else ())
+        }
 
     answered, early = seconds("response", ""), seconds("response", "/warmup")
     counted = {**early, **answered}

@@ -140,12 +140,12 @@ def _steps(
 def _changes(run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool) -> dict[int, Change]:
     """Return each step that was taken, until the next one or the end of the run."""
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
-    found = {}
+    groups = {}
     slo, capacity = description.get("slo") or {}, _capacity(description)
     for number, begin in fired.items():
         end = min([time for time in fired.values() if time > begin], default=course.end)
         after = _nodes(run, course, end)
-        found[number] = Change(
+        groups[number] = Change(
             begin=begin,
             end=end,
             before=_nodes(run, course, begin),
@@ -155,7 +155,7 @@ def _changes(run: RecordedRun, course: Course, description: Mapping[str, Any], *
             errors=slo.get("errors"),
             capacity=capacity.get(after),
         )
-    return found
+    return groups
 
 
 def _capacity(description: Mapping[str, Any]) -> dict[int, float]:
@@ -171,7 +171,9 @@ def _same(
     capacity: Mapping[int, float],
 ) -> Change | None:
     """Return the same stretch of a control run, from the instant at which its first step would have been taken."""
-    first = [min((e.time for e in courses[each.id].events if e.kind == FIRED), default=None) for each in (run, control)]
+    first = [
+        min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
+    ]
     if first[0] is None or first[1] is None:
         return None
     begin = change.begin - first[0] + first[1]
@@ -202,7 +204,7 @@ def _as_a_whole(
     sides: list[dict[str, dict[int, Value]]] = []
     after, horizon = [], []
     for side in (runs, controls):
-        found: dict[str, dict[int, Value]] = defaultdict(dict)
+        values: dict[str, dict[int, Value]] = defaultdict(dict)
         for run in side:
             course = courses[run.id]
             nodes = run.nodes or 1
@@ -212,8 +214,8 @@ def _as_a_whole(
                 after.append(last)
                 horizon.append(course.end - course.start)
             for name, value in service(course, change).items():
-                found[name][run.block or 1] = value
-        sides.append(found)
+                values[name][run.block or 1] = value
+        sides.append(values)
     if not runs:
         return ()
     with_event, control = sides
@@ -228,15 +230,15 @@ def _as_a_whole(
 def _provisioning(
     runs: Sequence[RecordedRun], courses: Mapping[str, Course], description: Mapping[str, Any]
 ) -> dict[str, Provisioning]:
-    capacity, found = _capacity(description), {}
+    capacity, scores = _capacity(description), {}
     for run in runs:
-        phase = next((each for each in run.run.summary["phases"] if not each["prepares"]), None) if run.run else None
+        phase = next((entry for entry in run.run.summary["phases"] if not entry["prepares"]), None) if run.run else None
         pacings = [stream["pacing"] for stream in phase["streams"]] if phase else []
         if not capacity or not phase or not pacings or any("open" not in pacing for pacing in pacings):
             continue
         course = courses[run.id]
         offered = [level_at(pacing["open"]["rate"], course.times + phase["warmup"]) for pacing in pacings]
-        found[run.id] = score(
+        scores[run.id] = score(
             demand(np.sum(offered, axis=0), capacity), supply(course.times, run.nodes or 1, course.events)
         )
-    return found
+    return scores

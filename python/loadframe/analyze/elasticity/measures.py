@@ -73,11 +73,11 @@ def levels(course: Course, change: Change, window: float) -> Levels | None:
     if change.begin - course.start < window - 1 or change.end - change.begin < 2 * window - 1:
         return None
     before, after = _windows(course, change, window)
-    found = Levels(
+    levels = Levels(
         *(float(np.median(s)) for s in (course.successes[before], course.successes[after])),
         *(_level(course.response_p99[w], course.unknown[w]) for w in (before, after)),
     )
-    return found if found.x0 > 0 else None
+    return levels if levels.x0 > 0 else None
 
 
 def disturbed(course: Course, change: Change, window: float) -> Disturbed | None:
@@ -109,47 +109,47 @@ def measure(course: Course, change: Change, window: float, during: Disturbed | N
     What is summed up over the disturbance is so over its own, or over that of another run (`during`).
     """
     instants = _instants(course, change)
-    found = instants | _moved(course, change) | service(course, change)
+    values = instants | _moved(course, change) | service(course, change)
     level = levels(course, change, window)
     during = during or disturbed(course, change, window)
     if level is None or during is None:
-        return found
+        return values
     x = course.successes[course.within(change.begin, change.end)]
-    found |= {
+    values |= {
         "x0": Value(level.x0),
         "x1": Value(level.x1),
         "stabilisation": stabilisation(course, change, window, level, _joined(instants)),
         "disturbance": Value(_depth(x, level.x0, during.throughput)),
         "lost_work": Value(signed_sum(_deficit(course, change, level), during.throughput)),
     }
-    found |= _latency(course, change, window, level, during)
+    values |= _latency(course, change, window, level, during)
     if level.x1 > 0:
-        found["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
+        values["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
     if not change.open:
         before, _ = _windows(course, change, window)
-        found["break_even"] = break_even(x, level.x0, long_run_deviation(course.successes[before]), window)
-        found["growth"] = Value(level.x1 / level.x0)
+        values["break_even"] = break_even(x, level.x0, long_run_deviation(course.successes[before]), window)
+        values["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
-            found["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
+            values["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
         if change.capacity:
-            found["capacity_reached"] = Value(level.x1 / change.capacity)
-    return found
+            values["capacity_reached"] = Value(level.x1 / change.capacity)
+    return values
 
 
 def _latency(course: Course, change: Change, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
     """Return the measures of response times; where seconds of them are unknown, these are bounds, and counted."""
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
-    found = {"unknown_latency": Value(float(unknown))}
-    found |= {name: Value(known) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)}
+    values = {"unknown_latency": Value(float(unknown))}
+    values |= {name: Value(known) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)}
     p99 = course.response_p99[horizon]
     if np.isfinite(level.l0) and np.isfinite(p99).any():
-        found["slowdown"] = Value(float(np.nanmax(p99)) / level.l0, bool(unknown))
+        values["slowdown"] = Value(float(np.nanmax(p99)) / level.l0, bool(unknown))
     excess = _excess(course.response_p99, course, change, window, during.joined)
     if excess is not None:
-        found["latency_debt"] = Value(signed_sum(excess, during.latency), bool(unknown))
+        values["latency_debt"] = Value(signed_sum(excess, during.latency), bool(unknown))
     dory = _dory(course, change, window, during)
-    return found if dory is None else found | {"dory": Value(dory, bool(unknown))}
+    return values if dory is None else values | {"dory": Value(dory, bool(unknown))}
 
 
 def _windows(course: Course, change: Change, window: float) -> tuple[slice, slice]:
@@ -253,7 +253,7 @@ def _mad(series: Series) -> float:
 
 def _instants(course: Course, change: Change) -> dict[str, Value]:
     """Return how long joining and moving took, as far as they came."""
-    found = {}
+    values = {}
     here = [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
     grew = [event.time for event in here if event.kind == JOINED]
     left = [event.time for event in here if event.kind == LEFT]
@@ -262,17 +262,17 @@ def _instants(course: Course, change: Change) -> dict[str, Value]:
     leaving = any(event.kind == LEAVING for event in here)
     if change.after != change.before or leaving or grew:
         if grew:
-            found["join_delay"] = Value(grew[-1] - change.begin)
+            values["join_delay"] = Value(grew[-1] - change.begin)
         elif leaving:
-            found["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
+            values["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
         elif not any(event.kind == KILLED for event in here):
-            found["join_delay"] = Value(length, censored=True)
+            values["join_delay"] = Value(length, censored=True)
         since = grew[-1] if grew else change.begin
         if balanced:
-            found["redistribution"] = Value(max(balanced[-1] - since, 0.0))
+            values["redistribution"] = Value(max(balanced[-1] - since, 0.0))
         elif grew or leaving:
-            found["redistribution"] = Value(change.end - since, censored=True)
-    return found
+            values["redistribution"] = Value(change.end - since, censored=True)
+    return values
 
 
 def _moved(course: Course, change: Change) -> dict[str, Value]:
@@ -282,9 +282,9 @@ def _moved(course: Course, change: Change) -> dict[str, Value]:
         return {}
     what, last = "bytes" if course.unit == "bytes" else "pieces", told[-1][1]
     since, most = max(told, key=lambda sample: sample[1])
-    found = {f"{what}_moved": Value(most - last)}
+    values = {f"{what}_moved": Value(most - last)}
     took = next(time for time, value in told if time >= since and value == last) - since
-    return found | ({f"{what}_rate": Value((most - last) / took)} if took > 0 else {})
+    return values | ({f"{what}_rate": Value((most - last) / took)} if took > 0 else {})
 
 
 def service(course: Course, change: Change) -> dict[str, Value]:
@@ -292,7 +292,7 @@ def service(course: Course, change: Change) -> dict[str, Value]:
     horizon = course.within(change.begin, change.end)
     x, failed = course.successes[horizon], course.failures[horizon]
     asked = ~course.idle[horizon]
-    found = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & asked)))}
+    values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & asked)))}
     if change.p99 is not None or change.errors is not None:
         p99 = course.response_p99[horizon]
         broken = np.zeros(len(x), dtype=bool)
@@ -301,14 +301,14 @@ def service(course: Course, change: Change) -> dict[str, Value]:
             broken |= (p99 > change.p99) | course.unknown[horizon]
         if change.errors is not None:
             broken |= failed > change.errors * (x + failed)
-        found["violation"] = Value(float(broken.sum()))
+        values["violation"] = Value(float(broken.sum()))
     seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
     if seen:
         times = [*(time for time, _ in seen[1:]), change.end]
         # A look that takes long says nothing of the time until the next one.
         spans = (min(later - time, 2.0) for (time, _), later in zip(seen, times, strict=True))
-        found["exposure"] = Value(sum(span for span, (_, value) in zip(spans, seen, strict=True) if value > 0))
-    return found
+        values["exposure"] = Value(sum(span for span, (_, value) in zip(spans, seen, strict=True) if value > 0))
+    return values
 
 
 def _longest(flags: np.ndarray) -> int:

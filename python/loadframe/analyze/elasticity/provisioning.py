@@ -50,9 +50,9 @@ def score(demand: Series, supply: Series) -> Provisioning:
 
 def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
     """Return at each time the nodes that serve balanced data."""
-    found = np.full(len(times), float(nodes))
+    series = np.full(len(times), float(nodes))
     waiting = 0
-    for event in sorted(events, key=lambda each: each.time):
+    for event in sorted(events, key=lambda entry: entry.time):
         change = 0
         if event.kind == JOINED:
             waiting += len(event.nodes)
@@ -60,8 +60,8 @@ def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
             change, waiting = waiting, 0
         elif event.kind in (LEAVING, KILLED):
             change = -len(event.nodes)
-        found[times >= event.time] += change
-    return found
+        series[times >= event.time] += change
+    return series
 
 
 def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
@@ -79,11 +79,11 @@ def level_at(level: Any, times: Series) -> Series:
     """Return a level of a plan (a number, or stages) at each time, s since the phase began."""
     if not isinstance(level, Mapping):
         return np.full(len(times), float(level))
-    found = np.full(len(times), float(level["from"]))
+    series = np.full(len(times), float(level["from"]))
     start, value = 0.0, float(level["from"])
     for stage in level["stages"]:
         over, to = float(stage["over"]), float(stage["to"])
         share = np.clip((times - start) / over, 0.0, 1.0) if over else np.ones(len(times))
-        found = np.where(times >= start, value + share * (to - value), found)
+        series = np.where(times >= start, value + share * (to - value), series)
         start, value = start + over, to
-    return found
+    return series

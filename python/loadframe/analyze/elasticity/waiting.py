@@ -51,45 +51,45 @@ def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
     """
     length = len(unanswered)
     answers = {
-        each.second: each.answered
-        for each in done
-        if each.answered is not None and each.answered.count and 0 <= each.second < length
+        entry.second: entry.answered
+        for entry in done
+        if entry.answered is not None and entry.answered.count and 0 <= entry.second < length
     }
-    found, counts = np.full((4, length), np.nan), np.zeros(length)
+    series, counts = np.full((4, length), np.nan), np.zeros(length)
     for second, histogram in answers.items():
-        found[:, second], counts[second] = _figures(histogram), histogram.count
+        series[:, second], counts[second] = _figures(histogram), histogram.count
     for second, waited in _waited(done, counts).items():
         if second in answers:
             waited.append(_values(answers[second]))
         ages = np.concatenate([values for values, _ in waited])
         weights = np.concatenate([np.full(len(values), weight) for values, weight in waited])
         # A bound lowers nothing that was measured.
-        found[:, second] = np.fmax(found[:, second], _weighted(ages, weights))
+        series[:, second] = np.fmax(series[:, second], _weighted(ages, weights))
     for second in np.flatnonzero(np.isfinite(oldest) & (unanswered > 0)).tolist():
         age = oldest[second]
         if not counts[second]:
             bound = np.array([age / 2, age, age / 2, _EVEN * age])
-            found[:, second] = np.fmax(found[:, second], bound)
+            series[:, second] = np.fmax(series[:, second], bound)
         elif age >= 1 and unanswered[second] > _SHARE * (counts[second] + unanswered[second]):
-            found[1, second] = max(found[1, second], age)
-    return found
+            series[1, second] = max(series[1, second], age)
+    return series
 
 
 def _waited(done: list[Done], counts: Series) -> dict[int, list[tuple[Series, float]]]:
     """Return by second the ages at its end of requests that ended later, with how many each of them stands for."""
-    found: dict[int, list[tuple[Series, float]]] = defaultdict(list)
-    for each in done:
-        for histogram in (each.answered, each.others):
+    samples: dict[int, list[tuple[Series, float]]] = defaultdict(list)
+    for entry in done:
+        for histogram in (entry.answered, entry.others):
             # Who waited for less than a second has not waited all through one.
             if histogram is None or not histogram.count or (histogram.max or 0.0) <= 1.0:
                 continue
             values, weight = _values(histogram)
-            for second in range(max(each.second - int(values[-1]), 0), min(each.second, len(counts))):
-                ages = values - (each.second - second)
+            for second in range(max(entry.second - int(values[-1]), 0), min(entry.second, len(counts))):
+                ages = values - (entry.second - second)
                 ages = ages[ages >= 1.0 if counts[second] else ages > 0.0]
                 if len(ages):
-                    found[second].append((ages, weight))
-    return found
+                    samples[second].append((ages, weight))
+    return samples
 
 
 def _values(histogram: "Histogram") -> tuple[Series, float]:

@@ -59,14 +59,14 @@ def _estimated(
         return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}"
     sessions = sessions_of(runs)
     if measure.kind == "errors":
-        found = mean_share([measure.failures(run) for run in runs], sessions)
+        share = mean_share([measure.failures(run) for run in runs], sessions)
     else:
-        found = geometric_mean(values, sessions)
-    why = f"mean of {runs_text(values)} {quantity(found.value, measure)}"
-    if not found.is_finite:
+        share = geometric_mean(values, sessions)
+    why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
+    if not share.is_finite:
         return "undecided", f"{why}: a single run does not tell how much runs scatter"
-    why += f" [{quantity(found.low, measure)}, {quantity(found.high, measure)}]"
-    ends = {bound.holds(found.low), bound.holds(found.high)}
+    why += f" [{quantity(share.low, measure)}, {quantity(share.high, measure)}]"
+    ends = {bound.holds(share.low), bound.holds(share.high)}
     if ends == {False}:
         return "regression", why
     if ends == {True, False}:
@@ -76,8 +76,8 @@ def _estimated(
 
 def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
     """Return the geometric mean with its 95 % interval; unbounded for one unit. Values are above 0."""
-    found = _mean(np.log(values).tolist(), sessions)
-    return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high) if found.is_finite else math.inf)
+    mean = _mean(np.log(values).tolist(), sessions)
+    return Estimate(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high) if mean.is_finite else math.inf)
 
 
 def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]) -> Estimate:
@@ -85,10 +85,10 @@ def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]
     failed, due = (sum(column) for column in zip(*counts, strict=True))
     low = float(special.betaincinv(failed, due - failed + 1, 0.025)) if failed else 0.0
     high = float(special.betaincinv(failed + 1, due - failed, 0.975)) if failed < due else 1.0
-    found = _mean([each / of if of else 0.0 for each, of in counts], sessions)
-    if not found.is_finite:
-        return Estimate(found.value, -math.inf, math.inf)
-    return Estimate(found.value, max(0.0, min(low, found.low)), min(1.0, max(high, found.high)))
+    mean = _mean([count / of if of else 0.0 for count, of in counts], sessions)
+    if not mean.is_finite:
+        return Estimate(mean.value, -math.inf, math.inf)
+    return Estimate(mean.value, max(0.0, min(low, mean.low)), min(1.0, max(high, mean.high)))
 
 
 def _mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:

@@ -109,8 +109,8 @@ class Question:
         estimate = self.estimate
         level = self.thresholds.level * self.share / estimate.caution
         higher = self.measure.better == "higher"
-        found = detectable(estimate.standard_error, estimate.freedom, level, self.least, higher_is_better=higher)
-        return found if isfinite(found) else None
+        smallest = detectable(estimate.standard_error, estimate.freedom, level, self.least, higher_is_better=higher)
+        return smallest if isfinite(smallest) else None
 
 
 def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:

@@ -86,18 +86,18 @@ def judge_gate(
         baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
         warnings += shifts
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
-    pace = next((each.factor for each in comparison.warnings if isinstance(each, OtherPace)), 1.0)
+    pace = next((warning.factor for warning in comparison.warnings if isinstance(warning, OtherPace)), 1.0)
     checks += _against(comparison, thresholds, pace, session_spread)
     for first, second, treatment in _pairs(baseline, new):
-        own = [*failed_runs(second, first, treatment), *without_figure(second, first, treatment, kinds)]
-        checks += own
+        failed = [*failed_runs(second, first, treatment), *without_figure(second, first, treatment, kinds)]
+        checks += failed
         if second.usable:
-            checks += _unknown(first, second, treatment, kinds, comparison, own)
+            checks += _unknown(first, second, treatment, kinds, comparison, failed)
     missing = _missing(baseline, new)
     if missing:
         warnings.append(MissingTreatments(new.label, missing))
     # Earlier runs are earlier: that order is what a gate is about.
-    warnings += [each for each in comparison.warnings if not isinstance(each, NotInterleaved)]
+    warnings += [warning for warning in comparison.warnings if not isinstance(warning, NotInterleaved)]
     incomplete = bool(missing) or not comparison.contrasts
     return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete)
 
@@ -117,19 +117,21 @@ def _against(comparison: Comparison, thresholds: Thresholds, pace: float, sessio
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
             about.append((Measure("all phases", kind), joint, None, len(chosen)))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
-        for each in chosen:
-            about.append((each.measure, each.estimate, each, 1))
-            sides = runs_at(baseline, each), runs_at(new, each)
+        for candidate in chosen:
+            about.append((candidate.measure, candidate.estimate, candidate, 1))
+            sides = runs_at(baseline, candidate), runs_at(new, candidate)
             ps.append(
-                more_errors(each.measure, *sides) if kind == "errors" else one_sided_p(each.estimate, each.measure)
+                more_errors(candidate.measure, *sides)
+                if kind == "errors"
+                else one_sided_p(candidate.estimate, candidate.measure)
             )
     graph = Graph(members)
     adjusted = graph.adjust(ps)
     checks = []
-    for (measure, found, contrast, count), p, share in zip(about, adjusted, graph.weights.tolist(), strict=True):
-        if found is None:
+    for (measure, detail, contrast, count), p, share in zip(about, adjusted, graph.weights.tolist(), strict=True):
+        if detail is None:
             continue
-        question = Question(measure, found, thresholds, p, share, pace)
+        question = Question(measure, detail, thresholds, p, share, pace)
         if contrast is None:
             checks.append(together(question, count, "measures"))
         else:
@@ -151,7 +153,11 @@ def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str,
     """Return what is held against what, as the comparison does."""
     if len(baseline.treatments) == len(new.treatments) == 1:
         return [(baseline, new, {})]
-    return [(baseline.at(each), new.at(each), each) for each in baseline.treatments if each in new.treatments]
+    return [
+        (baseline.at(treatment), new.at(treatment), treatment)
+        for treatment in baseline.treatments
+        if treatment in new.treatments
+    ]
 
 
 def _unknown(
@@ -163,7 +169,7 @@ def _unknown(
     said: Sequence[Check],
 ) -> list[Check]:
     """Return an undecided check for each measure of which nothing else says anything."""
-    known = {each.measure for each in comparison.contrasts if each.treatment == treatment}
+    known = {contrast.measure for contrast in comparison.contrasts if contrast.treatment == treatment}
     known |= {check.measure for check in said}
     measures = measures_of([*first.usable, *second.usable], kinds)
     why = "not both the baseline and the new runs have recorded it"

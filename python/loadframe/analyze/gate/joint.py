@@ -51,17 +51,17 @@ def joint_estimate(
     observations = [
         Observation(math.exp(fmean(values)), unit[0], blocks[unit], unit[1]) for unit, values in logs.items()
     ]
-    if {each.group for each in observations} != {0, 1}:
+    if {observation.group for observation in observations} != {0, 1}:
         return None
     return estimate_ratio(observations, 0, 1, session_spread=session_spread)
 
 
 def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
     """Return the places of the contrasts of each kind of measure, in the order of the kinds."""
-    found: dict[str, list[int]] = defaultdict(list)
+    members: dict[str, list[int]] = defaultdict(list)
     for place, contrast in enumerate(contrasts):
-        found[contrast.measure.kind].append(place)
-    return dict(found)
+        members[contrast.measure.kind].append(place)
+    return dict(members)
 
 
 def runs_at(group: Group, contrast: Contrast) -> Group:

@@ -38,11 +38,11 @@ class Graph:
             if count == 1:
                 self.weights[start] = share
             else:
-                own = slice(start + 1, start + 1 + count)
+                columns = slice(start + 1, start + 1 + count)
                 self.weights[start] = share / 2
-                self.weights[own] = share / 2 / count
+                self.weights[columns] = share / 2 / count
                 arrows[start] = 0.0
-                arrows[start, own] = 1 / count
+                arrows[start, columns] = 1 / count
             start += count + (count > 1)
         self._arrows: Array = arrows
 
@@ -64,7 +64,7 @@ class Graph:
             weights += weights[first] * arrows[first]
             weights[first] = 0.0
             arrows = _without(arrows, first)
-        return [float(each) for each in adjusted]
+        return [float(value) for value in adjusted]
 
 
 def _without(arrows: Array, gone: int) -> Array:
@@ -72,8 +72,8 @@ def _without(arrows: Array, gone: int) -> Array:
     through = arrows[:, [gone]] * arrows[[gone], :]
     back = arrows[:, gone] * arrows[gone, :]
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(back[:, None] < 1, (arrows + through) / (1 - back[:, None]), 0.0)
-    np.fill_diagonal(found, 0.0)
-    found[gone, :] = 0.0
-    found[:, gone] = 0.0
-    return found
+        passed = np.where(back[:, None] < 1, (arrows + through) / (1 - back[:, None]), 0.0)
+    np.fill_diagonal(passed, 0.0)
+    passed[gone, :] = 0.0
+    passed[:, gone] = 0.0
+    return passed

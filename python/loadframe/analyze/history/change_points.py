@@ -68,14 +68,14 @@ def change_points(
     `values` are above 0, one for each session. `level` is the chance of a change where there is none.
     """
     logs = np.log(np.asarray(values, dtype=float))
-    found = dict(_search(logs, 0, len(logs), level, seed))
-    while found:
-        points = _describe(logs, found)
+    p_values = dict(_search(logs, 0, len(logs), level, seed))
+    while p_values:
+        points = _describe(logs, p_values)
         small = [point for point in points if abs(point.change) < least]
         if not small:
             return tuple(points)
         # Neighbours of a small change are described anew without it.
-        del found[min(small, key=lambda point: abs(point.change)).index]
+        del p_values[min(small, key=lambda point: abs(point.change)).index]
     return ()
 
 
@@ -91,13 +91,13 @@ def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[
     """Return the splits of a stretch with their p, recursively."""
     if end - start < 2 * _SHORTEST:
         return []
-    own = logs[start:end]
-    if float(np.ptp(own)) <= 1e-9:
+    segment = logs[start:end]
+    if float(np.ptp(segment)) <= 1e-9:
         return []
-    statistics = _statistics(own[None, :])[0]
+    statistics = _statistics(segment[None, :])[0]
     best = int(np.argmax(statistics))
     at = start + _SHORTEST + best
-    p = _p(own, at - start, float(statistics[best]), level, seed)
+    p = _p(segment, at - start, float(statistics[best]), level, seed)
     if p >= level:
         return []
     return [*_search(logs, start, at, level, seed), (at, p), *_search(logs, at, end, level, seed)]
@@ -109,8 +109,8 @@ def _statistics(series: Array) -> Array:
     centred = series - series.mean(axis=1, keepdims=True)
     left = np.arange(_SHORTEST, n - _SHORTEST + 1)
     sums = np.cumsum(centred, axis=1)[:, left - 1]
-    found: Array = sums**2 * n / (left * (n - left)) / (centred**2).sum(axis=1, keepdims=True)
-    return found
+    statistic: Array = sums**2 * n / (left * (n - left)) / (centred**2).sum(axis=1, keepdims=True)
+    return statistic
 
 
 def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
@@ -167,9 +167,9 @@ def _without_changes(logs: Array) -> Array:
     return alone
 
 
-def _describe(logs: Array, found: dict[int, float]) -> list[ChangePoint]:
-    edges = [0, *sorted(found), len(logs)]
+def _describe(logs: Array, p_values: dict[int, float]) -> list[ChangePoint]:
+    edges = [0, *sorted(p_values), len(logs)]
     return [
-        ChangePoint(at, math.exp(logs[start:at].mean()), math.exp(logs[at:end].mean()), found[at])
+        ChangePoint(at, math.exp(logs[start:at].mean()), math.exp(logs[at:end].mean()), p_values[at])
         for start, at, end in zip(edges, edges[1:], edges[2:], strict=False)
     ]

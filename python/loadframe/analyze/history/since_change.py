@@ -70,25 +70,25 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
     runs = history.usable
     numbers = {id(run): -1 if number is None else number for run, number in zip(runs, sessions_of(runs), strict=True)}
     by_treatment = [
-        (own := history.at(treatment).usable, _series(own, numbers, kinds)) for treatment in history.treatments
+        (usable := history.at(treatment).usable, _series(usable, numbers, kinds)) for treatment in history.treatments
     ]
     searched = sum(len(series) for _, series in by_treatment)
     level = LEVEL / max(searched, 1)
     kept = [run for run in history.runs if not run.sound]
-    found: list[Finding] = []
-    for own, series in by_treatment:
+    findings: list[Finding] = []
+    for usable, series in by_treatment:
         first = -1
-        for each in series:
-            for point in change_points(each.values, level=level):
-                session = each.sessions[point.index]
-                run = next(run for run in own if numbers[id(run)] == session)
-                found.append(Shift(each.measure.name, point, f"{run.id} ({started(run)})"))
+        for row in series:
+            for point in change_points(row.values, level=level):
+                session = row.sessions[point.index]
+                run = next(run for run in usable if numbers[id(run)] == session)
+                findings.append(Shift(row.measure.name, point, f"{run.id} ({started(run)})"))
                 first = max(first, session)
-        kept += [run for run in own if numbers[id(run)] >= first]
+        kept += [run for run in usable if numbers[id(run)] >= first]
     count, needed = len(set(numbers.values())), fewest_sessions(level)
     if runs and count < needed:
-        found.append(ShortHistory(count, needed))
-    return Group(history.label, tuple(kept)), found
+        findings.append(ShortHistory(count, needed))
+    return Group(history.label, tuple(kept)), findings
 
 
 def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequence[str]) -> list[_Series]:

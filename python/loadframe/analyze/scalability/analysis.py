@@ -38,17 +38,21 @@ def fit(
     three distinct n and for numbers that are not positive and finite.
     """
     data = gather(observations, residuals, resolution, blocks)
-    found = _conclude(data, seed, scaling)
-    apart = outliers([point for point, _ in found.fitted.values()], data)
+    conclusion = _conclude(data, seed, scaling)
+    apart = outliers([point for point, _ in conclusion.fitted.values()], data)
     robust = None
     if apart:
         places = [outlier.place for outlier in apart]
         rest = gather(observations, residuals, resolution, blocks, without=places)
         robust = _without(apart, rest, _conclude(rest, seed, scaling))
     # What the runs that lie far off say of a peak is not said where the others contradict it.
-    disagree = robust is not None and "none" in (found.standing, robust.standing) and found.standing != robust.standing
-    standing: PeakStanding = "open" if disagree else found.standing
-    models = {name: _describe(point, around, data, observations) for name, (point, around) in found.fitted.items()}
+    disagree = (
+        robust is not None
+        and "none" in (conclusion.standing, robust.standing)
+        and conclusion.standing != robust.standing
+    )
+    standing: PeakStanding = "open" if disagree else conclusion.standing
+    models = {name: _describe(point, around, data, observations) for name, (point, around) in conclusion.fitted.items()}
     at_one = [throughput for n, throughput in observations if n == 1]
     measured_at_one = sum(at_one) / len(at_one) if at_one else None
     return ScalabilityFit(
@@ -57,10 +61,10 @@ def fit(
         scaling=scaling,
         observations=tuple((float(n), float(throughput)) for n, throughput in observations),
         models=models,
-        best=found.best,
-        possible=found.possible,
-        candidate=found.candidate,
-        ceiling=found.ceiling,
+        best=conclusion.best,
+        possible=conclusion.possible,
+        candidate=conclusion.candidate,
+        ceiling=conclusion.ceiling,
         standing=standing,
         robust=robust,
         measured_at_one=measured_at_one,
@@ -68,11 +72,11 @@ def fit(
             data,
             over=over,
             models=models,
-            best=found.best,
-            possible=found.possible,
-            candidate=found.candidate,
-            ceiling=found.ceiling,
-            standing=found.standing,
+            best=conclusion.best,
+            possible=conclusion.possible,
+            candidate=conclusion.candidate,
+            ceiling=conclusion.ceiling,
+            standing=conclusion.standing,
             robust=robust,
             names=[_name(n, throughput, over, at, names) for at, (n, throughput) in enumerate(observations)],
             measured_at_one=measured_at_one,
@@ -104,10 +108,12 @@ def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
     return _Conclusion(fitted, best, left, candidate, ceiling, standing)
 
 
-def _without(apart: Sequence[Outlier], rest: Observations, found: _Conclusion) -> Robust:
+def _without(apart: Sequence[Outlier], rest: Observations, conclusion: _Conclusion) -> Robust:
     """Return what the runs that are not set aside say on their own."""
-    point, around = found.fitted[found.best]
-    return Robust(tuple(apart), found.best, parameters(point, around, rest), found.candidate, found.standing)
+    point, around = conclusion.fitted[conclusion.best]
+    return Robust(
+        tuple(apart), conclusion.best, parameters(point, around, rest), conclusion.candidate, conclusion.standing
+    )
 
 
 def _fit_with_sign(model: Model, data: Observations, seed: int) -> tuple[PointFit, Spread]:

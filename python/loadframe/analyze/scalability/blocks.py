@@ -60,7 +60,7 @@ def block_effects(sizes: Array, throughputs: Array, blocks: Sequence[object]) ->
         return None
     _, size = np.unique(sizes, return_inverse=True)
     names = list(dict.fromkeys(blocks))
-    block = np.array([names.index(each) for each in blocks])
+    block = np.array([names.index(label) for label in blocks])
     if len(names) < 2:
         return None
     # The last block's effect is minus the sum of the others'.

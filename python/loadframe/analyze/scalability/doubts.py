@@ -66,7 +66,7 @@ def _about_runs(
     if robust.best == best.name and robust.standing == standing and not moved:
         return
     yield warnings.RunsDecide(
-        runs=tuple((names[each.place], each.deviation) for each in robust.outliers),
+        runs=tuple((names[outlier.place], outlier.deviation) for outlier in robust.outliers),
         models=(best.name, robust.best),
         peaks=tuple(
             peak.n.value if stands in ("shown", "beyond") else None
@@ -90,8 +90,8 @@ def _about_growth(data: Observations, over: str, best: ModelFit) -> Iterator[Fin
     if sigma and sigma.value < 0:
         yield warnings.Superlinear(best.name, sigma.value, sigma.low, sigma.high)
         return
-    each = data.means / data.sizes
-    ratio = float(each[-1] / each[0])
+    per_unit = data.means / data.sizes
+    ratio = float(per_unit[-1] / per_unit[0])
     if ratio > _MORE_THAN_LINEAR:
         yield warnings.PerhapsSuperlinear(ratio, float(data.sizes[0]), float(data.sizes[-1]), over)
 

@@ -89,23 +89,23 @@ def _ends(values: Array, tail: float) -> tuple[Array, Array]:
 
 
 def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
-    own = [
+    at_size = [
         (run - run.mean()) / scale * np.sqrt(run.size / (run.size - 1))
         for run, scale in zip(observations.runs, observations.scale, strict=True)
     ]
     if min(observations.counts) < _RUNS_OF_THEIR_OWN:
-        own = [np.concatenate(own)] * len(own)
+        at_size = [np.concatenate(at_size)] * len(at_size)
     freedom = observations.freedom - len(observations.sizes)
     blocks, scales = observations.blocks, np.ones(_DRAWS)
     tail = float(special.ndtr(special.stdtrit(freedom, 0.025)))
     if blocks:
         scales, tail = freedom / random.chisquare(freedom, size=_DRAWS), 0.025
         within = np.sqrt((observations.total - len(observations.sizes)) / freedom)
-        own = [deviations * within for deviations in own]
+        at_size = [deviations * within for deviations in at_size]
     means = np.column_stack(
         [
             run.mean() + scale * np.sqrt(scales) * random.choice(deviations, size=(_DRAWS, run.size)).mean(axis=1)
-            for run, scale, deviations in zip(observations.runs, observations.scale, own, strict=True)
+            for run, scale, deviations in zip(observations.runs, observations.scale, at_size, strict=True)
         ]
     )
     # What all runs of a size share does not show in their deviations. Sizes may share it as well, or not: both count.

@@ -122,8 +122,10 @@ def gather(
     kept = [position for position in range(len(pairs)) if position not in without]
     count = len({float(pairs[position][0]) for position in kept})
     if count < 3:
-        found = "no size" if not count else f"only {count} distinct size{'s' * (count > 1)}"
-        raise BadInput(f"{found}: a scalability model needs at least 3", remedy="measure at more sizes; 6 is better")
+        sizes_text = "no size" if not count else f"only {count} distinct size{'s' * (count > 1)}"
+        raise BadInput(
+            f"{sizes_text}: a scalability model needs at least 3", remedy="measure at more sizes; 6 is better"
+        )
     if count > _MOST_SIZES:
         raise BadInput(
             f"{count} distinct sizes: more than {_MOST_SIZES} are no scalability experiment",

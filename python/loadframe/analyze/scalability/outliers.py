@@ -43,15 +43,15 @@ class _Suspect:
 
 def outliers(fits: Sequence[PointFit], observations: Observations) -> tuple[Outlier, ...]:
     """Return the runs that are to be set aside, the worst first; `fits` are all models, fitted to all runs."""
-    found: list[Outlier] = []
+    outliers: list[Outlier] = []
     most = int(_MOST_SHARE * observations.total) if observations.total <= _MOST_RUNS else 0
-    while len(found) < most:
+    while len(outliers) < most:
         worst = min(_suspects(fits, observations), key=lambda suspect: suspect.p, default=None)
         if worst is None or worst.p * observations.total >= _LEVEL:
             break
-        found.append(worst.outlier)
+        outliers.append(worst.outlier)
         fits, observations = worst.fits, worst.rest
-    return tuple(found)
+    return tuple(outliers)
 
 
 def _suspects(fits: Sequence[PointFit], observations: Observations) -> Iterator[_Suspect]:

@@ -76,7 +76,7 @@ class Robust:
     def as_dict(self) -> dict[str, Any]:
         """Return for JSON the model and its parameters, and which observations (counted from 0) it is without."""
         return {
-            "without": [{"observation": each.place, "deviation": each.deviation} for each in self.outliers],
+            "without": [{"observation": outlier.place, "deviation": outlier.deviation} for outlier in self.outliers],
             "best": self.best,
             "parameters": {name: estimate.as_dict() for name, estimate in self.parameters.items()},
             "peak_standing": self.standing,

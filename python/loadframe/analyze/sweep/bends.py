@@ -46,7 +46,9 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
 
     It is looked at at the `best` of them, and above that for a generator that could do no more.
     """
-    ordered = sorted((each for each in treatments if each.clients), key=lambda each: each.clients or 0)
+    ordered = sorted(
+        (treatment for treatment in treatments if treatment.clients), key=lambda treatment: treatment.clients or 0
+    )
     if len(ordered) < 2:
         return None
     first = ordered[0]
@@ -57,9 +59,9 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
         return None
     here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
-    found = [*_seen(here, phase), *_generator(above)]
-    advice = found[0][1] if found else "watch more of the store, or look at its own slow log and profiler"
-    return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in found), advice)
+    signs = [*_seen(here, phase), *_generator(above)]
+    advice = signs[0][1] if signs else "watch more of the store, or look at its own slow log and profiler"
+    return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in signs), advice)
 
 
 def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:

@@ -43,7 +43,7 @@ def step_of(run: RecordedRun, phase: str) -> Step:
     if not run.sound or entry is None:
         return Step(clients, None)
     shares = cpu_shares(run, phase).values()
-    throughput = sum(each["throughput"] for each in entry["operations"].values())
+    throughput = sum(operation["throughput"] for operation in entry["operations"].values())
     return Step(clients, throughput, min(shares, default=None), max(shares, default=None))
 
 
@@ -67,10 +67,10 @@ def next_clients(steps: Sequence[Step]) -> int | None:
 
 def every_clients() -> list[int]:
     """Return all numbers of clients that may be tried on one cluster."""
-    found = [1]
-    while 2 * found[-1] <= _MOST:
-        found.append(2 * found[-1])
-    return found
+    nodes_seen = [1]
+    while 2 * nodes_seen[-1] <= _MOST:
+        nodes_seen.append(2 * nodes_seen[-1])
+    return nodes_seen
 
 
 def calibrate(nodes: int | None, steps: Sequence[Step]) -> Calibration | None:
@@ -80,11 +80,14 @@ def calibrate(nodes: int | None, steps: Sequence[Step]) -> Calibration | None:
         return None
     within = []
     for clients in {step.clients for step in known}:
-        own = [step for step in known if step.clients == clients]
-        idlest, busiest = min(step.idlest or 0.0 for step in own), max(step.busiest or 0.0 for step in own)
+        at_clients = [step for step in known if step.clients == clients]
+        idlest, busiest = (
+            min(step.idlest or 0.0 for step in at_clients),
+            max(step.busiest or 0.0 for step in at_clients),
+        )
         if idlest >= IDLE and busiest <= OVERLOADED:
             within.append(Calibration(nodes, clients, idlest, busiest))
-    best = max(within, key=lambda each: each.clients or 0, default=None)
+    best = max(within, key=lambda candidate: candidate.clients or 0, default=None)
     if best is not None:
         return best
     return Calibration(

@@ -26,7 +26,7 @@ def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
 
     Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
     """
-    return max(treatments, key=lambda each: (each.throughput.low, each.throughput.value))
+    return max(treatments, key=lambda treatment: (treatment.throughput.low, treatment.throughput.value))
 
 
 def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
@@ -39,10 +39,14 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
     if not noise.freedom or not noise.variation:
         return chosen
     error = noise.relative_error(len(chosen.points))
-    rivals = [each for each in treatments if _gap(chosen, each) <= _RIVALS * math.hypot(error, _error(each, noise))]
-    logs = np.log([each.throughput.value for each in rivals])
-    variances = np.array([_error(each, noise) ** 2 for each in rivals])
-    place = next(index for index, each in enumerate(rivals) if each is chosen)
+    rivals = [
+        treatment
+        for treatment in treatments
+        if _gap(chosen, treatment) <= _RIVALS * math.hypot(error, _error(treatment, noise))
+    ]
+    logs = np.log([rival.throughput.value for rival in rivals])
+    variances = np.array([_error(rival, noise) ** 2 for rival in rivals])
+    place = next(index for index, rival in enumerate(rivals) if rival is chosen)
     luck = min(math.exp(float(shrink(logs, variances).values[place] - logs[place])), 1.0)
     measured = chosen.throughput
     return replace(
@@ -63,15 +67,19 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
     from all chosen treatments; where these are too few, the spread that all treatments have in common decides, which
     contains the blocks' and errs on the safe side.
     """
-    runs = [Observation(point.throughput, at, point.block) for at, each in enumerate(chosen) for point in each.points]
-    places = [next(at for at, each in enumerate(chosen) if each is one) for one in (below, above)]
-    found = estimate_ratio(runs, *places)
-    if found.freedom < _FREEDOM:
+    runs = [
+        Observation(point.throughput, at, point.block)
+        for at, candidate in enumerate(chosen)
+        for point in candidate.points
+    ]
+    places = [next(at for at, candidate in enumerate(chosen) if candidate is one) for one in (below, above)]
+    ratio = estimate_ratio(runs, *places)
+    if ratio.freedom < _FREEDOM:
         return ratio_of(above, below, noise)
-    value = found.ratio.value * above.without_luck / below.without_luck
+    value = ratio.ratio.value * above.without_luck / below.without_luck
     # As in `ratio_of`: it holds also that neither was lucky.
-    low = found.ratio.low * above.without_luck
-    return Estimate(value, min(low, value), max(found.ratio.high / below.without_luck, value))
+    low = ratio.ratio.low * above.without_luck
+    return Estimate(value, min(low, value), max(ratio.ratio.high / below.without_luck, value))
 
 
 def _gap(chosen: Treatment, other: Treatment) -> float:

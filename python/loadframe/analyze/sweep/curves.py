@@ -67,28 +67,28 @@ def phase_curves(
 ) -> PhaseCurves:
     """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow."""
     operation = main_operation(runs, phase)
-    found = points(runs, phase, operation)
-    treatments, noise = gather(found)
+    measured = points(runs, phase, operation)
+    treatments, noise = gather(measured)
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
     for treatment in treatments:
         by_nodes[treatment.nodes].append(treatment)
     best = [choose(group, noise) for group in by_nodes.values()]
     at_edge = [
-        each.nodes
-        for each, group in zip(best, by_nodes.values(), strict=True)
-        if each.nodes is not None and len(group) > 1 and each.clients == max(other.clients or 0 for other in group)
+        chosen.nodes
+        for chosen, group in zip(best, by_nodes.values(), strict=True)
+        if chosen.nodes is not None and len(group) > 1 and chosen.clients == max(other.clients or 0 for other in group)
     ]
     over_clients = tuple(
         _curve("clients", nodes, group, lambda point: point.clients, seed)
         for nodes, group in by_nodes.items()
-        if len({each.clients for each in group}) > 1
+        if len({at.clients for at in group}) > 1
     )
-    several = len({each.nodes for each in best}) > 1
+    several = len({chosen.nodes for chosen in best}) > 1
     return PhaseCurves(
         phase=phase,
         others=others,
         operation=operation,
-        points=found,
+        points=measured,
         treatments=treatments,
         best=tuple(best),
         over_clients=over_clients,
@@ -96,7 +96,9 @@ def phase_curves(
         speedups=_speedups(best, noise) if several else (),
         at_edge=tuple(at_edge),
         bends=tuple(
-            filter(None, (bend(runs, phase, group, own) for own, group in zip(best, by_nodes.values(), strict=True)))
+            filter(
+                None, (bend(runs, phase, group, chosen) for chosen, group in zip(best, by_nodes.values(), strict=True))
+            )
         ),
         calibrations=tuple(filter(None, (_calibration(runs, phase, nodes) for nodes in by_nodes))),
         warnings=pitfalls(runs, phase, best),
@@ -104,9 +106,9 @@ def phase_curves(
 
 
 def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> Calibration | None:
-    own = [run for run in runs if run.nodes == nodes]
-    several = len({run.clients(phase) for run in own}) > 1
-    return calibrate(nodes, [step_of(run, phase) for run in own]) if several else None
+    at_nodes = [run for run in runs if run.nodes == nodes]
+    several = len({run.clients(phase) for run in at_nodes}) > 1
+    return calibrate(nodes, [step_of(run, phase) for run in at_nodes]) if several else None
 
 
 def _curve(
@@ -131,11 +133,11 @@ def _curve(
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
     first = best[0]
     rows = []
-    for each in best:
-        if each.nodes is None or not first.nodes:
+    for treatment in best:
+        if treatment.nodes is None or not first.nodes:
             continue
-        ratio = Estimate(1.0, 1.0, 1.0) if each is first else speedup_of(each, first, best, noise)
-        more = each.nodes / first.nodes
+        ratio = Estimate(1.0, 1.0, 1.0) if treatment is first else speedup_of(treatment, first, best, noise)
+        more = treatment.nodes / first.nodes
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
-        rows.append(SpeedUp(each, ratio, efficiency))
+        rows.append(SpeedUp(treatment, ratio, efficiency))
     return tuple(rows)

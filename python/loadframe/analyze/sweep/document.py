@@ -27,10 +27,10 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
             for row in curves.speedups
         ],
         "bends": [
-            {"nodes": each.nodes, "clients": each.clients, "effective": each.effective, **each.as_dict()}
-            for each in curves.bends
+            {"nodes": bend.nodes, "clients": bend.clients, "effective": bend.effective, **bend.as_dict()}
+            for bend in curves.bends
         ],
-        "calibrations": [vars(each) for each in curves.calibrations],
+        "calibrations": [vars(calibration) for calibration in curves.calibrations],
         "warnings": [warning.as_dict() for warning in curves.warnings],
     }
 

@@ -36,20 +36,20 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
 
     Empty unless nodes and the nodes' CPU limit are factors.
     """
-    noise = pooled_noise(_throughputs(treatment) for each in curves for treatment in each.treatments)
+    noise = pooled_noise(_throughputs(treatment) for curve in curves for treatment in curve.treatments)
     grouped: dict[tuple[str, _Levels, float], list[tuple[float, Treatment]]] = defaultdict(list)
-    for each in curves:
-        cpus = each.others.get(_CPUS)
+    for curve in curves:
+        cpus = curve.others.get(_CPUS)
         if not isinstance(cpus, int | float):
             continue
-        others = tuple((name, level) for name, level in each.others.items() if name != _CPUS)
-        for nodes in {treatment.nodes for treatment in each.treatments if treatment.nodes}:
-            own = [treatment for treatment in each.treatments if treatment.nodes == nodes]
-            best = choose(own, noise)
-            grouped[each.phase, others, round(nodes * cpus, 6)].append((float(cpus), best))
+        others = tuple((name, level) for name, level in curve.others.items() if name != _CPUS)
+        for nodes in {treatment.nodes for treatment in curve.treatments if treatment.nodes}:
+            at_nodes = [treatment for treatment in curve.treatments if treatment.nodes == nodes]
+            best = choose(at_nodes, noise)
+            grouped[curve.phase, others, round(nodes * cpus, 6)].append((float(cpus), best))
     shapes = []
-    for (phase, others, _), found in grouped.items():
-        ordered = sorted(found, key=lambda pair: pair[1].nodes or 0)
+    for (phase, others, _), sized in grouped.items():
+        ordered = sorted(sized, key=lambda pair: pair[1].nodes or 0)
         base = ordered[0][1]
         for cpus, best in ordered if len(ordered) > 1 else ():
             ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noise)

@@ -293,14 +293,16 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
 
 def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> Iterator[Finding]:
     by_id = {run.id: run for run in usable}
-    runs = {each.nodes or 1: [(by_id[point.run], point.throughput) for point in each.points] for each in best}
-    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in found) for nodes, found in runs.items()}
+    runs = {
+        treatment.nodes or 1: [(by_id[point.run], point.throughput) for point in treatment.points] for treatment in best
+    }
+    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in pairs) for nodes, pairs in runs.items()}
     few, many = min(costs, default=0), max(costs, default=0)
     if few < many and costs[few] and costs[many] > _DEARER * costs[few]:
         yield DearerRequests((few, many), (costs[few], costs[many]))
     hot = {}
-    for nodes, found in runs.items():
-        shares = [sorted(used) for run, _ in found if len(used := cpu_shares(run, phase).values()) > 1]
+    for nodes, pairs in runs.items():
+        shares = [sorted(used) for run, _ in pairs if len(used := cpu_shares(run, phase).values()) > 1]
         if shares and all(used[-1] >= _USED_UP and fmean(used[:-1]) <= _IDLE_BESIDE * used[-1] for used in shares):
             hot[nodes] = shares
     if hot:
@@ -312,7 +314,7 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
 def _about_machine(
     usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
 ) -> Iterator[Finding]:
-    for run in sorted(usable, key=lambda each: each.nodes or 1, reverse=True)[:1]:
+    for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, hardware = manifest.get("store", {}), manifest.get("hardware", {})
         limits = store.get("limits") or {}

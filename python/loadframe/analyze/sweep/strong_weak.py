@@ -109,8 +109,10 @@ class CurvePair:
             "speedups": [
                 {
                     "nodes": row.nodes,
-                    "measured": {scaling: each and each.as_dict() for scaling, each in row.measured.items()},
-                    "by_law": {scaling: each and each.as_dict() for scaling, each in row.by_law.items()},
+                    "measured": {
+                        scaling: estimate and estimate.as_dict() for scaling, estimate in row.measured.items()
+                    },
+                    "by_law": {scaling: estimate and estimate.as_dict() for scaling, estimate in row.by_law.items()},
                 }
                 for row in self.rows
             ],
@@ -132,7 +134,7 @@ class StrongAndWeak:
         return {
             **{scaling: sweep.folder.description["experiment"] for scaling, sweep in self.sweeps.items()},
             "curves": [pair.as_dict() for pair in self.pairs],
-            "differing": [str(each) for each in self.differing],
+            "differing": [str(difference) for difference in self.differing],
             "left_out": {scaling: [run.id for run in sweep.folder.left_out] for scaling, sweep in self.sweeps.items()},
         }
 
@@ -172,14 +174,14 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
 
 def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     """Set the curves of one phase side by side."""
-    laws = {scaling: _law(each, scaling) for scaling, each in curves.items()}
+    laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
     measured: dict[Scaling, dict[int, Estimate]] = {
-        scaling: {row.treatment.nodes or 0: row.speedup for row in each.speedups} for scaling, each in curves.items()
+        scaling: {row.treatment.nodes or 0: row.speedup for row in curve.speedups} for scaling, curve in curves.items()
     }
-    fewest = {min(found) for found in measured.values() if found}
+    fewest = {min(speedups) for speedups in measured.values() if speedups}
     refusal = None
     if not all(measured.values()):
-        without = " and ".join(f"the {scaling} curve" for scaling, found in measured.items() if not found)
+        without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)
         refusal = f"there are runs that can be used at fewer than two numbers of nodes, in {without}"
     elif len(fewest) > 1:
         refusal = (
@@ -237,9 +239,9 @@ def _read(path: Path) -> tuple[Sweep, Scaling]:
     sweep = read_sweep(path)
     description = sweep.folder.description
     if description["kind"] != "scale" or "nodes" not in description["factors"]:
-        found = f"of kind {description['kind']}" if description["kind"] != "scale" else "without nodes as a factor"
+        reason = f"of kind {description['kind']}" if description["kind"] != "scale" else "without nodes as a factor"
         raise BadInput(
-            f"an experiment {found} has no curve over nodes",
+            f"an experiment {reason} has no curve over nodes",
             where=str(path),
             remedy="name two experiments of kind scale over nodes, one strong and one weak",
         )
@@ -251,7 +253,7 @@ def _check_alike(strong: Sweep, weak: Sweep) -> None:
     one, other = strong.folder.description, weak.folder.description
     values = _asked(one, other.get("grows")), _asked(other, other.get("grows"))
     for key in dict.fromkeys([*values[0], *values[1]]):
-        first, second = (each.get(key) for each in values)
+        first, second = (value.get(key) for value in values)
         # Older folders do not say which file the workload was.
         unknown = key == "workload_sha256" and None in (first, second)
         if first != second and not unknown:
@@ -282,6 +284,6 @@ def _at_the_fewest(pairs: list[CurvePair], sweeps: Mapping[Scaling, Sweep]) -> t
     """Return what the runs on the fewest nodes differ in, where both curves begin."""
     groups = []
     for scaling in _SCALINGS:
-        used = {point.run for each in pairs if each.rows for point in each.curves[scaling].best[0].points}
+        used = {point.run for pair in pairs if pair.rows for point in pair.curves[scaling].best[0].points}
         groups.append([run for run in sweeps[scaling].folder.runs if run.id in used])
     return differences(*groups) if all(groups) else ()

@@ -16,17 +16,17 @@ def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[floa
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
     """Return the samples of a metric in their order, for each source with this beginning."""
     entry = run.phase(phase)
-    found: dict[str, list[float]] = defaultdict(list)
+    values: dict[str, list[float]] = defaultdict(list)
     if run.run is None or entry is None:
-        return found
+        return values
     table = run.run.telemetry
     start = entry["start"] + entry["warmup"]
     within = pc.and_(pc.greater_equal(table["time"], start), pc.less_equal(table["time"], start + entry["duration"]))
     named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
     rows = table.filter(pc.and_(within, named)).sort_by("time")
     for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
-        found[name].append(value)
-    return found
+        values[name].append(value)
+    return values
 
 
 def cores_used(run: RecordedRun, phase: str) -> float:
@@ -44,8 +44,8 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     cpus = min(filter(None, (quota, limits.get("cores_each"))), default=None)
     if cpus is None:
         return {}
-    found = by_source(run, phase, "node:", "process.cpu")
-    return {name.removeprefix("node:"): fmean(values) / cpus for name, values in found.items() if values}
+    cores = by_source(run, phase, "node:", "process.cpu")
+    return {name.removeprefix("node:"): fmean(values) / cpus for name, values in cores.items() if values}
 
 
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:

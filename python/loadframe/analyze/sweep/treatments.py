@@ -82,18 +82,18 @@ class Treatment:
 
 def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, also for those that may not be used."""
-    found = []
+    points = []
     for run in runs:
         entry = run.phase(phase)
         if entry is None:
             continue
         main = entry["operations"].get(operation, {}).get("response", {})
-        found.append(
+        points.append(
             Point(
                 run=run.id,
                 nodes=run.nodes,
                 clients=run.clients(phase),
-                throughput=sum(each["throughput"] for each in entry["operations"].values()),
+                throughput=sum(figures["throughput"] for figures in entry["operations"].values()),
                 response_p50=main.get("p50"),
                 response_p99=main.get("p99"),
                 response_mean=main.get("mean"),
@@ -101,7 +101,7 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
                 block=run.block,
             )
         )
-    return tuple(found)
+    return tuple(points)
 
 
 def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
@@ -124,10 +124,10 @@ def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
     return Noise(math.sqrt(squares / freedom) if freedom else math.inf, freedom)
 
 
-def gather(found: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
+def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
     """Gather the usable points by size, ascending, with the noise that they share."""
     by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
-    for point in found:
+    for point in points:
         if point.usable and point.throughput > 0:
             by_size[point.nodes, point.clients].append(point)
     noise = pooled_noise([point.throughput for point in group] for group in by_size.values())

@@ -12,20 +12,23 @@ from loadframe.report.kinds import Report
 
 def read(path: Path) -> Report:
     """Return what happened in each transition of the experiment in that folder."""
-    found = read_elasticity(path)
+    elasticity = read_elasticity(path)
     return Report(
-        elastic_page(found), found.as_dict(), lambda console: print_elasticity(found, console), _unanswerable(found)
+        elastic_page(elasticity),
+        elasticity.as_dict(),
+        lambda console: print_elasticity(elasticity, console),
+        _unanswerable(elasticity),
     )
 
 
-def _unanswerable(found: Elasticity) -> BadInput | None:
+def _unanswerable(elasticity: Elasticity) -> BadInput | None:
     """Return what is wrong where nothing was changed in any run, since no trigger fired in its time."""
-    runs = [run.run for run in found.folder.runs if run.treatment.get("event") and run.status == "done"]
+    runs = [run.run for run in elasticity.folder.runs if run.treatment.get("event") and run.status == "done"]
     kinds = [{event["kind"] for event in run.events} for run in runs if run]
     if not kinds or any(FIRED in seen or NEVER not in seen for seen in kinds):
         return None
     return BadInput(
         "no trigger fired in its time in any run, so no cluster was changed",
-        where=str(found.folder.path),
+        where=str(elasticity.folder.path),
         remedy="lower its thresholds, put more load on, or give it more time (within, duration)",
     )

@@ -90,8 +90,8 @@ def _told(trace: Trace) -> dict[str, Any]:
 
 def _placed(over: Scale) -> dict[str, Any]:
     edges = [round(edge, 2) for edge in (over.start, over.end)]
-    found: dict[str, Any] = {"pixels": edges, "values": [over.low, over.high], "log": over.log}
-    return {**found, "categories": list(over.categories)} if over.categories else found
+    placed: dict[str, Any] = {"pixels": edges, "values": [over.low, over.high], "log": over.log}
+    return {**placed, "categories": list(over.categories)} if over.categories else placed
 
 
 def _frame(figure: Figure) -> _Frame:
