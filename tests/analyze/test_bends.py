@@ -26,7 +26,7 @@ def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
     assert (result.nodes, result.clients) == (1, 32)
     assert result.effective == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)
     assert result.reasons == ()
-    assert "nothing that was watched was used up" in result.cause
+    assert "no monitored resource was saturated" in result.cause
 
 
 @pytest.mark.parametrize(

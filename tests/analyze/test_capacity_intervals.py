@@ -73,7 +73,7 @@ def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity(
     assert capacity.kind is Kind.BRACKETED
     assert capacity.rate.low == 0, "it lies below what was tried in one of three"
     assert capacity.rate.value < 95
-    assert "1 of 3 searches met no rate that keeps the SLO" in words.sentence(capacity, Slo(1.0))
+    assert "1 of 3 searches met no rate that meets the SLO" in words.sentence(capacity, Slo(1.0))
 
 
 def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():

@@ -56,4 +56,4 @@ def test_a_linear_cluster_claims_no_peak(residuals):
     assert result.best == "linear"
     assert result.peak is None
     assert result.models["usl"].parameters["kappa"].low == 0
-    assert any("cannot be told from 0" in warning.cause for warning in result.warnings)
+    assert any("cannot be distinguished from 0" in warning.cause for warning in result.warnings)

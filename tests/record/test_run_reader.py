@@ -29,7 +29,7 @@ def test_a_run_can_be_read_where_it_was_moved_to(folder, tmp_path):
 
 
 def test_a_folder_that_is_no_run_is_bad_input(tmp_path):
-    with pytest.raises(BadInput, match="this is no run folder"):
+    with pytest.raises(BadInput, match="this is not a run folder"):
         Run(tmp_path)
 
 

@@ -83,7 +83,7 @@ def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):
 def test_a_gain_that_came_without_the_node_is_not_claimed(tmp_path):
     text = " ".join(Page(elastic_page(read_elasticity(write_elastic(tmp_path / "e", drift=(1.5,))))).text.split())
     assert "2 times the nodes gave 1.68 times the throughput, but in the control run it became 1.5" in text
-    assert "cannot be told from drift" in text
+    assert "cannot be separated from drift" in text
     assert "realised gain of 84 %" not in text
     assert re.search(
         r"without the change, throughput became 1\.5\d \[1\.\d\d, 1\.\d\d\] times what it was before", text
@@ -108,7 +108,7 @@ def test_a_single_run_is_not_said_to_have_done_less(tmp_path):
     found = read_elasticity(write_elastic(tmp_path / "e", gain=0.97, repetitions=1, control=False))
     text = " ".join(Page(elastic_page(found)).text.split())
     assert "more nodes did less" not in text
-    assert "times the throughput: less than before, in a single run, which says nothing of how that scatters" in text
+    assert "times the throughput: less than before, in a single run, so its scatter is unknown" in text
 
 
 def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
@@ -121,7 +121,7 @@ def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
     early.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     text = " ".join(Page(elastic_page(read_elasticity(path))).text.split())
     assert "2 times the nodes gave 1.69 times the throughput (from 1 of 2 runs): a realised gain" in text
-    assert ", in a single run, which says nothing of how that scatters" in text
+    assert ", in a single run, so its scatter is unknown" in text
     assert "1 of 2 runs had less: measures that rest on them are of the others alone" in text
 
 
@@ -166,7 +166,7 @@ def test_one_run_without_a_control_says_how_little_that_is(tmp_path):
 def test_without_a_valid_run_nothing_is_claimed(tmp_path):
     path = write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady")
     page = Page(elastic_page(read_elasticity(path)))
-    assert "No answer: no run with the event can be believed." in page.text
+    assert "No answer: no run with the event is valid." in page.text
     assert "1 of 2 runs are used; left out of every figure: 1 invalid." in page.text
 
 

@@ -46,6 +46,6 @@ def test_markdown_is_a_table_that_no_name_can_break():
 
 def test_the_headline_says_what_came_of_it():
     assert headline(gate("passed")) == "new passed: 1 check, no regression."
-    assert headline(gate()) == "Nothing can be told about new: no valid run to check."
+    assert headline(gate()) == "No conclusion about new: no valid run to check."
     assert "1 of 2 checks is not decided" in headline(gate("passed", "undecided"))
     assert "not everything was measured" in headline(gate("passed", incomplete=True))

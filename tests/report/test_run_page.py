@@ -30,7 +30,7 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
     assert page.loads == []
     assert page.headings[0] == "What does opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB do under nyc_taxis?"
     assert "range_100, 8 clients:" in page.text
-    assert "Valid: nothing speaks against these figures." in page.text
+    assert "Valid: no reason to doubt these figures was found." in page.text
     assert "Not judged: steadiness of phase range_100" in page.text
     assert set(page.plots) == {"run-over-time"}
     assert "Example CPU 3.0 GHz" in page.text
@@ -55,8 +55,8 @@ def test_throughput_over_time_counts_each_second(run):
 def test_an_invalid_run_says_so_first(tmp_path):
     run = write_run(tmp_path, "r1", Truth(cpu_share=0.9))
     page = Page(run_page(run))
-    assert "Invalid: these figures must not be believed. In phase range_100 a generator thread" in page.text
-    assert "INVALID: do not believe these figures" in printed(run)
+    assert "Invalid: do not rely on these figures. In phase range_100 a generator thread" in page.text
+    assert "INVALID: do not rely on these figures" in printed(run)
     assert "! in phase range_100 a generator thread used 90 % of its core" in printed(run)
 
 

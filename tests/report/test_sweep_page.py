@@ -139,7 +139,7 @@ def test_the_setup_names_machine_store_workload_and_seed(page):
 def test_an_experiment_without_a_valid_run_claims_nothing(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(cpu_share=0.99), clients=(1, 2), repetitions=1)
     page = Page(sweep_page(read_sweep(path)))
-    assert "No answer: no run of range_100 can be believed." in page.text
+    assert "No answer: no run of range_100 is valid." in page.text
     assert "0 of 6 runs are used; left out of every figure: 6 invalid." in page.text
     assert "Throughput against nodes" not in page.headings
 

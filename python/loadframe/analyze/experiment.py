@@ -140,7 +140,7 @@ class RecordedExperiment:
 
 
 def read_experiment(path: Path) -> RecordedExperiment:
-    """Read an experiment's folder; BadInput where it is none, or a run in it is broken."""
+    """Read an experiment's folder; BadInput if it is not one, or a run in it is broken."""
     file = path / EXPERIMENT_FILE
     try:
         description = json.loads(file.read_text(encoding="utf-8"))
@@ -150,7 +150,7 @@ def read_experiment(path: Path) -> RecordedExperiment:
             description[key]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            f"this is no experiment's folder: {_words(error)}",
+            f"this is not an experiment's folder: {_words(error)}",
             where=str(file),
             remedy=f"name a folder that `loadframe run` wrote, with its {EXPERIMENT_FILE}",
         ) from error

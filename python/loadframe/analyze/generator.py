@@ -142,8 +142,8 @@ def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
 def _achieved(outcome: dict[str, Any], series: pa.Table) -> float | None:
     """Return requests done in the window over requests due in it, for the open streams together; at most 1.
 
-    Both are counted, so that a Poisson schedule's own scatter is none of the store's. A backlog that grows shows as
-    requests due in the window and done after it.
+    Both are counted, so that the scatter of a Poisson schedule is not attributed to the store. A backlog that
+    grows shows as requests due in the window and done after it.
     """
     streams = [stream["name"] for stream in outcome["streams"] if "open" in stream["pacing"]]
     if not streams:

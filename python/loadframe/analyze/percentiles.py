@@ -83,7 +83,7 @@ def percentiles_document(run: Run) -> dict[str, Any]:
 
 
 def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
-    """Return between which shares of all requests the 95 % interval of a quantile lies; 0 and infinity are no bound.
+    """Return between which shares of all requests the 95 % interval of a quantile lies; 0 and infinity: unbounded.
 
     `counts` are each second's requests, `slow` those of them that lie above the quantile of all.
     """
@@ -118,7 +118,7 @@ def _worth(slow: Array, counts: Array, quantile: float) -> float:
 
 def _worth_by(spread: float, freedom: float, total: float, quantile: float) -> float:
     """Return the effective number of requests by an estimate of the variance of the number of slow ones."""
-    # The variance is known with so many degrees of freedom.
+    # The degrees of freedom of the variance.
     widened = float(special.ndtri(0.975) / special.stdtrit(freedom, 0.975)) ** 2
     return quantile * (1 - quantile) * total**2 / spread * widened if spread else total
 

@@ -18,7 +18,7 @@ from loadframe.analyze.sweep.treatments import main_operation, pooled_noise
 def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str]) -> float:
     """Return the greatest half-width of a treatment's 95 % interval, relative to its mean; infinite while unknown.
 
-    Unknown is it while a treatment has no run that may be believed, or none was repeated.
+    Infinite until every treatment has a valid run, and one of them was repeated.
     """
     return max((_widest(runs, phase) for phase in phases), default=math.inf)
 

@@ -24,7 +24,7 @@ from loadframe.analyze.autocorrelation import detrended, effective_size, lag_one
 #: Fewer batches say nothing; single seconds are taken as batches where the run is too short for batches of five.
 _LEAST_BATCHES = 20
 _BATCH = 5
-#: Up to so many seconds drift is looked for in single ones; pairs of them are counted.
+#: Up to this many seconds, drift is looked for in single seconds; above, in sums of several.
 _SINGLE = 300
 _CHANGE = 0.05
 #: Level of each test. MSER chooses its cut among many, which is as good as ten independent ones.

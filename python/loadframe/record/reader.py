@@ -44,7 +44,7 @@ class Recordings:
                 events.append(json.loads(line))
             except json.JSONDecodeError as error:
                 raise BadInput(
-                    f"no JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
+                    f"this is not valid JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
                 ) from error
         return events
 
@@ -79,13 +79,13 @@ class Recordings:
 class Run(Recordings):
     """A run that was recorded. Opening it checks that it is one; each member is read when it is asked for, once.
 
-    BadInput for a folder that is no run, for a member that is missing or broken, and for a run of a newer loadframe.
+    BadInput for a folder that is not a run, for a member that is missing or broken, and for a run of a newer loadframe.
     """
 
     def __init__(self, path: Path):
         super().__init__(path)
         if not (self.path / schema.MANIFEST_FILE).is_file():
-            what = "this is no run folder" if self.path.is_dir() else "there is no such run folder"
+            what = "this is not a run folder" if self.path.is_dir() else "there is no such run folder"
             raise BadInput(what, where=str(path), remedy=f"name a folder that holds a {schema.MANIFEST_FILE}")
         for member in schema.MEMBERS:
             if not (self.path / member).is_file():
@@ -113,8 +113,8 @@ class Run(Recordings):
             value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
         except json.JSONDecodeError as error:
             raise BadInput(
-                f"no JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
+                f"this is not valid JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
             ) from error
         if not isinstance(value, dict):
-            raise BadInput("the file holds no JSON object", where=str(path), remedy=_BROKEN)
+            raise BadInput("the file does not hold a JSON object", where=str(path), remedy=_BROKEN)
         return value

@@ -114,7 +114,7 @@ class RunWriter:
         return folder
 
     def event(self, kind: str, time: float | None = None, **fields: object) -> None:
-        """Write down that something happened, `time` s since the run began; now, if none is given."""
+        """Record that something happened `time` s since the run began; now, unless it is given."""
         time = self.elapsed() if time is None else time
         wall = (self.started + timedelta(seconds=time)).isoformat(timespec="milliseconds")
         line = json.dumps(plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields}), allow_nan=False)

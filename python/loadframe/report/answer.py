@@ -20,7 +20,7 @@ _LITTLE = 0.0005
 def lead(curves: PhaseCurves) -> str:
     """Return the one sentence that answers the question, for one measured phase."""
     if not curves.treatments:
-        return f"No answer: no run of {curves.phase} can be believed."
+        return f"No answer: no run of {curves.phase} is valid."
     nodes = curves.over_nodes
     if nodes is None:
         fits = [curve.fit for curve in curves.over_clients if curve.fit]
@@ -36,7 +36,7 @@ def lead(curves: PhaseCurves) -> str:
     if not last.speedup.is_finite:
         return (
             f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            " nodes. No treatment has two valid runs, so nothing says how much of this is noise."
+            " nodes. No treatment has two valid runs, so it is unknown how much of this is noise."
         )
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"Throughput did not change measurably: it went {values}."
@@ -48,20 +48,20 @@ def lead(curves: PhaseCurves) -> str:
 
 
 def limits(curves: PhaseCurves) -> list[str]:
-    """Return what the data cannot say, and how the figures are to be taken."""
+    """Return what the data cannot say, and how to read the figures."""
     words = _scaled(curves)
     nodes = curves.over_nodes
     if nodes:
         counts = sorted({treatment.nodes or 0 for treatment in nodes.treatments})
         if len(counts) < _ENOUGH_SIZES:
             words.append(
-                f"{len(counts)} node counts say what these nodes gave; they cannot tell a curve that flattens from one"
-                f" that goes on, so nothing is claimed beyond {counts[-1]} nodes."
+                f"{len(counts)} node counts cannot distinguish a curve that flattens from one that keeps growing, so"
+                f" nothing is claimed beyond {counts[-1]} nodes."
             )
         if curves.over_clients:
             words.append(
-                "Each number of nodes is taken at the number of clients whose throughput has the highest lower"
-                f" confidence bound ({_best_clients(curves)}). {_luck(curves)}"
+                "Each number of nodes is represented by the number of clients whose throughput has the highest"
+                f" lower confidence bound ({_best_clients(curves)}). {_luck(curves)}"
             )
     words += [_calibration(calibration) for calibration in curves.calibrations]
     if curves.at_edge:
@@ -144,15 +144,15 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 
 def _luck(curves: PhaseCurves) -> str:
-    """Say what was done about the best of several being the luckiest of them."""
+    """Say how the lead of the best of several was corrected for chance."""
     if not any(row.speedup.is_finite for row in curves.speedups[1:]):
-        return "No treatment has two valid runs, so nothing tells how much of its lead is luck."
+        return "No treatment has two valid runs, so the part of each lead that is due to chance is unknown."
     most = 1 - min(row.treatment.without_luck for row in curves.speedups)
     if most < _LITTLE:
-        return "Their leads are too clear to be luck."
+        return "Their leads are too large to be due to chance."
     return (
-        f"The best of several is the luckiest of them, so its throughput was taken to be up to {format_share(most, 1)}"
-        " less than was measured (shrinkage towards the numbers of clients that it can hardly be told from)."
+        f"The best of several numbers of clients owes some of its lead to chance, so its throughput was corrected by up"
+        f" to {format_share(most, 1)} (shrinkage towards the numbers of clients that are hardly different)."
     )
 
 

@@ -37,7 +37,7 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
     """Return what is known of one treatment."""
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
-        return f"{name}: the search is not done; the same command goes on with it."
+        return f"{name}: the search is not finished; the same command continues it."
     if capacity.kind is Kind.NONE:
         lowest = min(attempt.rate for search in capacity.searches for attempt in search.attempts)
         nearest = next(filter(None, (search.nearest for search in capacity.searches)))
@@ -47,12 +47,12 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
             " Ask for less, give the store more, or search lower with search: least."
         )
     if capacity.kind is Kind.UNKNOWN:
-        return f"{name}: no trial can be believed where it matters; see why below."
+        return f"{name}: the trials that decide it are invalid; see why below."
     words = f"{name}: {rate_text(capacity)} requests/s{_basis(capacity)}"
     if capacity.kind is Kind.LOWER_BOUND:
         return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
     if capacity.kind is Kind.AT_MOST:
-        return f"{words}: the greatest rate that the search may try was held; raise search: most."
+        return f"{words}: the highest rate that the search may try was held; raise search: most."
     answered = [search for search in capacity.searches if search.nearest]
     why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
     return f"{words}; above that {why}." if why else f"{words}."
@@ -63,12 +63,12 @@ def _basis(capacity: Capacity) -> str:
     words = " by one search, which is a bracket and not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.telling)
     if without:
-        words += f" ({without} of {len(capacity.telling)} searches met no rate that keeps the SLO)"
+        words += f" ({without} of {len(capacity.telling)} searches met no rate that meets the SLO)"
     return words
 
 
 def limits(capacities: Capacities) -> list[str]:
-    """Return how the figures are to be taken."""
+    """Return how to read the figures."""
     words = [
         f"A rate is held when {slo_text(capacities.slo)}, at least 99 % of the load was achieved, and the number of"
         " requests in flight did not grow. The answer passed two of three trials and was run again; the rate above it"
@@ -81,13 +81,13 @@ def limits(capacities: Capacities) -> list[str]:
         )
     if any(len(capacity.telling) == 2 for capacity in capacities.capacities):
         words.append(
-            "Two searches tell little of how searches differ, so their intervals are wide: a third narrows them most."
+            "Two searches say little about how searches differ, so their intervals are wide: a third narrows them most."
         )
     if any(capacity.bracket for capacity in capacities.capacities):
         words.append(
-            "One search gives a bracket: the rate that held, and the rate above it that failed. Scatter of trials"
-            " often puts the capacity outside of it, and nothing says how answers vary from search to search. Three"
-            " repetitions or more give an interval."
+            "One search gives a bracket: the rate that held, and the rate above it that failed. Because"
+            " trials scatter, the capacity often lies outside of it, and how answers vary between searches is unknown."
+            " Three repetitions or more give an interval."
         )
     return words
 

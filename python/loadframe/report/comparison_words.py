@@ -47,7 +47,7 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
         "better": f"that is better ({interval})",
         "worse": f"that is worse ({interval})",
         "alike": f"a difference of {least} or more is excluded ({interval})",
-        "open": f"these runs do not decide whether that is a difference of {least} or more ({interval})",
+        "open": f"these runs do not decide whether the difference is {least} or more ({interval})",
     }[contrast.outcome]
     return f"{figures}; {ending}."
 
@@ -55,7 +55,7 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
 def lead(comparison: Comparison) -> list[str]:
     """Return the sentences that answer: one for each contrast of the first measure, at most six."""
     if not comparison.contrasts:
-        return ["No answer: the groups have no measure in common in runs that can be believed."]
+        return ["No answer: the groups have no measure in common in their valid runs."]
     first = comparison.contrasts[0].measure
     chosen = [contrast for contrast in comparison.contrasts if contrast.measure == first]
     words = [sentence(contrast, comparison) for contrast in chosen[:6]]

@@ -42,9 +42,9 @@ def lead(group: Group) -> list[str]:
 
 def _unanswered(group: Group) -> Iterator[str]:
     """Say that there is no answer, what is shown instead, and by which rules these runs were judged."""
-    yield "No answer: no run with the event can be believed."
+    yield "No answer: no run with the event is valid."
     if group.example:
-        yield f"{shown_as_invalid(group.example)} No figure is made of it."
+        yield f"{shown_as_invalid(group.example)} No figure uses it."
         yield _RULES
 
 
@@ -57,8 +57,8 @@ def shown_as_invalid(run: RecordedRun) -> str:
 #: See `verdict.judge` for runs whose cluster is changed.
 _RULES = (
     "A run in which the cluster is changed is judged by its load generator, by whether anything was answered, and by"
-    " whether each step was taken. Failures, drops, a rate that was not achieved and throughput that moves may be the"
-    " change's doing, and make none invalid."
+    " whether each step was taken. Failures, drops, a rate that was not achieved and throughput that drifts may be caused"
+    " by the change, and make no run invalid."
 )
 
 
@@ -92,7 +92,7 @@ def _sentences(group: Group, step: Step) -> list[str]:
         if drift := drifted(measures):
             words.append(
                 f"{gave}, but in the control run it became {_text(drift, '')} times what it was without"
-                " them: what the nodes brought cannot be told from drift."
+                " them: the effect of the nodes cannot be separated from drift."
             )
         elif more := by_chance(measures):
             words.append(
@@ -116,11 +116,11 @@ def _brought(gain: Estimate, growth: float) -> str:
     if not gain.is_finite:
         less = gain.value * growth < 1
         seen = "less than before" if less else f"a realised gain of {_text(gain, 'share')}"
-        return f": {seen}, in a single run, which says nothing of how that scatters"
+        return f": {seen}, in a single run, so its scatter is unknown"
     if gain.high * growth < 1:
         return ": more nodes did less"
     if gain.low * growth <= 1:
-        return ": neither gain nor loss can be told from the scatter of the runs"
+        return ": neither gain nor loss exceeds the scatter of the runs"
     return f": a realised gain of {_text(gain, 'share')}"
 
 

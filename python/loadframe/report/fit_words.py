@@ -31,7 +31,7 @@ def _sentence(fit: ScalabilityFit, unit: str) -> str:
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
     if not tells(fit):
-        return f"These data do not tell how throughput grows {measured}."
+        return f"These data do not show how throughput grows {measured}."
     if fit.peak:
         past = fit.peak.n.value <= fit.largest
         peaks = "peaks" if past else "is headed for a peak"

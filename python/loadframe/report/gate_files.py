@@ -19,16 +19,16 @@ def headline(gate: Gate) -> str:
     if gate.standing == "passed":
         return f"{gate.label} passed: {checks}, no regression."
     if not gate.checks:
-        return f"Nothing can be told about {gate.label}: no valid run to check."
+        return f"No conclusion about {gate.label}: there is no valid run to check."
     undecided = counts["undecided"]
     if not undecided:
-        return f"Nothing final can be told about {gate.label}: not everything was measured."
+        return f"No conclusion about {gate.label}: not everything was measured."
     verb = "is" if undecided == 1 else "are"
-    return f"Nothing final can be told about {gate.label}: {undecided} of {checks} {verb} not decided."
+    return f"No conclusion about {gate.label}: {undecided} of {checks} {verb} not decided."
 
 
 def junit(gate: Gate) -> str:
-    """Return the checks as a JUnit test suite: a regression is a failure, what cannot be told is an error."""
+    """Return the checks as a JUnit test suite: a regression is a failure, an undecided check is an error."""
     suite = ET.Element(
         "testsuite",
         name="loadframe gate",

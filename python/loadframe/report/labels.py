@@ -37,8 +37,8 @@ def closed_text(phases: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         "The load is closed: each client sends its next request only when its last one is answered, so a store that"
-        " slows down is asked less often, and the percentiles say less of its slow moments than users who arrive at a"
-        " rate of their own would see (--rate makes such a load)."
+        " slows down gets fewer requests, and the percentiles understate what users who arrive at a rate of their own"
+        " would see in its slow moments (--rate makes such a load)."
     )
 
 
@@ -134,10 +134,10 @@ def recall_text(operation: Mapping[str, Any]) -> str | None:
 
 
 def set_aside_texts(phase: Mapping[str, Any]) -> list[str]:
-    """Write, for each corpus that it happened to, how many of its lines were no documents and were kept aside."""
+    """Write, for each corpus that it happened to, how many of its lines are not documents and were set aside."""
     return [
-        f"{format_count(aside['lines'])} line{'s' * (aside['lines'] != 1)} of the corpus {aside['corpus']} were no "
-        f"documents, and were not sent; see {', '.join(aside['kept'])}"
+        f"{format_count(aside['lines'])} line{'s' * (aside['lines'] != 1)} of the corpus {aside['corpus']} are not "
+        f"documents and were not sent; see {', '.join(aside['kept'])}"
         for aside in phase.get("set_aside", [])
     ]
 
@@ -146,7 +146,7 @@ def ended_early_texts(phase: Mapping[str, Any]) -> list[str]:
     """Write of each stream that ended before its phase, or before its time, by which seconds its rates are counted."""
     return [
         f"stream {stream['name']} had nothing left to send after {format_duration(stream['measured'])}: its requests/s"
-        " and documents/s are those of that time"
+        " and documents/s are rates over that time"
         for stream in phase["streams"]
         if stream.get("ran_out") or stream.get("measured", phase["duration"]) < _MOST * phase["duration"]
     ]

@@ -108,8 +108,8 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
         rows,
         names=2,
         note=f"Ratios are of {response.measure.phrase} to that at the default, {others}, with 95 % intervals. p is"
-        " adjusted by Holm for all terms; what is more than noise stands in black."
-        + (" The last column names what the design cannot tell from each effect." if further else ""),
+        " adjusted by Holm for all terms; effects beyond the noise are in black."
+        + (" The last column names what the design cannot separate from the effect." if further else ""),
     )
 
 
@@ -144,7 +144,7 @@ def ranking_table(result: SettingsAt) -> Table:
         ),
         rows,
         note="Ratios are to the default, with 95 % intervals from a spread that all combinations share. The first of"
-        f" many looks better than it is: {words.shrinkage_text(result)}",
+        f" many owes some of its lead to chance: {words.shrinkage_text(result)}",
     )
 
 

@@ -23,7 +23,7 @@ def heading(result: SettingsAt) -> str:
 def lead(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the sentences that answer, for one phase at one size; `levels` are each setting's, the default first."""
     if not result.course:
-        return ["No answer: no run can be believed."]
+        return ["No answer: no run is valid."]
     words = []
     if result.responses:
         words.append(_effects(result, result.responses[0], levels))
@@ -73,11 +73,11 @@ def better_text(probability: float | None) -> str:
 
 
 def shrinkage_text(result: SettingsAt) -> str:
-    """Say what was done about the luck of the first combination."""
+    """Say how the lead of the first combination was corrected for chance."""
     if all(standing.better is None for standing in result.standings):
-        return "no combination has two runs, so nothing can be said of how much of its lead is luck."
+        return "no combination has two runs, so it is unknown how much of its lead is due to chance."
     return (
-        "each ratio is therefore drawn towards what the combinations have in common, and what was measured stands"
+        "each ratio is therefore shrunk towards what the combinations have in common; the measured ratio stands"
         " beside it."
     )
 
@@ -88,7 +88,7 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
     what = response.measure.phrase
     if not claimed:
-        return f"No setting changes {what} by more than the runs scatter."
+        return f"No setting changes {what} by more than the scatter of the runs."
     parts = []
     for fit in claimed[:_LISTED]:
         largest = max(
@@ -117,9 +117,9 @@ def _winner(result: SettingsAt) -> str:
     if standing:
         words += f": {format_change(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
         if standing.better is None:
-            words += " as measured, luck included"
+            words += " as measured, which includes chance"
         else:
-            words += f" (as measured {format_change(standing.measured - 1)}, which includes the luck of the first)"
+            words += f" (as measured {format_change(standing.measured - 1)}, which includes chance)"
             words += f", better with a probability of {better_text(standing.better)}"
     cost = result.costs.get(standing.combination) if standing else None
     if cost:
@@ -131,8 +131,8 @@ def _winner(result: SettingsAt) -> str:
         None,
     )
     if again is None:
-        return f"{words}. Measured again, no run can be believed."
-    held = {"better": "it held", "worse": "it did not hold", "alike": "nothing was left of it", "open": "not decided"}
+        return f"{words}. Measured again, but no run of it is valid."
+    held = {"better": "it held", "worse": "it did not hold", "alike": "the lead was gone", "open": "not decided"}
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (
         f"{words}. Measured again, {len(again.second)} runs against {len(again.first)}:"

@@ -40,7 +40,7 @@ def lead(pair: CurvePair) -> str:
     if pair.ratio.high < 1:
         return f"More nodes pay off less where the data grow with them: {figures}, {times}."
     if not pair.ratio.is_finite:
-        return f"Runs were not repeated, so nothing says whether the curves differ: {figures}, {times}."
+        return f"Runs were not repeated, so it is unknown whether the curves differ: {figures}, {times}."
     return f"These runs do not show that the curves differ: {figures}, {times}."
 
 

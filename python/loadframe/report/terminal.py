@@ -61,11 +61,11 @@ def print_run(run: Run, console: Console | None = None) -> None:
 
 
 def print_verdict(console: Console, verdict: Mapping[str, Any]) -> None:
-    """Print whether the run may be believed, the reasons why not, and what was not judged."""
+    """Print whether the run is valid, the reasons if it is not, and what was not judged."""
     if verdict["valid"]:
         console.print(Text("valid", style="bold green"))
     else:
-        console.print(Text("INVALID: do not believe these figures", style="bold red"))
+        console.print(Text("INVALID: do not rely on these figures", style="bold red"))
     grid = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict["reasons"]:
         grid.add_row(Text("!", style="yellow"), Text(reason["cause"], style="yellow"))

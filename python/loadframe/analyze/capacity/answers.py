@@ -106,7 +106,7 @@ class Capacities:
 
 
 def read_capacities(path: Path) -> Capacities:
-    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
     folder = read_experiment(path)
     description = folder.description
     slo, bounds = Slo(**description["slo"]), Bounds(**description["search"])

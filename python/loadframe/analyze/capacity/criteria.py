@@ -22,7 +22,7 @@ from loadframe.units import format_duration, format_share
 ACHIEVED = 0.99
 #: The verdict's reasons that say by how much the generator can have spoiled response times.
 _LATE = {"lateness", "loop_lag"}
-#: A backlog that grows by less than this share of the rate is none that a longer run would see.
+#: A backlog that grows by less than this share of the rate would not show in a longer run.
 _GROWTH = 0.005
 PERCENTILES = ("p50", "p90", "p99", "p999")
 #: Requests that a percentile may be of: the summary's key for them, and how they are named behind the percentile.
@@ -53,7 +53,7 @@ class Slo:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one run says of its rate, with its figures; None where there were none."""
+    """What one run says about its rate, with its figures; None where there are none."""
 
     outcome: Outcome
     reasons: tuple[str, ...]

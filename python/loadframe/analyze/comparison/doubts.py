@@ -1,4 +1,4 @@
-"""What makes a comparison say less than it seems to: too few runs, an order that drift hides in, other conditions."""
+"""What weakens a comparison: too few runs, an order that hides drift, different conditions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from loadframe.units import format_share
 
 @dataclass(frozen=True)
 class TooFewRuns(Finding):
-    """So few runs say nothing of how runs scatter."""
+    """There are too few runs to estimate how runs scatter."""
 
     first: int
     second: int
 
     def _cause(self) -> str:
         return (
-            f"{self.first} run{'s' * (self.first != 1)} against {self.second} do not tell how"
-            " much runs scatter, so that no difference can be significant and no interval is known"
+            f"{self.first} run{'s' * (self.first != 1)} against {self.second} do not show how"
+            " much runs scatter, so no difference can be significant and no interval is known"
         )
 
     def _remedy(self) -> str:
@@ -39,14 +39,14 @@ class OneSessionEach(Finding):
     def _cause(self) -> str:
         return (
             f"{self.first} and {self.second} were measured in one session each, more than an hour apart: these runs"
-            " cannot tell a difference between the groups from one between the sessions. The intervals assume that"
+            " cannot separate a difference between the groups from one between the sessions. The intervals assume that"
             f" sessions differ by {format_share(self.spread, 1)} (standard deviation) when nothing has changed"
         )
 
     def _remedy(self) -> str:
         return (
             "measure both in one session, in turns, as experiments of kind compare do; or each in several sessions;"
-            " or say with --session-spread by how much sessions of this machine differ"
+            " or give the difference between sessions of this machine with --session-spread"
         )
 
 
@@ -60,10 +60,12 @@ class NothingDone(Finding):
 
     def _cause(self) -> str:
         runs = "one run" if self.count == 1 else f"{self.count} runs"
-        return f"{runs} of {self.label} had a {self.measure.phrase} of 0: no ratio can contain that, and none does"
+        return (
+            f"{runs} of {self.label} had a {self.measure.phrase} of 0: ratios leave them out, since 0 has no logarithm"
+        )
 
     def _remedy(self) -> str:
-        return "look at why nothing succeeded: this is worse than any ratio says"
+        return "find out why nothing succeeded: this is worse than any ratio shows"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class FaultyRuns(Finding):
     def _cause(self) -> str:
         return (
             f"in {self.faulty} of {self.total} runs of {self.label} the store was at fault (errors, drops,"
-            " unsteadiness): they count, and their throughput and plain response times are those of successes only"
+            " unsteadiness): they are included, with the throughput and response times of their successes only"
         )
 
     def _remedy(self) -> str:
@@ -98,7 +100,7 @@ class NotInterleaved(Finding):
         )
 
     def _remedy(self) -> str:
-        return "interleave them, as experiments of kind compare do, or repeat both and see whether the answer stays"
+        return "interleave them, as experiments of kind compare do, or repeat both and see whether the result holds"
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class OtherMachine(Finding):
         )
 
     def _remedy(self) -> str:
-        return "measure both on one machine: machines differ by more than versions do"
+        return "measure both on one machine: machines usually differ by more than versions do"
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,12 @@ class OtherPace(Finding):
         share = self.factor - 1 if faster else 1 - self.factor
         return (
             f"the machine was {format_share(share)} {'faster' if faster else 'slower'} when {self.second} was measured"
-            f" than when {self.first} was, by the CPU time of a fixed computation: what it did is not told"
-            " from what they do"
+            f" than when {self.first} was, by the CPU time of a fixed computation: its effect cannot be"
+            " separated from theirs"
         )
 
     def _remedy(self) -> str:
-        return "interleave them, as experiments of kind compare do, or measure where processors are shared with nobody"
+        return "interleave them, as experiments of kind compare do, or measure on a machine with dedicated processors"
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class OtherLoad(Finding):
     def _cause(self) -> str:
         listed = "; ".join(str(difference) for difference in self.differences[:3])
         more = f"; and {len(self.differences) - 3} more" if len(self.differences) > 3 else ""
-        return f"{self.first} and {self.second} had another load ({listed}{more})"
+        return f"{self.first} and {self.second} ran under different loads ({listed}{more})"
 
     def _remedy(self) -> str:
         return "if that is not what is compared, give both the same workload, parameters and generator"

@@ -29,7 +29,7 @@ class Group:
 
     @property
     def known(self) -> tuple[RecordedRun, ...]:
-        """The runs that count; where there is none, all that have a manifest, which says what they were to do."""
+        """The runs that count; if there are none, all that have a manifest, which says what was planned."""
         return self.usable or tuple(run for run in self.runs if run.run)
 
     @property
@@ -56,7 +56,7 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, named by the shortest ends of their paths that differ.
 
     An argument names a run folder, a folder that holds run folders, an experiment's folder, or is a pattern such as
-    `results/old-*` of these. BadInput where there is no run.
+    `results/old-*` of these. BadInput if there is no run.
     """
     folders = [(argument, read_runs(argument)) for argument in arguments]
     labels = _labels([argument for argument, _ in folders])
@@ -87,7 +87,7 @@ def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def read_runs(argument: str) -> tuple[RecordedRun, ...]:
-    """Return the runs that an argument names; BadInput where there is none."""
+    """Return the runs that an argument names; BadInput if there is none."""
     paths = [Path(argument)]
     if not paths[0].exists() and glob.has_magic(argument):
         paths = [Path(name) for name in sorted(glob.glob(argument))]  # noqa: PTH207 - the pattern may be absolute

@@ -82,7 +82,7 @@ class Measure:
         return sum(due) - sum(operation["successes"] for operation in self._operations(run)), sum(due)
 
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
-        """Whether so many requests are missing in a response time that it says nothing of all that were due."""
+        """Whether so many requests lack a response time that a percentile says nothing about all that were due."""
         if self.kind not in _RESPONSES:
             return False
         due = sum(_due(operation) for run in runs for operation in self._operations(run))
@@ -102,7 +102,7 @@ class Measure:
 def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tuple[Measure, ...]:
     """Return the measures that these runs have, in the order of phases, kinds and operations.
 
-    The throughput of open pacing is what was offered, and is none of them.
+    The throughput of open pacing is the offered rate, so it is not one of them.
     """
     measures: dict[Measure, None] = {}
     for phase in _phases(runs):

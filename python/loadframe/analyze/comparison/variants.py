@@ -19,7 +19,7 @@ def read_variants(argument: str) -> tuple[Group, ...]:
 
 
 def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
-    """Return a group for each variant; what the variants set themselves is no part of the treatment."""
+    """Return a group for each variant; what the variants set themselves is not part of the treatment."""
     description = folder.description
     at = [name for name in description["factors"] if all(name not in sets for sets in description["variants"].values())]
     return tuple(

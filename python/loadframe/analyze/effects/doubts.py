@@ -1,4 +1,4 @@
-"""What makes a settings experiment say less than it seems to."""
+"""What weakens the conclusions of a settings experiment."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class NothingVaried(Finding):
         return "no effect can be estimated: no setting differs between valid runs without others differing with it"
 
     def _remedy(self) -> str:
-        return "see why runs were left out, and make them again"
+        return "look at why runs were left out, and repeat them"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Aliased(Finding):
     def _cause(self) -> str:
         effects = "; ".join(f"what is shown as the effect of {name} may be that of {others}"
                             for name, others in self.effects)  # fmt: skip
-        return f"the scheme {self.scheme} does not tell interactions apart: {effects}"
+        return f"the scheme {self.scheme} cannot separate interactions: {effects}"
 
     def _remedy(self) -> str:
         return (
@@ -59,8 +59,8 @@ class InteractionsUnknown(Finding):
 
     def _cause(self) -> str:
         if self.alone:
-            return f"the scheme {self.scheme} changes one setting at a time: what two do together was not measured"
-        return f"the scheme {self.scheme} does not tell interactions of two settings from each other"
+            return f"the scheme {self.scheme} changes one setting at a time: interactions of settings were not measured"
+        return f"the scheme {self.scheme} cannot separate interactions of two settings from each other"
 
     def _remedy(self) -> str:
         return "follow with a full or finer factorial of the few settings that stand out"
@@ -77,7 +77,7 @@ class Incomplete(Finding):
         return f"{self.missing} of {self.total} combinations have no valid run, which unbalances the design"
 
     def _remedy(self) -> str:
-        return "see why runs were left out, and make them again"
+        return "look at why runs were left out, and repeat them"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class NotConfirmed(Finding):
     winner: str
 
     def _cause(self) -> str:
-        return f"{self.winner} was chosen for looking best, and whatever is chosen so looks better than it is"
+        return f"{self.winner} was chosen because it looked best, so its lead is overestimated"
 
     def _remedy(self) -> str:
-        return "measure it again beside the default, as confirm: in the file does"
+        return "measure it again together with the default, with confirm: in the experiment file"

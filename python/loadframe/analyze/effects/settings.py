@@ -88,7 +88,7 @@ class Settings:
 
 
 def read_settings(path: Any) -> Settings:
-    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
     folder = read_experiment(path)
     return Settings(folder, tuple(analyse(folder.description, folder.runs)))
 

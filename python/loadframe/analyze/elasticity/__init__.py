@@ -51,7 +51,7 @@ class Elasticity:
 
 
 def read_elasticity(path: Path) -> Elasticity:
-    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
     folder = read_experiment(path)
     return Elasticity(folder, read_groups(folder))
 

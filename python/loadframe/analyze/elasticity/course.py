@@ -68,7 +68,7 @@ class Course:
 
     @property
     def unknown(self) -> Flags:
-        """Whether a second has no response time although the main operation was asked for, as far as is known."""
+        """Whether a second has no response time although the main operation was requested, as far as is known."""
         missing: Flags = ~np.isfinite(self.response_p99)
         return missing if self.unasked is None else missing & ~self.unasked
 

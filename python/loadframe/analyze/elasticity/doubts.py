@@ -19,7 +19,7 @@ class NoControl(Finding):
     """Nothing was run without the event."""
 
     def _cause(self) -> str:
-        return "there is no control run, so what noise and drift do by themselves is counted as the change's"
+        return "there is no control run, so noise and drift are attributed to the change"
 
     def _remedy(self) -> str:
         return "leave control: false out"

@@ -19,7 +19,7 @@ _RUNNING = 10
 _SETTLED = 0.05
 _SETTLED_P99 = 0.1
 _MADS = 3.0
-#: A deficit of so many standard errors is more than noise.
+#: A deficit of this many standard errors is more than noise.
 _ERRORS = 3.0
 
 

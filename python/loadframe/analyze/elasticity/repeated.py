@@ -47,7 +47,7 @@ class Repeated:
 
 
 def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
-    """Return a measure over those of so many repetitions that have it; there must be one."""
+    """Return a measure over the repetitions that have it; at least one must."""
     mean = mean_interval([value.value for value in values.values()])
     if any(value.censored for value in values.values()):
         mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)

@@ -163,7 +163,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
 
 #: Why a percentile of what succeeded does not pass.
 BLIND = (
-    "so many requests failed, were dropped or had no answer that those that succeeded do not tell it; check errors, or"
+    "so many requests failed, were dropped or got no answer that the successes cannot show it; check errors, or"
     " response times of all requests (all-p99)"
 )
 

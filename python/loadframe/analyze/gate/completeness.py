@@ -65,7 +65,7 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
 
 
 def _standing(failed: int, total: int, before: int, total_before: int) -> Standing:
-    """Return how it stands that so many runs failed: by Fisher's exact test, or where more than half of them did."""
+    """Return the standing of failed runs: by Fisher's exact test, or where more than half of the runs failed."""
     if 2 * failed > total and (not total_before or 2 * before <= total_before):
         return "regression"
     if total_before:

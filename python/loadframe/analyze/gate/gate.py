@@ -1,4 +1,4 @@
-"""New runs against earlier ones: regressions, what cannot be told, and since when the baseline has been as it is.
+"""New runs against earlier ones: regressions, what stays undecided, and since when the baseline has its level.
 
 Of a history, only the runs since the last change count: what changed and was accepted is not to be compared with.
 """

@@ -5,7 +5,7 @@ sessions' luck as changes. The candidate is the split whose two sides' mean loga
 greatest t statistic). How great that is by chance is found by permutation: the series is put in random orders, and each
 order's greatest statistic is taken, so that having searched for the split is accounted for (as in E-divisive: Matteson
 and James, "A nonparametric approach for multiple change point analysis of multivariate data", Journal of the American
-Statistical Association 109, 2014; with the mean's CUSUM in the place of the energy distance).
+Statistical Association 109, 2014; with the CUSUM of the mean instead of the energy distance).
 
 Successive sessions depend on each other, and plain permutation takes slow wandering for changes. So what is permuted
 are the innovations of a first-order autoregression, from which each series is put together again (a sieve; Buehlmann,

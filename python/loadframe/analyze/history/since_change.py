@@ -45,8 +45,8 @@ class ShortHistory(Finding):
     def _cause(self) -> str:
         some = "one session" if self.sessions == 1 else f"{self.sessions} sessions"
         return (
-            f"the history has {some}: a change of its level cannot be told from how sessions differ in fewer than"
-            f" {self.needed}, so that all of its runs are compared with"
+            f"the history has {some}: with fewer than {self.needed}, a change of its level cannot be separated from"
+            " differences between sessions, so all of its runs are compared"
         )
 
     def _remedy(self) -> str:

@@ -4,7 +4,7 @@ An experiment runs each size once in every block, and all runs of a block are fa
 machine had a good hour or a bad one. That factor says nothing of the curve's shape, so it is removed from the runs
 before anything is fitted (a two-way additive model of log throughput; Montgomery, "Design and Analysis of Experiments",
 8th ed. 2013, section 4.1). It does say how far the level (lambda, a ceiling, throughput at the peak) is known: as well
-as so many blocks tell it, and not as well as so many runs would.
+with the precision of that many blocks, not of that many runs.
 """
 
 from collections.abc import Sequence

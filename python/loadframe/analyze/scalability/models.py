@@ -7,7 +7,7 @@ here.
 
 L is the throughput of one (lambda), s contention (sigma), k coherency (kappa). k = 0 is Amdahl's law, s = k = 0 is
 linear scaling. The hard knee, min(L N, C), is what an unshared resource does that simply runs out. Where the work grows
-with N (weak scaling) there is also Gustafson's law, L (N - s (N - 1)), which is no case of the USL.
+with N (weak scaling) there is also Gustafson's law, L (N - s (N - 1)), which is not a case of the USL.
 """
 
 from collections.abc import Callable

@@ -64,7 +64,7 @@ class Observations:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether each size was run at least twice, so that noise can be told from misfit."""
+        """Whether each size was run at least twice, so that noise can be separated from misfit."""
         return all(run.size > 1 for run in self.runs)
 
     def weights(self, means: Array) -> Array:
@@ -128,7 +128,7 @@ def gather(
         )
     if count > _MOST_SIZES:
         raise BadInput(
-            f"{count} distinct sizes: more than {_MOST_SIZES} are no scalability experiment",
+            f"{count} distinct sizes: more than {_MOST_SIZES} are too many for a scalability experiment",
             remedy="give runs of one size the same n, so that they count as repetitions",
         )
     n, throughputs = np.array([pairs[position] for position in kept], dtype=float).T

@@ -15,7 +15,7 @@ from loadframe.analyze.scalability.models import GUSTAFSON, KNEE, USL, Array, Mo
 #: A peak is claimed only where the measured sizes reach this share of it.
 PEAK_REACH = 0.7
 
-#: `shown`: the data show it. `beyond`: they show it, but too far beyond the largest size for its place to be believed.
+#: `shown`: the data show it. `beyond`: they show it, but too far beyond the largest size to be located.
 #: `none`: there is none up to the largest size. `open`: models that fit equally well within the noise disagree.
 PeakStanding = Literal["shown", "beyond", "none", "open"]
 

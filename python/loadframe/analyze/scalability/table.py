@@ -25,12 +25,12 @@ class Table:
 
 
 def parse_table(content: bytes, name: str) -> Table:
-    """Return the table in a file's content; BadInput with `name` and the line for whatever is no such table."""
+    """Return the table in a file's content; BadInput with `name` and the line if it is not such a table."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise BadInput("this is no UTF-8 text", where=f"{name}:{line}", remedy=_SHAPE) from error
+        raise BadInput("this is not UTF-8 text", where=f"{name}:{line}", remedy=_SHAPE) from error
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = next((mark for mark in ",;\t" if mark in first), ",")
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -74,7 +74,7 @@ def _pair(row: list[str], header: list[str], where: str) -> tuple[float, float]:
 def _number(cell: str, column: str, where: str) -> float:
     if not _NUMBER.fullmatch(cell):
         raise BadInput(
-            f"{column} is {cell!r}, which is no finite number",
+            f"{column} is {cell!r}, which is not a finite number",
             where=where,
             remedy="write digits with a point for decimals; leave failed runs out",
         )

@@ -37,7 +37,7 @@ class NotRepeated(Finding):
     over: str
 
     def _cause(self) -> str:
-        return f"some numbers of {self.over} were run only once, so noise cannot be told from misfit"
+        return f"some numbers of {self.over} were run only once, so noise cannot be separated from misfit"
 
     def _remedy(self) -> str:
         return "run each at least 3 times; intervals then rest on the noise between runs"
@@ -77,7 +77,7 @@ class RunsDecide(Finding):
         return f"{_NAMES[model]}{at}"
 
     def _remedy(self) -> str:
-        return "see what happened in those runs, and repeat them; say which of the two answers you quote"
+        return "look at what happened in those runs, and repeat them; say which of the two answers you quote"
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,12 @@ class ModelsAlike(Finding):
 
     def _cause(self) -> str:
         others = " and ".join(_NAMES[name] for name in self.others)
-        return f"the data hardly tell {_NAMES[self.best]} from {others}: their difference is within the noise"
+        return (
+            f"the data can hardly distinguish {_NAMES[self.best]} from {others}: their difference is within the noise"
+        )
 
     def _remedy(self) -> str:
-        return "do not extrapolate; measure at larger sizes, where the models part"
+        return "do not extrapolate; measure at larger sizes, where the models differ"
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class NoPeakSeen(Finding):
     over: str
 
     def _cause(self) -> str:
-        lead = "" if self.low > 0 else f"kappa {_kappa(self.kappa, self.high)} cannot be told from 0: "
+        lead = "" if self.low > 0 else f"kappa {_kappa(self.kappa, self.high)} cannot be distinguished from 0: "
         beyond = f"; if there is one, it lies above {format_count(self.least_peak)} {self.over}"
         return (
             f"{lead}there is no peak up to {format_count(self.largest)} {self.over}"
@@ -135,8 +137,8 @@ class PeakOpen(Finding):
         if value > self.largest or not self.flat:
             least = f" from {format_count(low)} {self.over} on" if low > 1 else ""
             return (
-                f"kappa {_kappa(self.kappa, self.kappa_high)} cannot be told from 0, and its interval allows a peak"
-                f"{least}: these data neither show a peak nor exclude one"
+                f"kappa {_kappa(self.kappa, self.kappa_high)} cannot be distinguished from 0, and its interval allows a"
+                f" peak{least}: these data neither show a peak nor exclude one"
             )
         ends = f" [{format_count(low)}, {format_count(high) if high < float('inf') else 'infinity'}]"
         flat = " and ".join(_NAMES[name] for name in self.flat)
@@ -254,7 +256,7 @@ class PerhapsSuperlinear(Finding):
         )
 
     def _remedy(self) -> str:
-        return "repeat the runs; if it stays, look for what the smallest sizes lack (memory, warm caches)"
+        return "repeat the runs; if it persists, look for what the smallest sizes lack (memory, warm caches)"
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ class Misfit(Finding):
         return f"even {best} misses the data by more than the noise between runs (lack of fit, p = {self.p:.2g})"
 
     def _remedy(self) -> str:
-        return "look at the residuals; something changes along the sizes that no model here describes"
+        return "look at the residuals; something changes with size that none of these models describes"
 
 
 @dataclass(frozen=True)

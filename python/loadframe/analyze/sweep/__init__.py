@@ -62,7 +62,7 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read and analyse an experiment's folder; BadInput where it is none or broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"

@@ -1,6 +1,6 @@
-"""Why a curve over clients bends: what the telemetry shows to be used up where throughput no longer keeps up.
+"""Why a curve over clients bends: which resources the telemetry shows to be saturated at the bend.
 
-It names what was seen, and no more: a queue is where requests wait, not always what they wait for.
+It reports what was seen, not the cause: a queue is where requests wait, not always what they wait for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,26 +15,26 @@ from loadframe.units import format_count, format_nodes, format_share
 
 #: Throughput below this share of what as many times the clients would give is a bend.
 _BENT = 0.8
-#: Shares from which something counts as used up: CPU of its limit, of the machine, stillness for a quota, time spent on
-#: collecting garbage or on waiting for storage.
+#: Shares from which a resource counts as saturated: CPU of its limit, CPU of the machine, time throttled by a quota,
+#: time spent on garbage collection, time spent waiting for storage.
 _CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
 _POOLS = ("search", "write", "get")
 
 
 @dataclass(frozen=True)
 class Bend(Finding):
-    """Throughput over clients stopped keeping up; `reasons` are what was used up there, the most telling first."""
+    """Throughput over clients stopped keeping up; `reasons` are the saturated resources, the most telling first."""
 
     nodes: int | None
     clients: int
-    #: As many clients as would have done that work if each got on as a single one does.
+    #: The number of clients that would have done that work if each were as fast as a single one.
     effective: float
     reasons: tuple[str, ...]
     advice: str
 
     def _cause(self) -> str:
         at = f"at {format_nodes(self.nodes)} " if self.nodes else ""
-        seen = "; ".join(self.reasons) if self.reasons else "nothing that was watched was used up"
+        seen = "; ".join(self.reasons) if self.reasons else "no monitored resource was saturated"
         return f"{at}{self.clients} clients did the work of {format_count(self.effective)}: {seen}"
 
     def _remedy(self) -> str:
@@ -65,7 +65,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
 
 
 def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield what is used up with what to do about it."""
+    """Yield what is saturated, with what to do about it."""
     if not runs:
         return
     yield from _processors(runs, phase)

@@ -1,4 +1,4 @@
-"""How many clients load a cluster as it should be: no node idles, none is overloaded.
+"""How many clients load a cluster well: no node is idle, none is overloaded.
 
 Both bounds are those of the elasticity paper: no node below 20 % of its CPUs, none above 90 %. Where nodes have no CPU
 limit that holds them, only throughput can tell when there are clients enough.
@@ -22,7 +22,7 @@ class Step:
     """What a number of clients did: throughput (1/s), the least and the most busy node's share of its CPU limit."""
 
     clients: int
-    throughput: float | None  #: None where the run cannot be believed
+    throughput: float | None  #: None where the run is invalid
     idlest: float | None = None
     busiest: float | None = None
 
@@ -51,7 +51,7 @@ def next_clients(steps: Sequence[Step]) -> int | None:
     """Return how many clients to try next, twice as many each time; None when more would say nothing new.
 
     That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last two runs could not
-    be believed: one may have been disturbed, two mean that the generator is the limit.
+    valid: one may have been disturbed, two mean that the generator is the limit.
     """
     if not steps:
         return 1

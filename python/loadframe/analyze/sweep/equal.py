@@ -16,7 +16,7 @@ _Levels = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Shape:
-    """So many nodes of so many CPUs each at their best clients, and their throughput over that of the fewest nodes."""
+    """A number of nodes of a size, at their best number of clients, and their throughput over that of the fewest."""
 
     phase: str
     others: _Levels

@@ -1,4 +1,4 @@
-"""What makes a scale experiment say something else than it seems to: seen in manifests, summaries and telemetry."""
+"""What makes a scale experiment misleading, as seen in manifests, summaries and telemetry."""
 
 import json
 from collections import defaultdict
@@ -15,19 +15,19 @@ from loadframe.analyze.sweep.telemetry import cores_used, cpu_shares, samples
 from loadframe.analyze.sweep.treatments import Treatment
 from loadframe.units import format_duration, format_nodes, format_share, format_shares, format_size
 
-#: Reads from storage above this, B/s, are more than a server's own housekeeping.
+#: Reads from storage above this (B/s) are more than housekeeping.
 _READS = 2**20
 #: Hosts whose nodes run on the machine that generates the load.
 _HERE = ("local", "netns", "container")
-#: A machine busier than this has nothing left for one of its nodes.
+#: A machine busier than this has no CPU left for its nodes.
 _BUSY = 0.95
-#: A machine that loses more than this on average gives other figures from minute to minute.
+#: Above this average loss, figures vary from minute to minute.
 _STOLEN = 0.02
-#: What a request takes of the nodes' processors with many nodes over that with few, beyond which it is told.
+#: CPU time of a request with many nodes over that with few, above which it is reported.
 _DEARER = 1.25
-#: Share of its CPU limit from which a node is used up, and share of what it uses below which others are idle beside it.
+#: Share of its CPU limit from which a node is saturated, and share of its use below which the others count as idle.
 _USED_UP, _IDLE_BESIDE = 0.9, 0.6
-#: The yardstick of one run over that of another, beyond which the machine shows in what is compared.
+#: Ratio of two runs' yardsticks above which the speed of the machine affects what is compared.
 _PACES = 1.15
 
 
@@ -41,7 +41,7 @@ class ClientsFixed(Finding):
         return f"the number of clients stays at {self.clients:g} while nodes are added"
 
     def _remedy(self) -> str:
-        return "make clients a factor: a few clients cannot load many nodes, and the curve bends for want of load"
+        return "make clients a factor: few clients cannot load many nodes, so the curve bends for lack of load"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class OpenLoad(Finding):
     phase: str
 
     def _cause(self) -> str:
-        return f"phase {self.phase} has open pacing: its throughput is what was offered, not what the cluster can do"
+        return (
+            f"phase {self.phase} has open pacing: its throughput is the offered rate, not the capacity of the cluster"
+        )
 
     def _remedy(self) -> str:
         return "measure capacity with closed clients, and latency at a rate below it"
@@ -66,7 +68,7 @@ class ReplicasClipped(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{self.replicas + 1} copies of the data were asked for, and {format_nodes(*self.nodes)} cannot hold so"
+            f"{self.replicas + 1} copies of the data were asked for, but {format_nodes(*self.nodes)} cannot hold that"
             " many: the small clusters did less work"
         )
 
@@ -99,12 +101,12 @@ class DataOutgrowsMemory(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{format_nodes(*self.reading)} read up to {format_size(self.rate)}/s from storage while others read nearly"
-            " nothing: data that fit in memory are compared with data that do not"
+            f"{format_nodes(*self.reading)} read up to {format_size(self.rate)}/s from storage while others read almost"
+            " nothing: sizes whose data fit in memory are compared with sizes whose data do not"
         )
 
     def _remedy(self) -> str:
-        return "give each node more memory or take less data, so that all sizes are on one side"
+        return "give each node more memory or use less data, so that all sizes are alike in this"
 
 
 @dataclass(frozen=True)
@@ -119,19 +121,19 @@ class SharedCores(Finding):
         return f"{wanted} and the generator share this machine's {self.usable} CPUs"
 
     def _remedy(self) -> str:
-        return "limit the nodes so that one core is left to each generator thread, or use separate machines"
+        return "limit the nodes so that a core is left for each generator thread, or use separate machines"
 
 
 @dataclass(frozen=True)
 class CrowdedCores(Finding):
-    """Nodes have cores of their own, and too few."""
+    """The cores reserved for the nodes are too few."""
 
     wanted: float
     cores: int
 
     def _cause(self) -> str:
         have = f"{self.cores} cores" if self.cores > 1 else "one core"
-        return f"nodes limited to {self.wanted:g} CPUs in all have {have}: they cannot use what their limits say"
+        return f"nodes limited to {self.wanted:g} CPUs in all have {have}: they cannot reach their limits"
 
     def _remedy(self) -> str:
         return "give the nodes more cores, or lower limits"
@@ -139,7 +141,7 @@ class CrowdedCores(Finding):
 
 @dataclass(frozen=True)
 class MachineFull(Finding):
-    """The machine that carried all nodes had nothing left."""
+    """The machine that runs all nodes had no CPU left."""
 
     nodes: tuple[int, ...]
     busy: float
@@ -147,16 +149,16 @@ class MachineFull(Finding):
     def _cause(self) -> str:
         return (
             f"with {format_nodes(*self.nodes)} the whole machine was up to {format_share(self.busy)} busy:"
-            " its processors, and not the cluster, may be what ends the curve"
+            " its processors, not the cluster, may limit throughput"
         )
 
     def _remedy(self) -> str:
-        return "take lower CPU limits per node, fewer nodes, or separate machines"
+        return "use lower CPU limits per node, fewer nodes, or separate machines"
 
 
 @dataclass(frozen=True)
 class ProcessorsStolen(Finding):
-    """The hypervisor gave this machine's processors to others."""
+    """The hypervisor gave processor time of this machine to other guests."""
 
     mean: float
     most: float
@@ -164,16 +166,16 @@ class ProcessorsStolen(Finding):
     def _cause(self) -> str:
         return (
             f"the hypervisor took {format_share(self.mean)} of this machine's processors while runs were measured,"
-            f" {format_share(self.most)} in the worst run: the machine was smaller by that, and not always by the same"
+            f" {format_share(self.most)} in the worst run: the machine was smaller by an amount that varied"
         )
 
     def _remedy(self) -> str:
-        return "repeat on a machine that shares its processors with nobody; more repetitions narrow what it scatters"
+        return "repeat on a machine with dedicated processors; more repetitions reduce the scatter that this causes"
 
 
 @dataclass(frozen=True)
 class DearerRequests(Finding):
-    """With more nodes a request takes more of their processors."""
+    """With more nodes a request costs more CPU time."""
 
     nodes: tuple[int, int]
     #: CPU time of all nodes for one request, s.
@@ -183,14 +185,14 @@ class DearerRequests(Finding):
         (few, many), (cheap, dear) = self.nodes, self.cost
         return (
             f"for each request the nodes used {format_duration(dear)} of CPU time with {format_nodes(many)} and"
-            f" {format_duration(cheap)} with {format_nodes(few)}, whatever for: part of what more nodes have goes"
-            " into that"
+            f" {format_duration(cheap)} with {format_nodes(few)}, so part of the capacity of the added"
+            " nodes is spent on overhead"
         )
 
     def _remedy(self) -> str:
         return (
-            "see what nodes do for each other (copies, passing on, shards that each search asks) and while they wait"
-            " for work, and measure them on processors of their own: those of one machine share its caches"
+            "look at the work that nodes do for each other (replication, forwarding, shards per search) and while they"
+            " wait for work, and give each node its own processors: those of one machine share its caches"
         )
 
 
@@ -207,19 +209,19 @@ class HotNode(Finding):
         others = "the other" if self.nodes == (2,) else "the others"
         return (
             f"with {format_nodes(*self.nodes)} one node used {format_share(self.busiest)} of its CPU limit and {others}"
-            f" {format_shares(*self.others)}: the work was not spread, and that node is what ends the curve"
+            f" {format_shares(*self.others)}: the work was not spread evenly, and that node limits throughput"
         )
 
     def _remedy(self) -> str:
         return (
-            "see which shards, keys or roles the requests go to, where those lie, and whether clients go to all nodes"
-            " (`spread` in the file); telemetry.parquet says which node it was. Until then more nodes give nothing"
+            "see which shards, keys or roles the requests go to, on which node those are, and whether clients use all"
+            " nodes (`spread` in the file); telemetry.parquet says which node it was. Until then more nodes do not help"
         )
 
 
 @dataclass(frozen=True)
 class PaceVaried(Finding):
-    """The machine was not equally fast all the time."""
+    """The speed of the machine varied."""
 
     #: How many times as long the yardstick took beside one run than beside another, and the share of the scatter of
     #: throughput between repetitions that goes with it; None where too few runs say it.
@@ -230,15 +232,15 @@ class PaceVaried(Finding):
         scatter = (
             ""
             if self.share is None
-            else f", and {format_share(self.share)} of the scatter between repetitions goes with it"
+            else f", and {format_share(self.share)} of the scatter between repetitions goes along with it"
         )
         return (
             f"a fixed computation took up to {self.factor:.1f} times as long beside one run as beside another: the"
-            f" machine was not equally fast all the time{scatter}"
+            f" speed of the machine varied{scatter}"
         )
 
     def _remedy(self) -> str:
-        return "repeat on a machine that shares its processors with nobody; more repetitions narrow what it scatters"
+        return "repeat on a machine with dedicated processors; more repetitions reduce the scatter that this causes"
 
 
 def pitfalls(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> tuple[Finding, ...]:

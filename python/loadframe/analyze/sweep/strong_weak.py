@@ -37,7 +37,7 @@ class Law:
     model: ModelFit
 
     def speedup(self, nodes: float, fewest: float = 1.0) -> Estimate:
-        """Return throughput on so many nodes by throughput on the fewest, by the law."""
+        """Return the ratio of throughput on `nodes` nodes to that on the fewest, by the law."""
         value = self._ratio(self.model.point.theta, nodes, fewest)
         if len(self.model.parameters) > 2:
             draws = self.model.spread.theta
@@ -54,7 +54,7 @@ class Law:
         return Estimate(value, min(value, *ends), max(value, *ends))
 
     def share_of(self, nodes: int) -> Estimate:
-        """Return which share of the run on so many nodes, above 1, is lost: 0 where speed-up is linear."""
+        """Return the share of the run on `nodes` nodes (above 1) that is lost: 0 where speed-up is linear."""
         by_law = self.speedup(nodes)
         value, low, high = ((nodes - number) / (nodes - 1) for number in (by_law.value, by_law.high, by_law.low))
         return Estimate(value, low, high)
@@ -150,7 +150,7 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
         if scaling in sweeps:
             other = _SCALINGS[scaling == "strong"]
             raise BadInput(
-                f"both experiments are of {scaling} scaling, and their curves are no pair",
+                f"both experiments are of {scaling} scaling, so their curves cannot be paired",
                 where=f"{first} and {second}",
                 remedy=f"name one of {scaling} and one of {other} scaling; `loadframe compare` is for two alike",
             )

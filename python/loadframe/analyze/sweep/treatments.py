@@ -51,11 +51,11 @@ class Noise:
         return on_log_scale(value, half_width(error, self.freedom))
 
     def half_width(self, runs: int) -> float:
-        """Return the half-width of the 95 % interval of a mean of so many runs, relative to the mean."""
+        """Return the half-width of the 95 % interval of a mean of `runs` runs, relative to the mean."""
         return half_width(self.relative_error(runs), self.freedom)
 
     def relative_error(self, runs: int) -> float:
-        """Return the standard error of a mean of so many runs, relative to the mean."""
+        """Return the standard error of a mean of `runs` runs, relative to the mean."""
         return self.variation / math.sqrt(runs)
 
 

@@ -44,8 +44,8 @@ the header's base time. Equal layouts add exactly: a percentile over a window is
 | `PHASE/OPERATION/failure` | done - scheduled of the failures; added to those of the successes, it makes all requests |
 | `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation, all three |
 | `PHASE/OPERATION/response/warmup`, and so on | the same of the warm-up |
-| `generator/lateness` | how late clients turned to requests that were due |
-| `generator/lag` | how late the event loops came to looks at themselves, each of those that were due every 50 ms |
+| `generator/lateness` | how late clients handled requests that were due |
+| `generator/lag` | how late the event loops ran a check of their own that is due every 50 ms |
 """
 
 _SERIES = """\
@@ -61,7 +61,7 @@ every attempt.
 """
 
 _TELEMETRY = """\
-One sample a row, in no order. A `level` is what was found at that instant; a `rate` covers the time since the sample
+One sample a row, in no order. A `level` is the value at that instant; a `rate` covers the time since the sample
 before, or in the generator's rows the second that begins at `time`. A counter that starts anew (a node that was
 restarted) gives no rate across the restart. What a store reports of its nodes stands under `node:NODE` and `cluster`
 with the names that the store's page explains. A sample that could not be taken leaves no row, and an event `gap` says

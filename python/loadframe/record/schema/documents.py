@@ -41,14 +41,14 @@ MANIFEST = (
         "generator.spread",
         "string",
         "",
-        "the node that a request goes to: `fixed` by client, `round_robin`, or the idlest of `all`",
+        "the node that a request goes to: `fixed` by client, `round_robin`, or the least busy of `all`",
     ),
     Field("generator.connections", "int or null", "", "connections that all clients share; null: one for each"),
     Field(
         "generator.ceiling",
         "number or null",
         "1/s",
-        "requests that calibration found one worker of this driver good for",
+        "requests that one worker of this driver managed in calibration",
     ),
     Field("files[].name", "string", "", "a file that went into the run"),
     Field("files[].bytes", "int", "B", "its size"),
@@ -132,7 +132,7 @@ SUMMARY = (
         "of the window in which the stream ran; rates are per second of it",
     ),
     Field("phases[].streams[].ran_out", "bool", "", "whether it ended before its time, having nothing left to send"),
-    Field("phases[].set_aside[].corpus", "string", "", "a corpus of which lines were no documents and were not sent"),
+    Field("phases[].set_aside[].corpus", "string", "", "a corpus with lines that are not documents and were not sent"),
     Field("phases[].set_aside[].lines", "int", "lines", "how many; a corpus that only a part is read of may have more"),
     Field("phases[].set_aside[].kept[]", "string", "", "a file with these lines, their numbers and what is wrong"),
     *(
@@ -184,7 +184,7 @@ SUMMARY = (
         "generator.throttled_share",
         "number or null",
         "share",
-        "time for which the generator's own control group stood still for its CPU quota; null without control groups",
+        "time for which the control group of the generator was throttled by its CPU quota; null without control groups",
     ),
     Field(
         "generator.stolen_share",
@@ -204,15 +204,13 @@ SUMMARY = (
         "share",
         "requests per second and worker over `generator.ceiling` of the manifest; null without calibration",
     ),
-    Field(
-        "generator.lateness_p99", "number or null", "s", "99th percentile of how late clients turned to due requests"
-    ),
+    Field("generator.lateness_p99", "number or null", "s", "99th percentile of how late clients handled due requests"),
     Field("generator.lag_p99", "number or null", "s", "99th percentile of the event loop's lag"),
     Field(
         "generator.longest_stall",
         "number or null",
         "s",
-        "greatest lag: for so long an event loop stood still at a stretch",
+        "greatest lag: the longest stall of an event loop",
     ),
     Field(
         "generator.away_share",
@@ -221,8 +219,8 @@ SUMMARY = (
         "greatest mean share of time that a worker's event loop spent in stalls of 50 ms or more",
     ),
     Field("generator.achieved", "number or null", "share", "achieved over offered rate; null for closed pacing"),
-    Field("verdict.valid", "bool", "", "whether the run may be believed"),
-    Field("verdict.reasons[].code", "string", "", "which doubt it is"),
+    Field("verdict.valid", "bool", "", "whether the run is valid"),
+    Field("verdict.reasons[].code", "string", "", "which reason it is"),
     Field("verdict.reasons[].cause", "string", "", "what was seen, with its figures"),
     Field("verdict.reasons[].remedy", "string", "", "what to do about it"),
     Field("verdict.not_judged[]", "string", "", "what could not be judged, and why"),

@@ -5,7 +5,7 @@ from loadframe.record.schema.field import Field
 ERROR_CLASSES = (
     Field("connect", "int64", "requests", "no connection, or it broke"),
     Field("timeout", "int64", "requests", "no answer in time, or an answer that says that it ran out of time"),
-    Field("rejected", "int64", "requests", "the store pushed back: 429, overloaded"),
+    Field("rejected", "int64", "requests", "the store applied back-pressure: 429, overloaded"),
     Field("client", "int64", "requests", "the request was wrong: 4xx"),
     Field("server", "int64", "requests", "the store failed: 5xx, failed shards"),
     Field("item", "int64", "requests", "the request succeeded, some of its items did not"),

@@ -1,6 +1,6 @@
 """The columns of telemetry.parquet, and the metrics of each source.
 
-A `level` is what was found at the sample's instant; a `rate` covers the time since the sample before, or the
+A `level` is the value at the sample's instant; a `rate` covers the time since the sample before, or the
 second that the row is about. A store's own statistics are not here: each store documents them.
 """
 
@@ -16,22 +16,27 @@ TELEMETRY = (
 #: The columns of the engine's `generator.csv` after `second` and `worker`.
 GENERATOR = (
     Field("cpu_seconds", "rate", "s", "CPU time that the worker thread used in this second of the phase"),
-    Field("waited_seconds", "rate", "s", "how long it was ready to run and did not: others had the cores, or a quota"),
+    Field(
+        "waited_seconds",
+        "rate",
+        "s",
+        "how long it was ready to run but did not: other processes used the cores, or a quota applied",
+    ),
     Field("wall_seconds", "rate", "s", "how long that second was for the worker; shorter when the phase ended in it"),
-    Field("lateness_p99", "level", "s", "99th percentile of how late clients turned to requests that were due"),
+    Field("lateness_p99", "level", "s", "99th percentile of how late clients handled requests that were due"),
     Field("lateness_max", "level", "s", "greatest of the same"),
     Field(
         "lag_p99",
         "level",
         "s",
-        "99th percentile of the event loop's lag: how late each look at it came, one every 50 ms",
+        "99th percentile of the event loop's lag: how late a check that is due every 50 ms ran",
     ),
     Field("lag_max", "level", "s", "greatest of the same"),
     Field(
         "away_seconds",
         "rate",
         "s",
-        "how long the event loop stood still in stalls of 50 ms or more, to 50 ms; a stall belongs to the seconds over"
+        "how long the event loop was stalled, in stalls of 50 ms or more, to 50 ms; a stall belongs to the seconds over"
         " which it lasted",
     ),
     Field("in_flight", "level", "requests", "sent and not yet answered, at the second's end"),
@@ -39,8 +44,8 @@ GENERATOR = (
 
 #: What watching the control groups of the generator's own process gives.
 OWN_GROUP = (
-    Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which a CPU quota over the generator was used up"),
-    Field("cgroup.throttled_time", "rate", "s/s", "time that its threads stood still for it, summed over CPUs"),
+    Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which a CPU quota of the generator was exhausted"),
+    Field("cgroup.throttled_time", "rate", "s/s", "time for which its threads were throttled, summed over CPUs"),
 )
 
 #: What watching a node's process and control group gives.
@@ -50,18 +55,20 @@ NODES = (
     Field("process.threads", "level", "threads", "threads of the process"),
     Field("process.read", "rate", "B/s", "read from storage; absent without permission to see it"),
     Field("process.written", "rate", "B/s", "written to storage; absent without permission to see it"),
-    Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which the CPU quota was used up"),
-    Field("cgroup.throttled_time", "rate", "s/s", "time that threads stood still for the quota, summed over CPUs"),
+    Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which the CPU quota was exhausted"),
+    Field(
+        "cgroup.throttled_time", "rate", "s/s", "time for which threads were throttled by the quota, summed over CPUs"
+    ),
     Field("cgroup.memory", "level", "B", "memory charged to the control group, page cache included"),
     Field(
         "pressure.cpu.some",
         "rate",
         "s/s",
-        "share of time in which some task of its waited for a CPU; of limited nodes, in control groups of version 2",
+        "share of time in which one of its tasks waited for a CPU; of limited nodes, in control groups of version 2",
     ),
-    Field("pressure.memory.some", "rate", "s/s", "share of time in which some task of its waited for memory"),
+    Field("pressure.memory.some", "rate", "s/s", "share of time in which one of its tasks waited for memory"),
     Field("pressure.memory.full", "rate", "s/s", "share of time in which all its tasks waited for memory"),
-    Field("pressure.io.some", "rate", "s/s", "share of time in which some task of its waited for storage"),
+    Field("pressure.io.some", "rate", "s/s", "share of time in which one of its tasks waited for storage"),
     Field("pressure.io.full", "rate", "s/s", "share of time in which all its tasks waited for storage"),
     Field("network.received", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
     Field("network.sent", "rate", "B/s", "over the node's own link; absent where it shares the machine's network"),
@@ -101,7 +108,9 @@ HOST = (
 #: What is seen of the cluster as a whole, in runs in which it is changed.
 CLUSTER = (
     Field("nodes", "level", "nodes", "members that serve data and answer"),
-    Field("data.moving", "level", "pieces", "pieces of data on their way to another node: shards, slots, ranges"),
+    Field(
+        "data.moving", "level", "pieces", "pieces of data that are being moved to another node: shards, slots, ranges"
+    ),
     Field("data.missing", "level", "pieces", "copies of pieces that no node serves, or not yet"),
     Field("balancing.left", "level", "see event `balancing`", "what is left to be moved, as the change counts it"),
 )
@@ -118,5 +127,5 @@ METRICS: dict[str, tuple[Field, ...]] = {
     "node:NODE": NODES,
     "cluster": CLUSTER,
     "host": HOST,
-    "observer:THREAD": (Field("cpu", "rate", "cores", "what the thread that looks at all this costs itself"),),
+    "observer:THREAD": (Field("cpu", "rate", "cores", "CPU use of the thread that takes these samples"),),
 }

@@ -31,13 +31,13 @@ class Report:
 
 
 def read_report(path: Path) -> Report:
-    """Return the report on an experiment's folder; BadInput where it is none, is broken, or of a kind unknown here."""
+    """Return the report on an experiment's folder; BadInput if it is not one, is broken, or has an unknown kind."""
     file = path / EXPERIMENT_FILE
     try:
         kind = json.loads(file.read_text(encoding="utf-8"))["kind"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            "this is no experiment's folder: its kind cannot be read",
+            "this is not an experiment's folder: its kind cannot be read",
             where=str(file),
             remedy=f"name a folder that `loadframe run` wrote, with its {EXPERIMENT_FILE}",
         ) from error
