@@ -6,9 +6,10 @@ from pathlib import Path
 
 from recordings import manifest, summary, write_phase
 
+from loadframe.cluster import events
 from loadframe.record import Run, RunWriter, schema
 from loadframe.record.columns import SERIES_SCHEMA, TELEMETRY_SCHEMA
-from loadframe.record.schema import Field, undocumented
+from loadframe.record.schema import EVENT_KINDS, Field, undocumented
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
 
@@ -55,6 +56,12 @@ def test_every_field_is_documented_once_and_says_something():
         names = [field.name for field in fields]
         assert len(names) == len(set(names))
         assert all(field.says and field.type for field in fields)
+
+
+def test_every_kind_of_event_of_a_cluster_is_documented():
+    kinds = {value for name, value in vars(events).items() if name.isupper() and isinstance(value, str)}
+    assert len(kinds) >= 12
+    assert kinds <= {kind.name for kind in EVENT_KINDS}
 
 
 def test_undocumented_finds_what_no_field_covers():

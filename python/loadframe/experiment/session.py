@@ -18,6 +18,7 @@ from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, run_phase, validate_plan
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, yardstick
 from loadframe.record import Manifest, RunWriter
+from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
 
@@ -225,7 +226,7 @@ class Session:
             folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
 
             def started(start: float, phase: ResolvedPhase = phase) -> None:
-                writer.event("phase started", start, phase=phase.name)
+                writer.event(PHASE_STARTED, start, phase=phase.name)
                 beside.phase(start, phase.warmup)
 
             try:
@@ -235,7 +236,7 @@ class Session:
                 return None
             except PhaseFailed as error:
                 outcome, failure = error.outcome, error
-            writer.event("phase ended", phase=phase.name)
+            writer.event(PHASE_ENDED, phase=phase.name)
             outcomes.append(outcome | {"prepares": phase.prepares})
             if failure or outcome["interrupted"]:
                 return failure

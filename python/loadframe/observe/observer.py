@@ -14,6 +14,7 @@ from typing import Self
 from loadframe.errors import LoadframeError
 from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 from loadframe.record import RunWriter
+from loadframe.record.schema.event_kinds import GAP
 
 #: How long leaving waits for a look that is under way before it goes on without it.
 _PATIENCE = 2.0
@@ -83,7 +84,7 @@ class Observer:
                 if isinstance(look, Sample):
                     self._writer.telemetry(now, look.source, look.metric, look.value)
             for source in sorted(causes.keys() - gaps):
-                self._writer.event("gap", now, sampler=name, source=source, cause=causes[source])
+                self._writer.event(GAP, now, sampler=name, source=source, cause=causes[source])
             for source in sorted(gaps - causes.keys()):
                 self._writer.event("gap over", now, sampler=name, source=source)
         return set(causes)

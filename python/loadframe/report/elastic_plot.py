@@ -9,9 +9,24 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from loadframe.analyze.elasticity import Course, Group
-from loadframe.analyze.elasticity.course import BALANCED, FIRED, JOINED, KILLED, LEAVING, LEFT, REQUESTED
 from loadframe.analyze.elasticity.provisioning import level_at
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.event_kinds import (
+    BALANCED,
+    CONFIGURED,
+    CUT,
+    FAILED,
+    FIRED,
+    HELD,
+    JOINED,
+    KILLED,
+    LEAVING,
+    LEFT,
+    PAUSED,
+    REQUESTED,
+    RESTORED,
+    RESUMED,
+)
 from loadframe.report.plot import (
     COLORS,
     INK,
@@ -36,12 +51,12 @@ _SHOWN = {
     LEAVING: "leaving",
     LEFT: "left",
     KILLED: "killed",
-    "node paused": "paused",
-    "node resumed": "resumed",
-    "link cut": "cut off",
-    "link restored": "back",
-    "settings changed": "settings",
-    "change failed": "failed",
+    PAUSED: "paused",
+    RESUMED: "resumed",
+    CUT: "cut off",
+    RESTORED: "back",
+    CONFIGURED: "settings",
+    FAILED: "failed",
 }
 #: The panels that a run may have, from the top down, with their relative heights.
 _HEIGHTS = {"load": 0.11, "throughput": 0.24, "response": 0.22, "failures": 0.11, "data": 0.12, "cpu": 0.16}
@@ -120,7 +135,7 @@ def _load(run: RecordedRun, course: Course) -> Iterator[Trace]:
     closed = [stream["pacing"]["closed"]["clients"] for stream in streams if "closed" in stream["pacing"]]
     offered = np.sum([level_at(level, course.times + warmup) for level in opens or closed], axis=0)
     if not opens:
-        held = min((event.time for event in course.events if event.kind == "clients held"), default=None)
+        held = min((event.time for event in course.events if event.kind == HELD), default=None)
         if held is not None:
             offered = np.where(course.times > held, np.floor(np.interp(held, course.times, offered)), offered)
     yield _line(course.times, offered, "load", Line(INK, 1.6, steps=True), legend=False)

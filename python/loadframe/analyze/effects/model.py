@@ -3,8 +3,8 @@
 Shares are sums of squares over the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
 chapters 17 to 20. Factors that are hard to change are judged by how clusters in the same state differ, and the others
 by how runs on one cluster do (a split plot): a difference between clusters is not an effect. Without repetitions,
-two-level designs are judged by Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials", Technometrics 31,
-1989), which takes most effects for noise.
+two-level designs are judged by Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials",
+Technometrics 31, 1989), which takes most effects for noise.
 """
 
 import math

@@ -12,17 +12,13 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.elasticity.waiting import Done, responses
 from loadframe.record import Run
+from loadframe.record.schema.event_kinds import BALANCING
 
 if TYPE_CHECKING:
     from loadframe.record import Histogram
 
 Series = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-
-#: Kinds of events, as those write them who change clusters.
-FIRED, REQUESTED, JOINED, BALANCED = "trigger fired", "node requested", "node joined", "cluster balanced"
-NEVER = "trigger never fired"
-LEAVING, LEFT, KILLED = "node leaving", "node left", "node killed"
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ def read_course(run: Run) -> Course | None:
     successes = np.bincount(second, weights=rows["successes"].to_numpy(), minlength=length)
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
     main = max(phase["operations"], key=lambda name: phase["operations"][name]["successes"])
-    units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == "balancing"]
+    units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
     response = responses(_done(run, phase["name"], main, phase["start"], first), unanswered, oldest)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.elasticity.course import FIRED, JOINED, KILLED, LEFT, Course, read_course
+from loadframe.analyze.elasticity.course import Course, read_course
 from loadframe.analyze.elasticity.doubts import doubts
 from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, service
 from loadframe.analyze.elasticity.names import MEASURES, UNUSUAL
@@ -16,6 +16,7 @@ from loadframe.analyze.elasticity.provisioning import Provisioning, demand, leve
 from loadframe.analyze.elasticity.repeated import Repeated, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.finding import Finding
+from loadframe.record.schema.event_kinds import FIRED, JOINED, KILLED, LEFT
 
 _STARTED = "change started"
 

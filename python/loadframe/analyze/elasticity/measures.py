@@ -12,7 +12,8 @@ import numpy as np
 
 from loadframe.analyze.autocorrelation import long_run_deviation
 from loadframe.analyze.elasticity.account import signed_sum, stretches
-from loadframe.analyze.elasticity.course import BALANCED, JOINED, KILLED, LEAVING, LEFT, Course, Flags, Series
+from loadframe.analyze.elasticity.course import Course, Flags, Series
+from loadframe.record.schema.event_kinds import BALANCED, JOINED, KILLED, LEAVING, LEFT
 
 #: s of the running medians, and how far from its last level a series counts as settled.
 _RUNNING = 10

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.elasticity.course import BALANCED, JOINED, KILLED, LEAVING, Event, Series
+from loadframe.analyze.elasticity.course import Event, Series
+from loadframe.record.schema.event_kinds import BALANCED, JOINED, KILLED, LEAVING
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,22 @@ from loadframe.experiment.session import Beside
 from loadframe.load import Progress
 from loadframe.observe import ProcessSampler, Sample
 from loadframe.record import RunWriter
+from loadframe.record.schema.event_kinds import (
+    BALANCING,
+    BROKEN_OFF,
+    DECIDED,
+    FAILED,
+    FIRED,
+    HELD,
+    NEVER,
+    OVER,
+    STARTED,
+)
 from loadframe.units import format_duration
 
 #: s between two looks at the triggers, and how long the end of a run waits for changes to be broken off.
 _LOOK = 0.2
 _PATIENCE = 60.0
-
-#: Kinds of events, which the analysis reads.
-FIRED, NEVER, FAILED, BROKEN_OFF = "trigger fired", "trigger never fired", "change failed", "change broken off"
-STARTED, OVER, BALANCING, DECIDED = "change started", "change over", "balancing", "policy decided"
-HELD = "clients held"
 
 
 @dataclass(frozen=True)

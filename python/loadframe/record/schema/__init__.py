@@ -5,6 +5,7 @@ writer takes its columns from them, and `undocumented` finds keys that they lack
 """
 
 from loadframe.record.schema.documents import EVENTS, FORMAT, MANIFEST, SUMMARY
+from loadframe.record.schema.event_kinds import EVENT_KINDS
 from loadframe.record.schema.field import Field, undocumented
 from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_LATER, SERIES_RECORDED
 from loadframe.record.schema.telemetry import GENERATOR, HOST, METRICS, NODES, OWN_GROUP, TELEMETRY
@@ -21,6 +22,7 @@ __all__ = [
     "ERROR_CLASSES",
     "EVENTS",
     "EVENTS_FILE",
+    "EVENT_KINDS",
     "FORMAT",
     "GENERATOR",
     "HISTOGRAMS_FILE",

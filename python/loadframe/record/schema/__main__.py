@@ -80,12 +80,18 @@ def page() -> str:
         _section("telemetry.parquet", schema.TELEMETRY, "column", _TELEMETRY),
         *(f"### Metrics of `{source}`\n\n{_table(metrics, 'metric')}" for source, metrics in schema.METRICS.items()),
         _section("events.jsonl", schema.EVENTS, "key"),
+        f"### Kinds of events\n\n{_kinds()}",
     ]
     return "\n".join(parts)
 
 
 def _section(title: str, fields: Iterable[Field], heading: str, text: str = "") -> str:
     return f"## {title}\n\n" + (f"{text}\n" if text else "") + _table(fields, heading)
+
+
+def _kinds() -> str:
+    rows = [f"| `{kind.name}` | {kind.says} |" for kind in schema.EVENT_KINDS]
+    return "\n".join(["| kind | says |", "|---|---|", *rows]) + "\n"
 
 
 def _table(fields: Iterable[Field], heading: str) -> str:
