@@ -1,4 +1,4 @@
-"""Why curves over clients bend: what the telemetry of the best runs shows to be used up, and nothing else."""
+"""Why curves over clients bend: which resources the telemetry of the best runs shows to be saturated."""
 
 from dataclasses import replace
 

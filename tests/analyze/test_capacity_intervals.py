@@ -61,7 +61,7 @@ def test_two_searches_say_that_they_are_few():
     assert capacity.bracket is None
     assert capacity.rate.is_finite
     assert any(
-        "Two searches tell little" in line for line in words.limits(Capacities(None, Slo(1.0), BOUNDS, (capacity,)))
+        "Two searches say little" in line for line in words.limits(Capacities(None, Slo(1.0), BOUNDS, (capacity,)))
     )
 
 

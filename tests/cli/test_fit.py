@@ -70,7 +70,7 @@ def test_people_get_a_sentence_a_table_and_the_doubts():
     [
         ("nodes,throughput\n1,10\n", "bad.csv", "only 1 distinct size"),
         ("nodes,throughput\n1,10\n2,-3\n", "bad.csv:3", "above 0"),
-        ("nodes,throughput\n1,10\n2,fast\n", "bad.csv:3", "no finite number"),
+        ("nodes,throughput\n1,10\n2,fast\n", "bad.csv:3", "not a finite number"),
         ("nodes,throughput\n1,10\n2\n", "bad.csv:3", "1 column"),
         ("nodes,throughput\n0.5,10\n1,20\n2,30\n", "bad.csv, observation 1", "below 1"),
     ],

@@ -74,20 +74,20 @@ def test_what_an_older_run_did_not_record_is_unknown(folder):
 def test_truncated_json_says_where(folder):
     path = folder / "summary.json"
     path.write_text(path.read_text()[:100])
-    with pytest.raises(BadInput, match=r"summary\.json:\d+:\d+: no JSON"):
+    with pytest.raises(BadInput, match=r"summary\.json:\d+:\d+: this is not valid JSON"):
         _ = Run(folder).summary
 
 
 def test_json_that_is_no_object_is_bad_input(folder):
     (folder / "manifest.json").write_text("[]")
-    with pytest.raises(BadInput, match="no JSON object"):
+    with pytest.raises(BadInput, match="does not hold a JSON object"):
         Run(folder)
 
 
 def test_a_broken_event_says_in_which_line(folder):
     with (folder / "events.jsonl").open("a") as events:
         events.write('{"time": 1.0,\n')
-    with pytest.raises(BadInput, match=r"events\.jsonl:2:\d+: no JSON"):
+    with pytest.raises(BadInput, match=r"events\.jsonl:2:\d+: this is not valid JSON"):
         _ = Run(folder).events
 
 

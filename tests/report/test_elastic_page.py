@@ -175,7 +175,7 @@ def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_appl
     page = Page(elastic_page(found))
     text = " ".join(page.text.split())
     assert "The course shown is that of b1-grow-steady, which is invalid: in phase look a generator thread used" in text
-    assert "No figure is made of it." in text
+    assert "No figure uses it." in text
     assert "is judged by its load generator, by whether anything was answered, and by whether each step was" in text
     assert "INVALID: see above why. Run b1-grow-steady" in text
     names = [trace["name"] for trace in page.plots["g0"]["traces"]]
