@@ -111,7 +111,7 @@ def test_runs_of_a_version_that_took_no_yardstick_are_judged_without(paced, tmp_
 def test_too_few_runs_tell_nothing(results):
     gate = judge(results, "same/same0", "old/old0")
     assert gate.standing == "undecided"
-    assert "1 run against 1 do not tell how much runs scatter" in gate.checks[0].why
+    assert "1 run against 1 do not show how much runs scatter" in gate.checks[0].why
     assert any("at least three valid runs" in warning.remedy for warning in gate.warnings)
 
 

@@ -19,7 +19,7 @@ def headline(gate: Gate) -> str:
     if gate.standing == "passed":
         return f"{gate.label} passed: {checks}, no regression."
     if not gate.checks:
-        return f"No conclusion about {gate.label}: there is no valid run to check."
+        return f"No conclusion about {gate.label}: no valid run to check."
     undecided = counts["undecided"]
     if not undecided:
         return f"No conclusion about {gate.label}: not everything was measured."
