@@ -147,10 +147,10 @@ def check_names(settings: Mapping[str, Setting], defaults: Collection[str]) -> N
 
 def origins(parameters: Iterable[str], made_of: Mapping[str, Collection[str]]) -> list[str]:
     """Return the parameters, then those that they are made of, and so on; each once."""
-    found = [name for name in parameters if name in made_of]
-    for name in found:  # it grows while it is walked
-        found += [other for other in sorted(made_of[name]) if other in made_of and other not in found]
-    return found
+    reached = [name for name in parameters if name in made_of]
+    for name in reached:  # it grows while it is walked
+        reached += [other for other in sorted(made_of[name]) if other in made_of and other not in reached]
+    return reached
 
 
 def _boolean(value: Value) -> Value:

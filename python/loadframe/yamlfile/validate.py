@@ -51,17 +51,17 @@ def validate(document: Document, model: type[M], data: Any = None, given: Mappin
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        found = [_error(document, detail, data, given or {}) for detail in error.errors(include_url=False)]
+        errors = [_error(document, detail, data, given or {}) for detail in error.errors(include_url=False)]
     if given:
         # A value that is given once and used in many places is wrong once.
-        once = {e.where if e.where in given.values() else f"{e.where} {e.what}": e for e in reversed(found)}
-        found = list(reversed(once.values()))
-    if len(found) == 1:
-        raise found[0]
-    lines = [f"{e.where}: {e.what}" + (f"; {e.remedy}" if e.remedy else "") for e in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"and {len(found) - SHOWN} more")
-    raise BadInput("\n  ".join([f"{len(found)} errors", *lines]), where=str(document.path))
+        once = {e.where if e.where in given.values() else f"{e.where} {e.what}": e for e in reversed(errors)}
+        errors = list(reversed(once.values()))
+    if len(errors) == 1:
+        raise errors[0]
+    lines = [f"{e.where}: {e.what}" + (f"; {e.remedy}" if e.remedy else "") for e in errors[:SHOWN]]
+    if len(errors) > SHOWN:
+        lines.append(f"and {len(errors) - SHOWN} more")
+    raise BadInput("\n  ".join([f"{len(errors)} errors", *lines]), where=str(document.path))
 
 
 def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[Place, str]) -> BadInput:
