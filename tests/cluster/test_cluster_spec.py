@@ -30,7 +30,7 @@ def test_a_cluster_without_nodes_is_refused():
 
 @pytest.mark.parametrize("name", ["", "../x", "Trial", "a b", "-x", "x" * 42])
 def test_a_name_that_is_no_folder_name_is_refused(name):
-    with pytest.raises(BadInput, match="is no name for a cluster"):
+    with pytest.raises(BadInput, match="is not a valid name for a cluster"):
         ClusterSpec(name=name)
 
 

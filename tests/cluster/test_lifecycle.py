@@ -331,7 +331,7 @@ def test_a_folder_that_is_no_clusters_is_left_alone(toy, state):
     mine = named.folder_of("trial") / "thesis.tex"
     mine.parent.mkdir(parents=True)
     mine.write_text("dear to somebody")
-    with pytest.raises(BadInput, match="this folder is no cluster's, and not empty") as caught:
+    with pytest.raises(BadInput, match="this folder does not belong to a cluster, and is not empty") as caught:
         Cluster.start(ClusterSpec(store="toy", name="trial"))
     assert caught.value.where == str(mine.parent)
     assert mine.read_text() == "dear to somebody"

@@ -173,7 +173,7 @@ def test_an_archive_with_another_checksum_is_not_unpacked(cache, mirror):
 
 def test_what_answers_in_the_place_of_a_checksum_is_shown(cache, mirror):
     mirror.files[f"{ELASTICSEARCH}.sha512"] = b"<html>Please log in</html>"
-    with pytest.raises(LoadframeError, match="this is no checksum: '<html>Please'"):
+    with pytest.raises(LoadframeError, match="this is not a checksum: '<html>Please'"):
         prepared()
 
 
@@ -232,7 +232,7 @@ def test_an_absolute_path_and_what_is_no_file_are_refused(cache, mirror):
     pipe = tarfile.TarInfo()
     pipe.type = tarfile.FIFOTYPE
     mirror.offer(ELASTICSEARCH, packed({"pipe": pipe}))
-    with pytest.raises(LoadframeError, match=r"no file, folder or link: it-1\.0/pipe"):
+    with pytest.raises(LoadframeError, match=r"not a file, folder or link: it-1\.0/pipe"):
         prepared()
     assert unpacked(cache) == ["downloads"]
 

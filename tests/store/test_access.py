@@ -197,7 +197,7 @@ def test_a_server_without_tls_is_told(ca):
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        with pytest.raises(BadInput, match=f"(?s){address}: there is no talking TLS.*http://"):
+        with pytest.raises(BadInput, match=f"(?s){address}: the TLS handshake failed.*http://"):
             Access(Tls(ca=ca)).verify([address])
         thread.join()
 

@@ -77,7 +77,7 @@ def test_another_distribution_of_the_family_is_called_by_its_name(answering):
 
 
 def test_something_else_that_speaks_http_is_no_cluster(answering):
-    with pytest.raises(LoadframeError, match="is no cluster of this family"):
+    with pytest.raises(LoadframeError, match="is not a cluster of this family"):
         find("opensearch").version([answering(200, "<html>Welcome to nginx</html>")])
 
 

@@ -67,7 +67,9 @@ def _place(content: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, target:
             shutil.copyfileobj(source, sink)
         place.chmod(0o755 if entry.mode & 0o100 else 0o644)
     elif not entry.isdir():
-        raise LoadframeError(f"the archive has what is no file, folder or link: {entry.name}", where=str(path))
+        raise LoadframeError(
+            f"the archive has an entry that is not a file, folder or link: {entry.name}", where=str(path)
+        )
 
 
 def _below(folder: Path, name: str, archive: Path, shown: str, within: Path | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or somebody else's."""
+"""A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or only attached to."""
 
 import contextlib
 import difflib
@@ -48,7 +48,7 @@ class Cluster:
         self._roster = roster
         #: Where its nodes' folders are, if loadframe started them.
         self._folder = folder
-        #: How many nodes somebody else's cluster had when it was attached to.
+        #: How many nodes a cluster that Loadframe did not start had when it was attached to.
         self._attached = attached
         self._throttled = True
         #: How its nodes let us in.
@@ -106,7 +106,9 @@ class Cluster:
                 saved = None
             if saved is None and folder.exists() and any(folder.iterdir()):
                 raise BadInput(
-                    "this folder is no cluster's, and not empty", where=str(folder), remedy="move it away, or delete it"
+                    "this folder does not belong to a cluster, and is not empty",
+                    where=str(folder),
+                    remedy="move it away, or delete it",
                 )
             return cls._start(store, spec, host, folder, saved, report)
 
@@ -208,7 +210,7 @@ class Cluster:
 
     @property
     def spec(self) -> ClusterSpec | None:
-        """What it is to be like by now; None of somebody else's."""
+        """What it is to be like by now; None for a cluster that Loadframe did not start."""
         return self._roster.spec
 
     @property
@@ -327,7 +329,7 @@ class Cluster:
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
         """Have a node's link delay packets (s, one way), lose a share of them, or carry so many bytes per second.
 
-        It holds in each direction, in the place of what was asked for before. Needs the host netns.
+        It holds in each direction and replaces what was asked for before. Needs the host netns.
         """
         shape = Shape(delay, loss, rate)
         node, link = self._linked(name)

@@ -106,7 +106,7 @@ def _settle(change: Change, number: int) -> None:
     with contextlib.suppress(LoadframeError):
         change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
     change.roster.update(drop=[node.name for node in nodes])
-    change.report(f"{nodes[0].name} is no member of the cluster, which goes on with {change.spec.nodes}")
+    change.report(f"{nodes[0].name} is not a member of the cluster, which goes on with {change.spec.nodes}")
 
 
 def _is_member(change: Change) -> bool:

@@ -48,7 +48,7 @@ class Roster:
         return sorted({node.number for node in self._nodes if node.number is not None})
 
     def update(self, put: Collection[Node] = (), drop: Collection[str] = (), size: int | None = None) -> None:
-        """Put nodes in the place of those of the same name or behind the others, drop some, set the asked size."""
+        """Replace nodes by those of the same name or append them, drop some, set the asked size."""
         with self._writing:
             new = {node.name: node for node in put}
             kept = [new.pop(node.name, node) for node in self._nodes if node.name not in drop]

@@ -14,7 +14,7 @@ from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.ranges import MOST_NODES
 
-#: So much of a name that is none stands in the message.
+#: Characters of an invalid name that the message shows.
 _SHOWN = 60
 
 
@@ -23,7 +23,7 @@ def require_name(name: str) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
         given = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
         raise BadInput(
-            f"{given!r} is no name for a cluster",
+            f"{given!r} is not a valid name for a cluster",
             remedy="use up to 41 small letters, digits, - and _, beginning with a letter or digit",
         )
 
@@ -38,7 +38,7 @@ class ClusterSpec:
     limits: Limits = field(default_factory=Limits)  #: of each node
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None  #: with a name its data stays after it was stopped, and it can outlive the command
-    home: str | None = None  #: the user's own installation, in the place of an embedded or the system's one
+    home: str | None = None  #: the user's own installation, instead of an embedded one or the system's
     link: Shape = field(default_factory=Shape)  #: of each node's link, where nodes have links of their own
     host: str = "local"  #: where its nodes run, by a name of loadframe.host.choice
     image: str | None = None  #: of nodes in containers
@@ -57,7 +57,7 @@ class ClusterSpec:
             require_name(self.name)
 
     def place(self) -> Host:
-        """Return the host of its nodes; BadInput when there is no such one."""
+        """Return the host of its nodes; BadInput when it does not exist."""
         return choice.find(self.host, self.image, self.runtime)
 
     def to_record(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _UNPACKED = 4
 
 
 def mirror(store: str) -> str:
-    """Return the name of the variable with the address that is asked in the place of the vendor's folder."""
+    """Return the name of the variable with the address that is asked instead of the vendor's folder."""
     return f"LOADFRAME_MIRROR_{store.upper()}"
 
 
@@ -80,7 +80,7 @@ def _published(offer: Offer, url: str, otherwise: str) -> str:
     word = text.strip().partition(" ")[0]
     if not re.fullmatch(rf"[0-9A-Fa-f]{{{_DIGITS[offer.checksum]}}}", word):
         raise LoadframeError(
-            f"this is no checksum: {word[:40]!r}",
+            f"this is not a checksum: {word[:40]!r}",
             where=beside,
             remedy=f"see in a browser what answers there, perhaps a proxy; or {otherwise}",
         )

@@ -3,7 +3,7 @@
 It is the node's parent. Its standard input is the lifeline: when that breaks, because loadframe was killed, crashed or
 lost its terminal, the guard stops the node, removes its control groups, its scratch folders and its link, and leaves.
 The node in turn is killed by the kernel should the guard be killed. What the node has started ends with it, also when
-the node ends by itself. Being the parent, the guard never signals a process id that has gone to somebody else.
+the node ends by itself. Being the parent, the guard never signals a process id that now belongs to another process.
 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
@@ -208,7 +208,7 @@ def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | Non
 
     Other processes that have become our children, because those that started them ended, are collected on the way.
     """
-    # Not collected yet: until then its number, and that of its process group, cannot go to somebody else.
+    # Not collected yet: until then its number, and that of its process group, cannot be given to another process.
     if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | flags) is None:
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != pid:
             os.waitpid(ended.si_pid, 0)

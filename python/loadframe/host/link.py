@@ -66,7 +66,7 @@ class Link:
     pid: int
 
     def shape(self, shape: Shape) -> None:
-        """Put this shape in the place of what was; BadInput, with the link unshaped, if the kernel cannot do that."""
+        """Replace the shape by this one; BadInput, with the link unshaped, if the kernel cannot do that."""
         for end in self._ends():
             _attempt(end, "qdisc", "delete", "dev", end.interface, "root")
             _attempt(end, "filter", "delete", "dev", end.interface, "ingress", "pref", str(_LOSS))

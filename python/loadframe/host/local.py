@@ -75,7 +75,7 @@ class LocalHost:
         for port in wanted:
             if not FIRST_PORT <= port <= LAST_PORT:
                 raise BadInput(
-                    f"port {port} is no port for a node", remedy=f"take one from {FIRST_PORT} to {LAST_PORT}"
+                    f"port {port} is not a valid port for a node", remedy=f"take one from {FIRST_PORT} to {LAST_PORT}"
                 )
             for address in addresses:
                 if not _bindable(address, port):

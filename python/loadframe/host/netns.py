@@ -79,7 +79,7 @@ class NetnsHost(LocalHost):
         if first is None:
             return Random().sample(PORTS, count)
         if not 1024 <= first <= 65536 - count:
-            raise BadInput(f"port {first} is no port for a node", remedy="take one from 1024 to 65535")
+            raise BadInput(f"port {first} is not a valid port for a node", remedy="take one from 1024 to 65535")
         return list(range(first, first + count))
 
     def _network(self, command: Command) -> dict[str, str]:

@@ -208,7 +208,7 @@ def _mount_points(image: Path, binds: Sequence[str]) -> None:
 
 
 def _innermost(started: int) -> int | None:
-    """Return the last process of the chain that a runtime makes, once it is no part of the runtime any more."""
+    """Return the last process of the chain that a runtime makes, once it is not part of the runtime any more."""
     import psutil
 
     process = psutil.Process(started)

@@ -1,6 +1,6 @@
 """Looks at everything once a second while a run goes on, and writes down what it sees.
 
-Samplers that only read files share one thread. One that has to wait for somebody's answer has its own, so that a slow
+Samplers that only read files share one thread. One that has to wait for an answer has its own, so that a slow
 answer delays nobody else. A look that takes longer than a second skips the seconds that it missed.
 """
 

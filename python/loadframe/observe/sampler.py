@@ -31,7 +31,7 @@ class Sampler(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a look may have to wait for somebody's answer, so that it needs a thread of its own."""
+        """Whether a sample may have to wait for an answer, so that it needs a thread of its own."""
 
     def sample(self, now: float) -> Iterable[Sample | Gap]:
         """Look; `now` is s on the clock that rates are taken by."""

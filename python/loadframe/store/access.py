@@ -1,4 +1,4 @@
-"""How a cluster lets somebody in: its addresses, TLS, and who asks.
+"""How a cluster is reached: its addresses, TLS, and credentials.
 
 Secrets stay inside: they are in no representation, description or message. Where they come from: `store.secrets`.
 """
@@ -74,7 +74,7 @@ class Auth:
 
 @dataclass(frozen=True)
 class Access:
-    """TLS or none, somebody or nobody, and whether bodies of requests are compressed."""
+    """TLS or not, credentials or none, and whether bodies of requests are compressed."""
 
     tls: Tls | None = None
     auth: Auth | None = None
@@ -154,7 +154,7 @@ class Access:
                 ) from error
             except ssl.SSLError as error:
                 raise BadInput(
-                    f"there is no talking TLS with it ({error.reason or error})",
+                    f"the TLS handshake failed ({error.reason or error})",
                     where=address,
                     remedy="write http:// if it speaks in the clear; give --cert if it wants the client's certificate",
                 ) from error
@@ -214,7 +214,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def require_known(addresses: Sequence[str]) -> None:
-    """Raise BadInput for an address that is none, or whose host's name does not resolve."""
+    """Raise BadInput for an invalid address, or one whose host name does not resolve."""
     for address in addresses:
         host, port = split_address(address)
         try:

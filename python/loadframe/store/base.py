@@ -166,7 +166,7 @@ class Store(ABC):
     def with_access(self, access: Access) -> "Store":
         """Return the store as it is talked to under that access; BadInput where its protocol has no such thing."""
         if access != OPEN:
-            raise BadInput(f"{self.kind} cannot be reached by TLS or as somebody", remedy="leave those options out")
+            raise BadInput(f"{self.kind} cannot be reached with TLS or credentials", remedy="leave those options out")
         return self
 
     def announce_tls(self, connection: socket.socket) -> None:  # noqa: B027 - most begin with it
@@ -175,7 +175,7 @@ class Store(ABC):
     def installation(self, home: Path | None) -> Found | None:
         """Return what is at `home`, or without one what the PATH has; None without either for stores to be fetched.
 
-        BadInput when `home` is no installation of this kind, and when stores that cannot be fetched are not there.
+        BadInput when `home` is not an installation of this kind, and when a store that cannot be fetched is missing.
         """
         if home is None:
             return None

@@ -33,7 +33,7 @@ class Http(Store):
         self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
 
     def with_access(self, access: Access) -> Self:
-        """Return the service as it is asked by TLS, as somebody, or both."""
+        """Return the service as it is asked with TLS, with credentials, or both."""
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:

@@ -57,7 +57,7 @@ def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
             if match := re.fullmatch(rf"{re.escape(name)}-(\d+(?:\.\d+)+[\w.-]*)\.jar", path.name):
                 return match[1]
     raise BadInput(
-        f"this is no installation of {kind}: it has no lib/{names[0]}-VERSION.jar",
+        f"this is not an installation of {kind}: it has no lib/{names[0]}-VERSION.jar",
         where=str(home),
         remedy="give the folder that the vendor's archive was unpacked to, the one with bin and lib in it",
     )

@@ -25,13 +25,13 @@ _OURS = re.compile(r"-Xm[sx]|-XX:ActiveProcessorCount=")
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for a heap that is no size, and for options that are none or are decided elsewhere."""
+    """Raise BadInput for a heap that is not a size, and for options that are invalid or decided elsewhere."""
     if "heap" in settings:
         parse_size(settings["heap"])
     for option in _asked(settings):
         if not option.startswith("-X"):
             raise BadInput(
-                f"the setting jvm has {option!r}, which is no option of a JVM's", remedy="write such as -XX:+UseZGC"
+                f"the setting jvm has {option!r}, which is not an option of a JVM", remedy="write such as -XX:+UseZGC"
             )
         if _OURS.match(option):
             raise BadInput(

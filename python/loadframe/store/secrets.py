@@ -64,7 +64,7 @@ def read(file: Path, warn: Warn) -> str:
     try:
         text = read_input(file, _MOST).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise BadInput("the secret cannot be read: it is no text", where=str(file)) from None
+        raise BadInput("the secret cannot be read: it is not text", where=str(file)) from None
     except BadInput as error:
         why = error.what.removeprefix("cannot read the file: ")
         raise BadInput(f"the secret cannot be read: {why}", where=str(file), remedy=error.remedy) from None
@@ -75,7 +75,7 @@ def read(file: Path, warn: Warn) -> str:
 
 
 def warn_if_open(file: Path, warn: Warn) -> None:
-    """Tell when somebody else on this machine can read a file that holds a secret."""
+    """Warn when other users of this machine can read a file that holds a secret."""
     mode = file.stat().st_mode
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         warn(f"{file} holds a secret and others can read it (mode {stat.S_IMODE(mode):o}): chmod 600 {file}")

@@ -173,7 +173,7 @@ class Cassandra(Store):
                 raise BadInput(
                     f"the cluster does not let us do that: {error.what}",
                     where=error.where,
-                    remedy="say who asks by --user, or ask as somebody who may",
+                    remedy="give --user, with an account that may do it",
                 ) from error
             raise
         except OSError as error:
@@ -414,7 +414,7 @@ def _copies(replication: Mapping[str, Any]) -> int:
     try:
         return max((int(str(factor).split("/")[0]) for factor in factors), default=1)
     except ValueError as error:
-        raise BadInput("a replication factor is no number", where=str(dict(replication))) from error
+        raise BadInput("a replication factor is not a number", where=str(dict(replication))) from error
 
 
 def _quoted(name: str) -> str:

@@ -52,7 +52,7 @@ _FIRST = 20000
 
 
 def find(home: Path | None) -> Found:
-    """Return the installation; BadInput for one that is none, that was moved, or that is too old."""
+    """Return the installation; BadInput for one that is incomplete, that was moved, or that is too old."""
     program = installed.require_program(home, _PROGRAM).resolve()
     place = program.parent.parent
     version = installed.told(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
@@ -81,7 +81,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     name = f"n_{node.extra_ports[-1] - _FIRST}" if node.extra_ports else _name(config)
 
     def own(text: str) -> str:
-        """Have it name the node's folders in the place of the installation's."""
+        """Have it name the node's folders instead of the installation's."""
         text = text.replace(f"{prefix}/{_DATA}", str(data))
         for file in _COPIED:
             text = text.replace(f"{prefix}/{_CONFIGURATION}/{file}", str(config / file))

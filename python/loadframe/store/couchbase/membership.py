@@ -165,7 +165,7 @@ def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> Non
 
 
 def leave(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Move a node's data to the others, and have it be no member any more."""
+    """Move a node's data to the others, and end its membership."""
     pool = Pool.read(rest, addresses)
     node = pool.at(member.address)
     if node is None:

@@ -37,7 +37,7 @@ class Administration:
         *,
         known: bool = True,
     ) -> httpx.Response:
-        """Ask the first address that answers; BadInput when it lets us not in, LoadframeError for another 400 or more.
+        """Ask the first address that answers; BadInput when access is denied, LoadframeError for another 400 or more.
 
         404 is an answer. A node that has no administrator yet is asked by nobody in particular: not `known`.
         """
@@ -91,7 +91,7 @@ def document(answer: httpx.Response, kind: type) -> Any:
         content = None
     if answer.status_code == 404 or not isinstance(content, kind):
         raise LoadframeError(
-            f"what answers to {answer.request.url.path} is no Couchbase cluster",
+            f"what answers to {answer.request.url.path} is not a Couchbase cluster",
             where=answer.request.url.netloc.decode(),
             remedy="give the address of its administration, such as host:8091",
         )

@@ -65,7 +65,7 @@ def elect(servers: Sequence[Client], watch: Watch) -> None:
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
-    """Return the member that takes writes; of a server that is no member, or a router, itself."""
+    """Return the member that takes writes; of a server that is not a member, or is a router, itself."""
     failure: LoadframeError | None = None
     for address in addresses:
         try:
@@ -168,7 +168,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
         for entry in moved:
             entry["host"] = at[entry["tags"]["node"]]
         config["version"] = int(config["version"]) + 1
-        # None of them is primary: each believes to be no member, since its own address is none of the set's.
+        # None of them is primary: each takes itself for a stranger, since its own address is not among the set's.
         servers[0].ask({"replSetReconfig": config, "force": True})
     elect(servers, watch)
 

@@ -174,7 +174,9 @@ class MongoDB(Store):
         if name := _set_name(first):
             sets.initiate(name, members, self.client, watch)
         elif len(members) > 1:
-            raise BadInput("several servers that are no set share no data", remedy="leave replica_set: false out")
+            raise BadInput(
+                "several servers that are not a replica set share no data", remedy="leave replica_set: false out"
+            )
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
         """Have members find each other, some of which may be at other addresses by now."""

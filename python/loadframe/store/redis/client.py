@@ -97,7 +97,7 @@ class Client:
             raise BadInput(
                 f"the server does not let us do that: {error}",
                 where=self.address,
-                remedy="say who asks by --user, or ask as somebody who may",
+                remedy="give --user, with an account that may do it",
             ) from error
         except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
             raise Unreachable(

@@ -231,7 +231,7 @@ class Redis(Store):
         if len(members) == 1 and not settings.get("cluster"):
             return
         if not settings.get("cluster", True):
-            raise BadInput("several servers that are no cluster share no data", remedy="leave cluster: false out")
+            raise BadInput("several servers that are not a cluster share no data", remedy="leave cluster: false out")
         ring.form([self.client(member.address) for member in members], members, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:

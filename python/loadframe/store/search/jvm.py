@@ -56,7 +56,7 @@ def logging(package: str) -> str:
 
 
 def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
-    """Raise BadInput for a setting that is `ours` to decide, or one of the JVM that is none."""
+    """Raise BadInput for a setting that is `ours` to decide, or an invalid one of the JVM."""
     for key in settings:
         if key in ours:
             raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")

@@ -109,7 +109,7 @@ def take_vote(request: Request, addresses: Sequence[str], name: str) -> None:
 
 
 def give_votes(request: Request, addresses: Sequence[str], *, gone: bool) -> None:
-    """Let all nodes decide again; with `gone` once the store sees that the one without a vote is no member any more."""
+    """Let all nodes decide again; with `gone` once the store sees that the one without a vote has left."""
     request(addresses, "DELETE", f"/_cluster/voting_config_exclusions?wait_for_removal={str(gone).lower()}")
 
 

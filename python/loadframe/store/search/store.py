@@ -24,7 +24,7 @@ _READS = ("GET", "HEAD")
 _TOO_MANY = 429
 _NOT_LET_IN = {
     401: "say who asks: --user, --api-key-file or --token-file",
-    403: "ask as somebody who may: the role lacks a privilege",
+    403: "use an account that may: the role lacks a privilege",
 }
 
 
@@ -56,7 +56,7 @@ class SearchStore(Store):
         self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked by TLS, as somebody, or both."""
+        """Return the store as it is asked with TLS, with credentials, or both."""
         return self if access == OPEN else type(self)(access)
 
     def request(
@@ -249,7 +249,7 @@ def _content(answer: httpx.Response, method: str, path: str) -> Any:
         return answer.json()
     except ValueError as error:
         raise LoadframeError(
-            f"what answers to {method} {path} is no cluster of this family: it sends no JSON",
+            f"what answers to {method} {path} is not a cluster of this family: it does not send JSON",
             where=address,
             remedy="give the address of the cluster's HTTP interface",
         ) from error
