@@ -97,7 +97,7 @@ pub struct Collector {
     log: PathBuf,
     began: SystemTime,
     progress: Arc<Mutex<Progress>>,
-    /// Each with the number of seconds on end in which it was met.
+    /// Each with the number of consecutive seconds in which it was met.
     conditions: Vec<(Condition, u64)>,
     totals: Totals,
 }
@@ -243,7 +243,7 @@ impl Collector {
             }
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
             if self.slots[slot].part.is_some() {
-                // What is said of the phase counts operations.
+                // The phase's totals count operations and not their parts.
                 continue;
             }
             shown.requests += cell.counts.requests;
@@ -271,7 +271,7 @@ impl Collector {
         for (condition, seconds) in &mut self.conditions {
             let figure = match condition.metric {
                 Metric::ErrorShare => errors,
-                // In a second without an answer somebody waits, and has waited for so long at least.
+                // In a second without an answer the age of the oldest request is the least that it will take.
                 Metric::ResponseP99 if response.is_empty() => oldest.as_secs_f64(),
                 Metric::ResponseP99 => response.value_at_quantile(0.99) as f64 / 1e6,
                 Metric::Dropped => dropped as f64,

@@ -1,7 +1,7 @@
 //! Corpora: documents by number, generated or read from NDJSON files.
 //!
-//! A corpus is read-only and shared by all clients; whoever knows a document's number can have it, so generators
-//! that stride one schedule split a corpus without talk and without files of their own.
+//! A corpus is read-only and shared by all clients. A document is found by its number, so generators that stride one
+//! schedule split a corpus without communicating and without separate files.
 
 mod cache;
 mod files;
@@ -192,7 +192,7 @@ impl Corpus {
         }
     }
 
-    /// How many lines of its files were no documents and were kept aside, and the files where they were.
+    /// How many lines of its files were not documents and were set aside, and the files where they are kept.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         match &self.0 {
             Source::Generated { .. } | Source::Vectors(_) => (0, Vec::new()),
@@ -287,7 +287,7 @@ mod tests {
             json!({"files": ["a.xml"], "format": "mediawiki", "actions": true}),
             json!("nyc_taxi_trip"),
         ] {
-            assert!(error(form.clone()).starts_with("corpus \"trips\": "), "{form} is no corpus");
+            assert!(error(form.clone()).starts_with("corpus \"trips\": "), "{form} is not a corpus");
         }
     }
 

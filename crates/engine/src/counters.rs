@@ -4,8 +4,8 @@
 //! function of (seed, stream, k): every worker knows the whole schedule, and counts the inserts that lie before its own
 //! requests, those of the other workers of its process included (as it does with the gaps of Poisson arrivals).
 //!
-//! Which of the records are there already is no such function: it depends on the answers. It is the one thing that the
-//! workers of a process share while load runs. Each publishes a *floor*, below which none of its own inserts is missing;
+//! Which of the records are there already is not such a function: it depends on the answers. It is the only thing that
+//! the workers of a process share while load runs. Each publishes a *floor*, below which none of its own inserts is missing;
 //! the smallest of the floors is how many numbers are settled. No lock is taken, and a request reads one word for each
 //! worker. Processes share nothing: each counts its own requests and chooses from its own records.
 
@@ -61,8 +61,8 @@ impl Counter {
 pub struct Count {
     /// The worker's number in its process.
     worker: usize,
-    /// The generators of this process among all of the stream's.
-    own: std::ops::Range<u64>,
+    /// The workers of this process, by their numbers among all workers of the stream.
+    peers: std::ops::Range<u64>,
     of: u64,
     /// The first iteration that has not been counted.
     next: u64,
@@ -88,14 +88,14 @@ impl Count {
         for counter in course.uses() {
             tallies[counter].used = true;
         }
-        Self { worker, own: first..(first + threads).min(share.of), of: share.of, next: 0, tallies }
+        Self { worker, peers: first..(first + threads).min(share.of), of: share.of, next: 0, tallies }
     }
 
     /// Counts up to iteration `n`, which is this worker's, and takes the numbers that it needs. Returns the first of them;
     /// an iteration uses one counter at most. `uses` are the counters that the requests of an iteration use.
     pub fn take<I: Iterator<Item = usize>>(&mut self, n: u64, counters: &[Counter], uses: impl Fn(u64) -> I) -> u64 {
         for iteration in self.next..n {
-            if self.own.contains(&(iteration % self.of)) {
+            if self.peers.contains(&(iteration % self.of)) {
                 uses(iteration).for_each(|counter| self.tallies[counter].count += 1);
             }
         }
@@ -148,7 +148,7 @@ mod tests {
     /// A count in a mix in which every third request inserts.
     fn count(worker: usize, first: u64, threads: u64, of: u64) -> Count {
         let tallies = vec![Tally { used: true, ..Tally::default() }];
-        Count { worker, own: first..(first + threads).min(of), of, next: 0, tallies }
+        Count { worker, peers: first..(first + threads).min(of), of, next: 0, tallies }
     }
 
     fn uses(iteration: u64) -> impl Iterator<Item = usize> {

@@ -1,7 +1,7 @@
 //! Randomness without state: what request *k* draws is a pure function of (seed, stream, k).
 //!
-//! Generators that stride one schedule need no talk and no shared state when a draw can be computed from the
-//! request's number alone. The bits come from the finaliser of SplitMix64 (Steele, Lea and Flood 2014), applied
+//! Generators that stride one schedule need neither communication nor shared state when a draw can be computed from
+//! the request's number alone. The bits come from the finaliser of SplitMix64 (Steele, Lea and Flood 2014), applied
 //! to a mix of the key's parts; it passes as a hash of a counter, which is all that is asked of it here.
 //!
 //! Which client sends request *k* of a closed stream depends on the answers' times; only what is asked for per user
@@ -17,7 +17,7 @@ pub struct Draw {
     pub stream: u64,
     /// The number of the request in the stream, over all generators.
     pub k: u64,
-    /// The number of the iteration that the request belongs to: of the journey, or of the request where there is none.
+    /// The number of the iteration that the request belongs to: of the journey, or `k` without one.
     pub iteration: u64,
     /// The number of the client that sends it.
     pub user: u64,
@@ -35,7 +35,7 @@ impl Draw {
         Self { seed, stream, k, iteration: k, user: 0, number: 0, settled: 0 }
     }
 
-    /// 64 uniform bits. `salt` tells apart the several things that one request draws.
+    /// 64 uniform bits. `salt` separates the things that one request draws.
     #[inline]
     pub fn bits(&self, salt: u64) -> u64 {
         let key = mix(self.seed ^ mix(self.stream.wrapping_add(GOLDEN)));

@@ -47,7 +47,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn requests(&self, operation: &Self::Operation) -> Option<u64>;
 
     /// Says, right before the load, what no request will get past, such as a certificate that does not verify. That
-    /// a host is not there is no error: it may come.
+    /// a host is not there is not an error: it may come up later.
     fn verify(&self) -> impl Future<Output = Result<(), PlanError>> {
         ready(Ok(()))
     }
@@ -63,7 +63,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The hosts that let nobody in now, each with the reason: the load goes round them.
+    /// The hosts that cannot be reached now, each with the reason: the load avoids them.
     fn unreachable(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -77,7 +77,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// What client number `client` holds.
     fn connection(&self, client: u64) -> Self::Connection;
 
-    /// The user whose client this was has left, and another comes: what was taken from answers is forgotten.
+    /// Another user takes over this client: values that were captured from answers are forgotten.
     fn depart(&self, _connection: &mut Self::Connection) {}
 
     /// Builds request `draw`, sends it, waits for the answer and judges it. Building and judging lie outside
@@ -114,7 +114,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Where a client takes down what it asks and is answered while somebody wants to see it, if it does that itself.
+    /// Where a client records its request and answer when they are to be shown; `None` if it does not record them itself.
     fn exchange(_connection: &mut Self::Connection) -> Option<&mut Option<Exchange>> {
         None
     }
@@ -196,7 +196,7 @@ pub struct Part {
     pub failed: Option<ErrorClass>,
 }
 
-/// Why an answer was no success.
+/// Why an answer was not a success.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The class that is counted.

@@ -1,4 +1,4 @@
-//! Reading histogram logs back: totals over any stretch of seconds, exactly, whoever wrote them.
+//! Reading histogram logs back: totals over any stretch of seconds, exactly, whichever program wrote them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl HistogramLog {
                         .push(Entry { start, encoded: interval.encoded_histogram().to_owned() });
                 }
                 Ok(_) => {}
-                Err(_) => return Err(format!("{}: entry {} is no interval histogram", path.display(), number + 1)),
+                Err(_) => return Err(format!("{}: entry {} is not an interval histogram", path.display(), number + 1)),
             }
         }
         Ok(Self { entries })

@@ -1,6 +1,6 @@
-//! Panics of a thread, told to whoever must know of them.
+//! Reports the panics of a thread to a listener.
 //!
-//! A runtime catches the panic of a task, and a task that nobody waits for is then gone without a word, though the load
+//! A runtime catches the panic of a task, and a task that nobody waits for then ends silently, although the load
 //! has lost a client. A hook hears of each panic, with its place in the source, before anything can catch it.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ thread_local! {
 /// Listens to the panics of the thread that made it, until it is dropped.
 pub struct Listening(());
 
-/// Has `listener` hear of each panic of this thread, in words, instead of standard error.
+/// Passes the message of each panic of this thread to `listener` instead of to standard error.
 pub fn listen(listener: impl Fn(String) + 'static) -> Listening {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

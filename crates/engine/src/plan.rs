@@ -27,8 +27,8 @@ pub struct Plan {
     pub threads: u64,
     /// The phase's name; it keys the phase's randomness and labels its records.
     pub phase: String,
-    /// When the run began, seconds of this machine's CLOCK_MONOTONIC: the zero of the records' times. It begins with this
-    /// phase's load if it is not said.
+    /// When the run began, seconds of this machine's CLOCK_MONOTONIC: the zero of the records' times. By default it
+    /// begins with this phase's load.
     #[serde(default)]
     pub began: Option<f64>,
     /// Load that is recorded apart from the measurement.
@@ -37,7 +37,7 @@ pub struct Plan {
     /// How long requests in flight at the end are waited for before they are recorded as in flight.
     #[serde(default = "thirty", deserialize_with = "seconds")]
     pub drain: Duration,
-    /// Whom to talk to, and by which protocol.
+    /// The target of the requests, and its protocol.
     pub target: Target,
     /// Corpora by name; see [`crate::corpus`].
     #[serde(default)]
@@ -57,7 +57,7 @@ pub struct Plan {
     pub stop_when: Vec<Condition>,
 }
 
-/// Whom to talk to.
+/// The target of the requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -72,10 +72,10 @@ pub struct Target {
     /// Seconds after which a request counts as timed out, unless its operation says otherwise.
     #[serde(default = "sixty")]
     pub timeout: f64,
-    /// How the hosts are reached by TLS; in the clear if there is none.
+    /// How the hosts are reached by TLS; without it, unencrypted.
     #[serde(default)]
     pub tls: Option<Tls>,
-    /// Who asks.
+    /// The credentials.
     #[serde(default)]
     pub auth: Option<Auth>,
     /// Whether bodies of requests are compressed.
@@ -84,7 +84,7 @@ pub struct Target {
     /// Which of several hosts a request goes to.
     #[serde(default)]
     pub spread: Spread,
-    /// How many connections may be open at a time, over all generators; as many as there are clients if it is not said.
+    /// How many connections may be open at a time, over all generators; by default as many as there are clients.
     #[serde(default)]
     pub connections: Option<u64>,
     /// Which nodes are read from, unless an operation says otherwise; drivers of stores whose nodes differ know the words.
@@ -143,7 +143,7 @@ pub struct Stream {
 pub struct Step {
     /// What is asked for.
     pub operation: String,
-    /// How long the user thinks between this step's answer and the next step.
+    /// The think time between this step's answer and the next step.
     #[serde(default)]
     pub think_time: Think,
 }
@@ -167,7 +167,7 @@ pub enum Pacing {
         /// How arrivals are spaced.
         #[serde(default)]
         arrivals: Arrivals,
-        /// A request (or user) that is due while so many (over all generators) are in flight is dropped, and counted.
+        /// A request (or user) that is due while this many (over all generators) are in flight is dropped and counted.
         #[serde(default = "many")]
         max_in_flight: u64,
     },
@@ -244,7 +244,7 @@ pub enum Stop {
     /// This long after the warm-up.
     #[serde(deserialize_with = "seconds")]
     Duration(Duration),
-    /// After so many requests, over all generators.
+    /// After this many requests, over all generators.
     Requests(u64),
     /// When each document of the operation's corpus has been sent once.
     Exhausted,
@@ -260,7 +260,7 @@ pub struct Condition {
     pub metric: Metric,
     /// The bound; met when the figure is above it.
     pub above: f64,
-    /// For so many seconds on end.
+    /// For this many consecutive seconds.
     #[serde(default = "one")]
     pub seconds: u64,
 }
@@ -278,7 +278,7 @@ pub enum Metric {
     Dropped,
 }
 
-/// A plan that cannot be carried out: says which part, and why.
+/// Why a plan cannot be carried out, and which part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub String);
 

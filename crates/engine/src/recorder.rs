@@ -2,15 +2,20 @@
 //!
 //! A worker owns its recorder: recording is two histogram increments and a few additions, with no lock, no channel
 //! and no allocation. Once a second the finished [`Interval`] goes to the collector, whose thread clears it, and an empty
-//! one comes back. What the worker says of itself is in [`crate::watch`].
+//! one comes back. What a worker measures about itself is in [`crate::watch`].
+
+mod cell;
+mod interval;
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::driver::{ErrorClass, Failure, Part, Reply};
-use crate::watch::{Watch, Watcher};
+use crate::driver::{Failure, Part, Reply};
+use crate::watch::Watcher;
+pub use cell::{Cell, Counts};
+pub use interval::{Interval, Message};
 
 /// What each client of a worker waits for: its operation's slot, and when its request was scheduled.
 pub type Waiting = [Option<(usize, Instant)>];
@@ -29,196 +34,6 @@ pub fn record(histogram: &mut Histogram<u64>, duration: Duration) {
     histogram.saturating_record(duration.as_micros() as u64);
 }
 
-/// What was counted of one stream's operation in one second.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Requests that ended, well or not.
-    pub requests: u64,
-    /// Those that were answered, and judged to be right.
-    pub successes: u64,
-    /// Documents that the store took or returned in successes.
-    pub documents: u64,
-    /// Bytes written, all attempts of all requests.
-    pub bytes_sent: u64,
-    /// Bytes read, all attempts of all requests.
-    pub bytes_received: u64,
-    /// Successes that were done inside the measured window, whenever they were scheduled: what throughput counts.
-    pub completed: u64,
-    /// Documents of those.
-    pub completed_documents: u64,
-    /// Requests that were due and not sent, because too many were in flight.
-    pub dropped: u64,
-    /// Attempts beyond the first, where failed requests are tried again.
-    pub retries: u64,
-    /// Documents that answers should have had, where that is asserted.
-    pub relevant: u64,
-    /// Of these, those that they had.
-    pub relevant_found: u64,
-    /// Failed requests by class; of a bulk request with failed items one.
-    pub errors: [u64; ErrorClass::ALL.len()],
-}
-
-impl Counts {
-    /// Adds another's counts.
-    pub fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.successes += other.successes;
-        self.documents += other.documents;
-        self.bytes_sent += other.bytes_sent;
-        self.bytes_received += other.bytes_received;
-        self.completed += other.completed;
-        self.completed_documents += other.completed_documents;
-        self.dropped += other.dropped;
-        self.retries += other.retries;
-        self.relevant += other.relevant;
-        self.relevant_found += other.relevant_found;
-        for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
-            *mine += theirs;
-        }
-    }
-}
-
-/// One stream's operation in one second and segment: the smallest thing that is recorded.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    /// Everything that is counted.
-    pub counts: Counts,
-    /// done - scheduled of the successes.
-    pub response: Histogram<u64>,
-    /// done - sent of the successes.
-    pub service: Histogram<u64>,
-    /// done - scheduled of the failures; made at the first one, since most operations have none.
-    pub failure: Option<Histogram<u64>>,
-    /// Attempts by the host that served them.
-    pub nodes: Vec<u64>,
-    /// Requests that were in flight when the second ended.
-    pub unanswered: u64,
-    /// How long ago the oldest of these had been scheduled then.
-    pub oldest_unanswered: Duration,
-}
-
-impl Cell {
-    fn new() -> Self {
-        Self {
-            counts: Counts::default(),
-            response: histogram(),
-            service: histogram(),
-            failure: None,
-            nodes: Vec::new(),
-            unanswered: 0,
-            oldest_unanswered: Duration::ZERO,
-        }
-    }
-
-    fn clear(&mut self) {
-        self.counts = Counts::default();
-        clear(&mut self.response);
-        clear(&mut self.service);
-        // A second without failures is followed by others as a rule, and gives its room back.
-        self.failure = self.failure.take().filter(|failure| !failure.is_empty());
-        if let Some(failure) = &mut self.failure {
-            failure.reset();
-        }
-        self.nodes.fill(0);
-        self.unanswered = 0;
-        self.oldest_unanswered = Duration::ZERO;
-    }
-
-    /// Counts what went to and fro in one attempt. Documents that a bulk request got through count, though it failed.
-    #[inline]
-    fn exchanged(&mut self, reply: &Reply, in_window: bool) {
-        let counts = &mut self.counts;
-        counts.bytes_sent += reply.bytes_sent;
-        counts.bytes_received += reply.bytes_received;
-        counts.documents += reply.documents;
-        counts.completed_documents += if in_window { reply.documents } else { 0 };
-        let node = usize::from(reply.node);
-        grow(&mut self.nodes, node + 1);
-        self.nodes[node] += 1;
-    }
-
-    fn fail(&mut self, duration: Duration) {
-        record(self.failure.get_or_insert_with(histogram), duration);
-    }
-
-    /// What was timed, by the name that it has in the records.
-    pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 3] {
-        [("response", Some(&self.response)), ("service", Some(&self.service)), ("failure", self.failure.as_ref())]
-    }
-
-    /// Adds another's; exact, since the layouts are equal.
-    pub fn add(&mut self, other: &Self) {
-        self.counts.add(&other.counts);
-        self.response.add(&other.response).expect("layouts are equal");
-        self.service.add(&other.service).expect("layouts are equal");
-        if let Some(failure) = &other.failure {
-            self.failure.get_or_insert_with(histogram).add(failure).expect("layouts are equal");
-        }
-        self.unanswered += other.unanswered;
-        self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);
-        grow(&mut self.nodes, other.nodes.len());
-        for (mine, theirs) in self.nodes.iter_mut().zip(&other.nodes) {
-            *mine += theirs;
-        }
-    }
-}
-
-/// An error's own words, of which the first few are kept.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// Index of the stream's operation.
-    pub slot: usize,
-    /// The class it was counted under.
-    pub class: ErrorClass,
-    /// The store's words, or the system's.
-    pub text: String,
-}
-
-/// What one worker recorded in one second.
-pub struct Interval {
-    /// The worker's number in its process.
-    pub worker: usize,
-    /// Seconds since the phase began.
-    pub second: u64,
-    /// Two cells for each stream's operation: warm-up, measurement. `None` where nothing ever happened.
-    pub cells: Vec<Option<Box<Cell>>>,
-    /// Which cells hold anything in this second.
-    pub used: Vec<bool>,
-    /// The worker itself.
-    pub watch: Watch,
-    /// Some errors' words.
-    pub messages: Vec<Message>,
-}
-
-impl Interval {
-    /// One for `slots` operations of worker number `worker`, in which nothing has happened.
-    pub fn new(worker: usize, slots: usize) -> Self {
-        let cells = 2 * slots;
-        Self {
-            worker,
-            second: 0,
-            cells: (0..cells).map(|_| None).collect(),
-            used: vec![false; cells],
-            watch: Watch::new(),
-            messages: Vec::new(),
-        }
-    }
-
-    /// Makes room for another second. It touches all that was recorded, so it is no work for a thread that sends.
-    pub fn clear(&mut self) {
-        for (cell, used) in self.cells.iter_mut().zip(&mut self.used) {
-            match cell {
-                Some(cell) if *used => cell.clear(),
-                // Nothing happened there for a second, as with the warm-up's cells when it is over: 370 kB given back.
-                _ => *cell = None,
-            }
-            *used = false;
-        }
-        self.watch.clear();
-        self.messages.clear();
-    }
-}
-
 /// What the stream knows of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -233,7 +48,7 @@ pub struct Times {
 /// A worker's recorder.
 pub struct Recorder {
     measured_from: Instant,
-    /// Kept beside the interval, so that a recording is two comparisons away from its cell.
+    /// Kept outside the interval, so that a recording is two comparisons away from its cell.
     second_ends: Instant,
     interval: Interval,
     finished: Sender<Interval>,
@@ -310,7 +125,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps a failure's words, if there are not enough of the like in this second.
+    /// Keeps a failure's message, unless enough of its kind are kept in this second.
     fn keep(&mut self, slot: usize, failure: Failure) {
         let messages = &mut self.interval.messages;
         if messages.iter().filter(|m| m.slot == slot && m.class == failure.class).count() < MESSAGES {
@@ -353,8 +168,8 @@ impl Recorder {
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Writes down the looks at itself that were due by `now`, of which only this one happened, and turns to the next
-    /// second where nothing else does. Returns when the next look is due.
+    /// Records the checks of the event loop that were due by `now`, of which only this one happened, and turns to the next
+    /// second if no request did. Returns when the next check is due.
     pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
         self.turn(now, waiting);
         self.watcher.look(now, &mut self.interval.watch)
@@ -407,12 +222,6 @@ impl Recorder {
 pub(crate) fn clear(histogram: &mut Histogram<u64>) {
     if !histogram.is_empty() {
         histogram.reset();
-    }
-}
-
-fn grow(counts: &mut Vec<u64>, len: usize) {
-    if counts.len() < len {
-        counts.resize(len, 0);
     }
 }
 

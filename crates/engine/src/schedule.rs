@@ -1,7 +1,7 @@
-//! When requests are due, and which of them are a generator's own.
+//! When requests are due, and which of them belong to which generator.
 //!
 //! All generators know the whole schedule and stride it: generator `g` of `G` has the requests `g`, `g + G`,
-//! `g + 2G`, ... So `G` generators together issue what one would, at the same instants, and never talk.
+//! `g + 2G`, ... So `G` generators together issue what one would, at the same instants, without communicating.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::profile::Profile;
 /// Seconds that no phase lasts, and that clocks can still count: 30 years.
 pub const NEVER: f64 = 1e9;
 
-/// Salts tell apart what one request draws.
+/// Salts separate the things that one request draws.
 pub mod salt {
     /// The gap before a Poisson arrival.
     pub const ARRIVAL: u64 = 1;
     /// The operation that is picked from a mix.
     pub const MIX: u64 = 2;
-    /// The time that is thought after it: this salt and the next.
+    /// The think time after it: this salt and the next.
     pub const THINK: u64 = 3;
     /// Variables have the salts from here on.
     pub const VARIABLES: u64 = 1 << 16;
@@ -39,17 +39,17 @@ impl Share {
         Self { index: rank * threads + thread, of: ranks * threads }
     }
 
-    /// The share in something of which there are only `parts`; `None` if there is none left for this generator.
+    /// The share in something that has only `parts`; `None` if nothing is left for this generator.
     pub fn among(self, parts: u64) -> Option<Self> {
         (self.index < parts).then(|| Self { index: self.index, of: self.of.min(parts) })
     }
 
-    /// The numbers below `total` that are this generator's own.
-    pub fn own(self, total: u64) -> impl Iterator<Item = u64> {
+    /// The numbers below `total` that belong to this generator.
+    pub fn numbers(self, total: u64) -> impl Iterator<Item = u64> {
         (self.index..total).step_by(self.of as usize)
     }
 
-    /// How many of `total` are this generator's own.
+    /// How many of `total` belong to this generator.
     pub fn count(self, total: u64) -> u64 {
         total.saturating_sub(self.index).div_ceil(self.of)
     }
@@ -86,7 +86,7 @@ impl Iterator for Due {
                 (k, k as f64)
             }
             // A Poisson process of any rate is one of rate 1 on the axis of the rate's integral (time rescaling). The
-            // gaps of the other generators are summed up too: about 5 ns each, and no talk.
+            // gaps of the other generators are summed up too: about 5 ns each, and no communication.
             Arrivals::Poisson => loop {
                 let k = self.next;
                 self.next += 1;
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(counts, total);
             for g in 0..7 {
                 let share = Share { index: g, of: 7 };
-                assert_eq!(share.own(total).count() as u64, share.count(total));
+                assert_eq!(share.numbers(total).count() as u64, share.count(total));
             }
         }
         assert_eq!(Share::new(1, 2, 1, 3), Share { index: 4, of: 6 });

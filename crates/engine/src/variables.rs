@@ -64,7 +64,7 @@ const KINDS: [&str; 21] = [
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     entries: Vec<Variable>,
-    /// The driver whose clients keep nothing of an answer, if they do not: nobody can find what is captured.
+    /// The driver, if its clients keep nothing of an answer: captured variables cannot be found then.
     keeps_nothing: Option<String>,
 }
 
@@ -101,13 +101,13 @@ pub struct Values<'a> {
 #[derive(Clone, Debug)]
 struct Variable {
     name: String,
-    /// Tells this variable's bits from those of the others that the request draws.
+    /// Separates this variable's bits from those of the other variables that the request draws.
     salt: u64,
     per: Per,
     kind: Kind,
 }
 
-/// What has a value of its own.
+/// What a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Per {
     Request,
@@ -177,13 +177,13 @@ impl Variables {
         Ok(variables)
     }
 
-    /// Has `find` refuse what is captured from answers, and what is made of it: the clients of this driver keep nothing
-    /// of an answer, and would send nothing in its place.
+    /// Makes `find` refuse variables that are captured from answers, and those made of them: the clients of this driver
+    /// keep nothing of an answer, and would send an empty value.
     pub fn refuse_captured(&mut self, driver: &str) {
         self.keeps_nothing = Some(driver.to_owned());
     }
 
-    /// The variable of that name; the error tells the nearest, or that its values cannot be had.
+    /// The variable of that name; the error names the nearest, or says that its values are not available.
     pub fn find(&self, name: &str) -> Result<VariableId, PlanError> {
         let position = self.entries.iter().position(|entry| entry.name == name);
         let names = self.entries.iter().map(|entry| entry.name.as_str());
@@ -224,7 +224,7 @@ impl Variables {
         }
     }
 
-    /// The number that `draw` gives the variable; `None` if its values are no numbers.
+    /// The number that `draw` gives the variable; `None` if its values are not numbers.
     fn number(&self, id: VariableId, draw: &Draw) -> Option<Number> {
         let Variable { salt, per, kind, .. } = &self.entries[id.0];
         match kind {
@@ -240,20 +240,20 @@ impl Values<'_> {
     /// Appends the value of a variable. Allocates nothing but room in `out`.
     pub fn write(&self, id: VariableId, encoding: Encoding, out: &mut Vec<u8>) {
         let Variable { salt, per, kind, .. } = &self.variables.entries[id.0];
-        let own = &per.draw(self.draw);
+        let draw = &per.draw(self.draw);
         match kind {
-            Kind::Whole(whole) => push_i64(out, whole.number(own, *salt)),
-            Kind::Real(real) => push_f64(out, real.number(own, *salt)),
+            Kind::Whole(whole) => push_i64(out, whole.number(draw, *salt)),
+            Kind::Real(real) => push_f64(out, real.number(draw, *salt)),
             Kind::Constant(value) => out.extend_from_slice(value.encoded(encoding)),
-            Kind::Listed(listed) => out.extend_from_slice(listed.value(own, *salt).encoded(encoding)),
+            Kind::Listed(listed) => out.extend_from_slice(listed.value(draw, *salt).encoded(encoding)),
             Kind::Letters(letters) => {
                 let quote: &[u8] = if encoding == Encoding::Json { b"\"" } else { b"" };
                 out.extend_from_slice(quote);
-                letters.write(own, *salt, out);
+                letters.write(draw, *salt, out);
                 out.extend_from_slice(quote);
             }
-            Kind::Dates(dates) => dates.write(own, *salt, encoding, out),
-            Kind::Documents(documents) => documents.write(own, *salt, encoding, out),
+            Kind::Dates(dates) => dates.write(draw, *salt, encoding, out),
+            Kind::Documents(documents) => documents.write(draw, *salt, encoding, out),
             Kind::Derived(derived) => derived.write(self, encoding, out),
             Kind::Captured(slot) => self.captured.write(*slot, encoding, out),
         }
@@ -284,7 +284,7 @@ impl Per {
 impl Kind {
     fn parse(form: &Value, corpora: &Corpora) -> Result<(Per, Self), PlanError> {
         let wrong =
-            || PlanError(format!("{form} is no variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")));
+            || PlanError(format!("{form} is not a variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")));
         let mapping = form.as_object().ok_or_else(wrong)?;
         let per = mapping.get("per").map_or(Ok(Per::Request), Per::parse)?;
         let mut kinds = mapping.iter().filter(|(key, _)| *key != "per");

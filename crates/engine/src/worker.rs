@@ -175,7 +175,7 @@ impl<D: Driver> Worker<D> {
             stream = Some(part.clone());
             match plan.pacing {
                 Pacing::Closed { think_time, .. } => {
-                    for client in share.own(parts) {
+                    for client in share.numbers(parts) {
                         // Client number c is present while the level is above c.
                         let stretches = profile.at_least(client as f64 + 1.0);
                         clients.spawn_local(self.clone().closed(part.clone(), client, stretches, think_time));

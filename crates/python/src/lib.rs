@@ -41,7 +41,7 @@ macro_rules! with_driver {
             "postgresql" => $function::<Postgres> $arguments,
             "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
-            other => Err(PlanError(format!("there is no driver {other:?}; there are {}", DRIVERS.join(", ")))),
+            other => Err(PlanError(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", ")))),
         }
     };
 }
@@ -54,7 +54,7 @@ struct PyHandle(Running);
 
 #[pymethods]
 impl PyHandle {
-    /// Waits up to `seconds` for the end; says whether it has come.
+    /// Waits up to `seconds` for the end; returns whether the phase has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(py.detach(|| self.0.wait(limit)))
@@ -65,12 +65,12 @@ impl PyHandle {
         self.0.stop();
     }
 
-    /// Keeps the clients of closed streams who are there now: from now on none comes or leaves.
+    /// Keeps the clients of closed streams that are present: from now on none joins or leaves.
     fn hold(&self) {
         self.0.hold();
     }
 
-    /// When the load begins, s after the run began.
+    /// When the load begins, in seconds after the start of the run.
     #[getter]
     fn offset(&self) -> f64 {
         self.0.offset().as_secs_f64()
@@ -82,7 +82,7 @@ impl PyHandle {
         py.detach(|| self.0.set_hosts(&hosts)).map_err(refused)
     }
 
-    /// Figures for a person who waits: totals so far and the last second's rates; times in seconds.
+    /// Figures for a progress display: totals so far and the last second's rates; times in seconds.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = self.0.progress();
         let dict = PyDict::new(py);
@@ -97,7 +97,7 @@ impl PyHandle {
         Ok(dict)
     }
 
-    /// Waits for the end and returns the outcome as JSON text, as it also stands in `outcome.json`. Once.
+    /// Waits for the end and returns the outcome as JSON text, the content of `outcome.json`. Can be called once.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;
         Ok(outcome.to_string())
@@ -179,7 +179,7 @@ struct PyLog(HistogramLog);
 
 #[pymethods]
 impl PyLog {
-    /// Reads `histograms.hlog`; raises OSError when it cannot be read or is no such log.
+    /// Reads `histograms.hlog`; raises OSError if it cannot be read or is not such a log.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| HistogramLog::read(&path)).map(Self).map_err(PyOSError::new_err)
@@ -209,7 +209,7 @@ struct PyHistogram(hdrhistogram::Histogram<u64>);
 
 #[pymethods]
 impl PyHistogram {
-    /// The duration that a share `q` of all recorded ones does not exceed; `None` when there are none.
+    /// The duration that a share `q` of all recorded ones does not exceed; `None` for an empty histogram.
     fn quantile(&self, q: f64) -> PyResult<Option<f64>> {
         if !(0.0..=1.0).contains(&q) {
             return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
@@ -230,20 +230,20 @@ impl PyHistogram {
         self.0.len()
     }
 
-    /// Their mean; `None` when there are none.
+    /// Their mean; `None` for an empty histogram.
     #[getter]
     fn mean(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| seconds(self.0.mean()))
     }
 
-    /// The largest, to the histogram's resolution; `None` when there are none.
+    /// The largest, to the histogram's resolution; `None` for an empty histogram.
     #[getter]
     fn max(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| seconds(self.0.max() as f64))
     }
 }
 
-/// A server on loopback that answers at once and keeps nothing, for measuring the generator itself.
+/// A server on loopback that answers at once and stores nothing, for measuring the generator itself.
 #[pyclass(name = "NullServer", frozen)]
 struct PyNullServer {
     server: Mutex<Option<NullServer>>,
@@ -253,8 +253,8 @@ struct PyNullServer {
 
 #[pymethods]
 impl PyNullServer {
-    /// Starts one that speaks the driver's protocol on a free port, which `address` has; raises OSError when that is not
-    /// possible, and where no such server speaks it.
+    /// Starts one that speaks the driver's protocol on a free port, which `address` has; raises OSError if that is not
+    /// possible, or if no null server speaks the protocol.
     #[new]
     fn new(driver: &str) -> PyResult<Self> {
         let server = NullServer::start(driver)?;

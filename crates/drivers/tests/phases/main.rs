@@ -254,7 +254,7 @@ fn a_journey_has_its_steps_in_order_and_whole_journeys_only() {
     odd["stop"] = json!({"requests": 1000});
     let folder = Folder::new();
     let error = start::<Null>(serde_json::from_value(plan(odd)).unwrap(), &folder.0).err().unwrap();
-    assert!(error.0.contains("no whole number of journeys"), "{error}");
+    assert!(error.0.contains("not a whole number of journeys"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A sparse index of a file's documents: of every [`EVERY`] one offset, which serves any number of generators.
 //!
-//! It is made in one pass, at the speed of the disk, and kept beside a large file, or in the cache where the folder
+//! It is made in one pass, at the speed of the disk, and kept next to a large file, or in the cache where the folder
 //! cannot be written to. The file's size and the time of its last change tell whether it still holds.
 
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::cache::{self, Stamp};
 use super::files::{Lines, Reading, flaw};
 use crate::plan::PlanError;
 
-/// One offset is kept for so many documents: 8 bytes for about 32 KiB of file.
+/// One offset is kept for this many documents: 8 bytes for about 32 KiB of file.
 pub const EVERY: u64 = 64;
 
 /// A smaller file is read again in less time than anybody notices.
@@ -23,7 +23,7 @@ const MAGIC: &[u8; 24] = b"loadframe offsets, 64 /1";
 #[derive(Debug, PartialEq, Eq)]
 pub struct Index {
     pub documents: u64,
-    /// Lines that are no documents and were kept aside.
+    /// Lines that are not documents and were set aside.
     pub broken: u64,
     /// Where documents 0, `EVERY`, 2 `EVERY`, ... begin.
     pub offsets: Vec<u64>,
@@ -135,7 +135,7 @@ impl Index {
     }
 }
 
-/// Where an index may be kept: beside the file, or in the cache.
+/// Where an index may be kept: next to the file, or in the cache.
 fn places(plain: &Path, stamp: Stamp) -> Vec<PathBuf> {
     let mut beside = plain.as_os_str().to_owned();
     beside.push(".offsets");
@@ -148,13 +148,13 @@ fn is_action(text: &[u8]) -> bool {
     key.starts_with(b"\"index\"") || key.starts_with(b"\"create\"")
 }
 
-/// Where the lines of a file of so many bytes are kept that are no documents.
+/// Where those lines of a file of `bytes` bytes are kept that are not documents.
 pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
     let stamp = Stamp { bytes: bytes as u64, changed: 0 };
     cache::folder().map(|folder| folder.join(cache::name(named, stamp, ".broken")))
 }
 
-/// Writes a line that is no document into a file of the cache, with its number and what is wrong with it.
+/// Writes a line that is not a document into a file of the cache, with its number and what is wrong with it.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
     named: &Path,

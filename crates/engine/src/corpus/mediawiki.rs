@@ -11,7 +11,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use serde_json::{Map, Value};
 
-/// A revision that is larger is none: Wikipedia's own limit is 2 MiB.
+/// A larger revision is not taken for one: Wikipedia's limit is 2 MiB.
 const LARGEST: u64 = 64 << 20;
 
 /// What is wrong with the XML, or with what it says.
@@ -131,7 +131,7 @@ fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut R
         ([.., b"page", b"id"], None) => &mut page.id,
         ([.., b"page", b"title"], None) => &mut page.title,
         ([.., b"revision", b"contributor", b"id"], Some(revision)) => &mut revision.contributor_id,
-        // Whoever has no account is known by an address.
+        // Contributors without an account are identified by their address.
         ([.., b"revision", b"contributor", b"username" | b"ip"], Some(revision)) => &mut revision.username,
         ([.., b"revision", name], Some(revision)) => match *name {
             b"id" => &mut revision.id,

@@ -17,7 +17,7 @@ const REVISIONS: [(f64, f64); 6] =
 const BYTES: [(f64, f64); 6] =
     [(0.0, 281.0), (0.25, 1620.0), (0.5, 7432.0), (0.75, 20_400.0), (0.97, 40_800.0), (1.0, 157_100.0)];
 
-/// So many pages have the distribution's shape; the next so many repeat it.
+/// This many pages have the distribution's shape; the next as many repeat it.
 const PAGES: u64 = 4096;
 
 /// Seconds since 1970 of the first revision and of the study: 15 January 2001, 1 January 2014.
@@ -126,8 +126,8 @@ mod tests {
         let mean = sizes.iter().sum::<f64>() / 4000.0;
         assert!((mean / 14_550.0 - 1.0).abs() < 0.06, "{mean}");
         for (share, bytes) in [(0.25, 1620.0), (0.5, 7432.0), (0.75, 20_400.0)] {
-            let found = sizes[(share * 4000.0) as usize];
-            assert!((found / bytes - 1.0).abs() < 0.12, "{share}: {found}");
+            let size = sizes[(share * 4000.0) as usize];
+            assert!((size / bytes - 1.0).abs() < 0.12, "{share}: {size}");
         }
         assert!(sizes[0] >= 250.0 && sizes[3999] <= 157_100.0);
     }
@@ -140,8 +140,8 @@ mod tests {
         assert!((mean / 904.8 - 1.0).abs() < 0.02, "{mean}");
         counts.sort_unstable();
         for (share, revisions) in [(0.25, 32.0), (0.5, 230.0), (0.75, 903.0)] {
-            let found = counts[(share * PAGES as f64) as usize] as f64;
-            assert!((found / revisions - 1.0).abs() < 0.03, "{share}: {found}");
+            let count = counts[(share * PAGES as f64) as usize] as f64;
+            assert!((count / revisions - 1.0).abs() < 0.03, "{share}: {count}");
         }
         assert!(counts[0] <= 1 && (16_000..=16_827).contains(&counts[PAGES as usize - 1]));
         let mut last: BTreeMap<u64, String> = BTreeMap::new();

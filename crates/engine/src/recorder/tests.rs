@@ -1,3 +1,4 @@
+use crate::driver::ErrorClass;
 use std::sync::mpsc::channel;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! What a phase says when it has ended: `outcome.json`.
+//! The outcome of a phase that has ended: `outcome.json`.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Checks a plan and maps its operations: what can be wrong is said here, before anything is sent.
+//! Checks a plan and maps its operations: every error of a plan is reported here, before anything is sent.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw
 use crate::profile::Profile;
 use crate::variables::{Origin, VariableId, Variables};
 
-/// Everything that can be wrong with a plan is said here; afterwards only files and sockets can fail.
+/// Reports everything that can be wrong with a plan; afterwards only files and sockets can fail.
 pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
@@ -71,12 +71,13 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
         counters.claim(&course, &stream.name, &context.variables).map_err(|e| e.within(place()))?;
         limits.push(match stream.stop {
             Stop::Requests(requests) if requests % course.steps() != 0 => {
-                let cause = format!("{requests} requests are no whole number of journeys of {} steps", course.steps());
+                let cause =
+                    format!("{requests} requests are not a whole number of journeys of {} steps", course.steps());
                 return Err(PlanError(cause).within(place()));
             }
             Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests)) / course.steps()),
             Stop::Exhausted if exhausted.is_none() => {
-                let cause = "it runs until its corpus is exhausted, but its operation reads none";
+                let cause = "it runs until its corpus is exhausted, but its operation reads no corpus";
                 return Err(PlanError(cause.into()).within(place()));
             }
             Stop::Exhausted | Stop::Duration(_) | Stop::Ended => exhausted,
@@ -149,7 +150,7 @@ impl Counters {
     }
 }
 
-/// Generators do not talk: each of them has to have a part of a stream whose end ends the phase.
+/// Generators do not communicate: each of them has to have a part of a stream whose end ends the phase.
 fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     for (stream, profile) in plan.streams.iter().zip(profiles) {
         let (parts, what) = match stream.pacing {
@@ -164,17 +165,17 @@ fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(),
     Ok(())
 }
 
-/// For the little that is asked of the target before the load begins.
+/// A runtime for the few requests to the target before the load begins.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|e| PlanError(format!("cannot start a runtime: {e}")))
 }
 
-/// The plan's own figures; names and forms are the driver's to judge.
+/// Checks the plan's figures; the driver checks names and forms.
 fn check(plan: &Plan) -> Result<(), PlanError> {
     let fail = |message: String| Err(PlanError(message));
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
-        return fail(format!("rank {} of {} with {} threads is no generator", plan.rank, plan.ranks, plan.threads));
+        return fail(format!("rank {} of {} with {} threads does not exist", plan.rank, plan.ranks, plan.threads));
     }
     let workers = plan.ranks * plan.threads;
     match plan.target.connections {
@@ -201,7 +202,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         let steps = stream.journey.iter().map(|step| (&step.operation, 1.0));
         for (operation, weight) in stream.mix.iter().map(|(name, weight)| (name, *weight)).chain(steps) {
             if !plan.operations.contains_key(operation) {
-                return within(format!("there is no operation {operation:?}"));
+                return within(format!("unknown operation {operation:?}"));
             }
             if !(weight > 0.0 && weight.is_finite()) {
                 return within(format!("operation {operation:?} has weight {weight}: give more than 0"));
@@ -245,7 +246,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     for name in plan.operations.keys().chain(names).chain([&plan.phase]) {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
-            return fail(format!("{name:?} is no name: use letters, digits, '_', '-' and '.'"));
+            return fail(format!("{name:?} is not a valid name: use letters, digits, '_', '-' and '.'"));
         }
     }
     Ok(())

@@ -39,7 +39,7 @@ impl Captured {
         Ok(())
     }
 
-    /// The client has become somebody else.
+    /// Another user has taken over the client.
     pub fn forget(&mut self) {
         self.values.iter_mut().for_each(|(known, _)| *known = false);
     }

@@ -80,7 +80,7 @@ impl Derived {
         Ok(Self::UnboundHash { of: form.text("of")?.to_owned() })
     }
 
-    /// `{of: name, count: 100}`: a list of so many values, as that many requests would draw them.
+    /// `{of: name, count: 100}`: a list of `count` values, as that many requests would draw them.
     pub fn several(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("several", argument, &["of", "count"])?;
         Ok(Self::UnboundSeveral { of: form.text("of")?.to_owned(), count: form.items("count")? })
@@ -134,7 +134,7 @@ impl Derived {
         match variables.number(*of, &Draw::new(0, 0, 0)) {
             None => Err(PlanError(format!("it is made of the variable {name:?}, which is not a number"))),
             Some(Number::Real(_)) if matches!(self, Self::Hash { .. }) => {
-                Err(PlanError(format!("hash wants a whole number, and the variable {name:?} is none")))
+                Err(PlanError(format!("hash wants a whole number, which the variable {name:?} is not")))
             }
             Some(_) => Ok(()),
         }

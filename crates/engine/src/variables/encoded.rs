@@ -25,7 +25,7 @@ impl Encoded {
         encoded
     }
 
-    /// Takes a text in the place of the old value. Allocates nothing but room.
+    /// Replaces the value by a text. Allocates nothing once the buffers are large enough.
     pub fn set_text(&mut self, text: &str) {
         for bytes in [&mut self.json, &mut self.json_text, &mut self.percent, &mut self.text, &mut self.field] {
             bytes.clear();

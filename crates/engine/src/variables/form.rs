@@ -1,4 +1,4 @@
-//! What a workload says of one variable, read key by key; what is wrong is told with what was expected.
+//! What a workload says about one variable, read key by key. Errors say what was expected.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ pub struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// Refuses what is no mapping, and keys that are not `known`.
+    /// Refuses what is not a mapping, and keys that are not `known`.
     pub fn new(kind: &'a str, argument: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
         let wrong = || PlanError(format!("{kind} wants a mapping of {}, not {argument}", known.join(", ")));
         let mapping = argument.as_object().ok_or_else(wrong)?;
@@ -69,14 +69,14 @@ impl<'a> Form<'a> {
         self.get(key).and_then(Value::as_str).ok_or_else(|| self.wrong(key, "a text"))
     }
 
-    /// One of some words, the first of them if nothing is said.
+    /// One of some words; the first of them by default.
     pub fn word(&self, key: &str, words: &[&'static str]) -> Result<&'static str, PlanError> {
         let Some(value) = self.get(key) else { return Ok(words[0]) };
-        let found = words.iter().find(|word| value.as_str() == Some(word));
-        found.copied().ok_or_else(|| self.wrong(key, &format!("one of {}", words.join(", "))))
+        let word = words.iter().find(|word| value.as_str() == Some(word));
+        word.copied().ok_or_else(|| self.wrong(key, &format!("one of {}", words.join(", "))))
     }
 
-    /// True or false, false if nothing is said.
+    /// True or false; false by default.
     pub fn flag(&self, key: &str) -> Result<bool, PlanError> {
         let Some(value) = self.get(key) else { return Ok(false) };
         value.as_bool().ok_or_else(|| self.wrong(key, "true or false"))

@@ -13,7 +13,7 @@ use crate::plan::PlanError;
 
 /// A file's lines are held in memory; a longer file is a corpus.
 const MOST_BYTES: u64 = 256 << 20;
-/// So many documents of a corpus are looked at, evenly spread over it.
+/// This many documents of a corpus are read, evenly spread over it.
 const MOST_DOCUMENTS: u64 = 10_000;
 
 /// A list, and how one of it is taken.
@@ -59,16 +59,16 @@ impl Listed {
             _ => return Err(wrong("wants a list of values, or {values: [...], weights: [...]}")),
         };
         if values.is_empty() {
-            return Err(wrong("has nothing to choose from"));
+            return Err(wrong("needs at least one value"));
         }
         let values: Vec<Encoded> = values.iter().map(Encoded::new).collect();
         let Some(weights) = weights else { return Ok(Self { values, order }) };
         if matches!(order, Order::Sequential) {
-            return Err(wrong("has weights, which need a random order"));
+            return Err(wrong("cannot have weights in a sequential order"));
         }
         let weights = weights.as_array().ok_or_else(|| wrong("wants a list of weights"))?;
         if weights.len() != values.len() {
-            return Err(wrong("has not as many weights as values"));
+            return Err(wrong("needs one weight for each value"));
         }
         let mut sum = 0.0;
         let mut cumulative = Vec::with_capacity(weights.len());
@@ -81,7 +81,7 @@ impl Listed {
         if fits {
             Ok(Self { values, order: Order::Weighted(cumulative) })
         } else {
-            Err(wrong("has no weight above zero"))
+            Err(wrong("needs a weight above zero"))
         }
     }
 
@@ -96,7 +96,7 @@ impl Listed {
         let bytes = fs::read(path).map_err(|error| wrong(&error))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-            PlanError(format!("{path}:{line}: the line is no UTF-8"))
+            PlanError(format!("{path}:{line}: the line is not UTF-8"))
         })?;
         let lines = text.lines().filter(|line| !line.is_empty());
         let values: Vec<Encoded> = lines.map(|line| Encoded::new(&Value::from(line))).collect();
@@ -133,9 +133,9 @@ fn sample(corpus: &Corpus, field: &str) -> Result<Vec<Encoded>, PlanError> {
         text.clear();
         corpus.append(number, 1, b"", &mut text);
         let document: Value = serde_json::from_slice(&text)
-            .map_err(|error| PlanError(format!("document {number} of the corpus is no JSON: {error}")))?;
-        let found = field.split('.').try_fold(&document, |value, name| value.get(name));
-        values.extend(found.filter(|value| !value.is_null()).map(Encoded::new));
+            .map_err(|error| PlanError(format!("document {number} of the corpus is not JSON: {error}")))?;
+        let value = field.split('.').try_fold(&document, |value, name| value.get(name));
+        values.extend(value.filter(|value| !value.is_null()).map(Encoded::new));
     }
     Ok(values)
 }

@@ -154,7 +154,7 @@ fn what_cannot_be_drawn_is_refused_with_the_variable_and_the_reason() {
         json!(7),
         json!({}),
     ] {
-        assert!(error(form.clone()).starts_with("variable \"v\": "), "{form} is no variable");
+        assert!(error(form.clone()).starts_with("variable \"v\": "), "{form} is not a variable");
     }
 }
 
@@ -338,7 +338,7 @@ fn values_come_from_the_lines_of_a_file_and_the_fields_of_a_corpus() {
     std::fs::remove_file(&path).unwrap();
     let three: Vec<_> = (0..4).map(|k| written(&lines, k, Encoding::Json)).collect();
     assert_eq!(three, [r#""Ann""#, r#""Bob \"B\"""#, r#""Cy""#, r#""Ann""#]);
-    assert!(broken.ends_with(":2: the line is no UTF-8"), "{broken}");
+    assert!(broken.ends_with(":2: the line is not UTF-8"), "{broken}");
 
     let corpora = [("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 50}))].into();
     let corpora = Corpora::open(&corpora, 1).unwrap();
@@ -400,7 +400,7 @@ fn a_law_that_cannot_be_is_refused() {
         json!({"uniform": [1, 2], "constant": 1}),
         json!({"per": "user"}),
     ] {
-        assert!(error(form.clone()).starts_with("variable \"v\": "), "{form} is no variable");
+        assert!(error(form.clone()).starts_with("variable \"v\": "), "{form} is not a variable");
     }
 }
 

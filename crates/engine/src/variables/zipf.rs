@@ -6,7 +6,7 @@
 
 use crate::draw::{Draw, mix};
 
-/// Scrambled YCSB keys are ranks among so many items, whatever the number of keys.
+/// Scrambled YCSB keys are ranks among this many items, whatever the number of keys.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 /// The sum that YCSB has for those, at an exponent of .99.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;

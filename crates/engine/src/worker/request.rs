@@ -138,7 +138,7 @@ impl<D: Driver> Worker<D> {
 
 /// The number that a step of an iteration takes: one more than the step before it that uses the counter, too.
 fn number_of<D: Driver>(course: &Course<D>, ticket: Ticket, step: usize) -> u64 {
-    // The choices of a mix are no steps: its only step is the first.
+    // The choices of a mix are not steps: a mix has one step, the first.
     let before = course.choices.iter().take(if course.thinks.is_empty() { 0 } else { step });
     ticket.number + before.filter(|choice| choice.uses.is_some()).count() as u64
 }
