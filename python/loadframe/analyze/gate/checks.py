@@ -147,7 +147,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
         some = f"{first} run{'s' * (first != 1)} against {second}"
-        standing, why = "undecided", f"{_worse(value)}: {some} do not tell how much runs scatter"
+        standing, why = "undecided", f"{_worse(value)}: {some} do not show how much runs scatter"
     elif high >= question.catch:
         excluded = format_share(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
