@@ -56,7 +56,7 @@ class Download:
     """Counts bytes that arrive, from several threads. It draws a bar on a terminal, and else a line now and then."""
 
     def __init__(self, what: str, total: int | None, report: Callable[[str], None]) -> None:
-        """`total` is None where nobody knows; `report` takes the lines when standard error is no terminal."""
+        """`total` is None if it is not known; `report` takes the lines when standard error is not a terminal."""
         self._what = what
         self._total = total
         self._report = report

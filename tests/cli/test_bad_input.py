@@ -102,7 +102,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --hosts a:1 --replace --reuse", "--replace and --reuse contradict", "one of them"),
         ("bench w.yaml --reuse", "--reuse is about data that is there", "--hosts or --cluster"),
         ("bench w.yaml --output w.yaml", "w.yaml: it exists already", "--output"),
-        ("bench w.yaml --output w.yaml/run", "w.yaml is no folder", "--output"),
+        ("bench w.yaml --output w.yaml/run", "w.yaml is not a folder", "--output"),
         ("bench w.yaml --hosts localhost:", "'localhost:' is not an address", "host:port"),
         ("bench w.yaml --cluster none", "there is no cluster 'none'", "loadframe cluster up"),
         ("fit /dev/zero", "/dev/zero: this is a device, and not a file", "name a file or a pipe"),
@@ -110,7 +110,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("cluster status ../x", "'../x' is not a valid name for a cluster", "up to 41 small letters"),
         ("bench w.yaml --hosts 127.0.0.1:99999", "127.0.0.1:99999: 99999 is not a port", "from 1 to 65535"),
         ("run e.yaml --output w.yaml", "w.yaml: the experiment cannot be recorded there", "--output"),
-        ("run e.yaml --output .", ".: the folder holds something, but no experiment", "--output"),
+        ("run e.yaml --output .", ".: the folder is not empty, and does not hold an experiment", "--output"),
     ],
 )
 def test_what_cannot_be_is_one_message_before_anything_starts(refused, words, what, remedy):

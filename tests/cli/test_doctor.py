@@ -6,6 +6,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from commands import loadframe
+from loadframe.cluster import checks
 
 EMBEDDED = ("cassandra", "elasticsearch", "mongodb", "opensearch")
 
@@ -24,10 +25,10 @@ def test_it_looks_at_everything_that_a_cluster_needs():
         found
     )
     assert any(name.startswith("limits") for name in found)
-    assert {"--host netns", "--host container by charliecloud", "--host container by docker"} <= set(found)
+    assert {"--host netns", "--host container"} <= set(found)
     assert "opensearch 3.8.0" in found
     assert "package registry" not in found, "it asks the network without being told to"
-    assert {check["state"] for check in found.values()} <= {"ok", "limited", "lacking"}
+    assert {check["state"] for check in found.values()} <= {"ok", "limited", "optional", "lacking"}
 
 
 def test_a_java_that_is_not_there_is_lacking_and_gives_status_1(monkeypatch, tmp_path):
@@ -45,5 +46,39 @@ def test_a_registry_out_of_reach_matters_only_until_the_stores_are_here(monkeypa
     monkeypatch.setenv("LOADFRAME_MAVEN", "http://127.0.0.1:9")
     found = findings("--network")
     installed = all(check["state"] == "ok" for name, check in found.items() if name.startswith(EMBEDDED))
-    assert found["package registry"]["state"] == ("limited" if installed else "lacking")
+    assert found["package registry"]["state"] == ("optional" if installed else "lacking")
     assert "cannot be reached" in found["package registry"]["finding"]
+
+
+def test_only_what_limits_is_called_limited(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
+    found = findings()
+    assert found["calibration"]["state"] == "optional"
+    assert found["mongodb 6.0.5"]["state"] == "optional"
+    for name, check in found.items():
+        if check["state"] == "limited":
+            assert name in ("cores", "limits", "open files"), check
+
+
+def test_what_stands_against_limits_is_listed_once(monkeypatch):
+    class Refused:
+        name = "cgroup v1"
+
+        def obstacle(self):
+            return "Permission denied"
+
+    class Works:
+        name = "cgroup v2"
+
+        def obstacle(self):
+            return None
+
+    def limits(*limiters):
+        monkeypatch.setattr(checks, "limiters", lambda: limiters)
+        return [check for check in checks.checks(network=False) if check.name.startswith("limits")]
+
+    (check,) = limits(Refused(), Works())
+    assert (check.name, check.state) == ("limits by cgroup v2", "ok")
+    (check,) = limits(Refused())
+    assert (check.name, check.state) == ("limits", "limited")
+    assert "cgroup v1: Permission denied" in check.finding

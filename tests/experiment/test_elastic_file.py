@@ -120,7 +120,7 @@ TIMELINE = f"timeline: [{STEP}]"
             TIMELINE,
             "policy: {python: 'gone.py:f', most: 3}",
             "'gone.py",
-            "no such policy",
+            "does not exist",
             "",
         ),
         (

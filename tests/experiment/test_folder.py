@@ -104,7 +104,7 @@ def test_an_experiment_without_runs_may_be_corrected(folder):
 def test_a_folder_of_something_else_is_left_alone(folder):
     folder.mkdir(parents=True)
     (folder / "thesis.tex").touch()
-    with pytest.raises(BadInput, match="the folder holds something, but no experiment"):
+    with pytest.raises(BadInput, match="the folder is not empty, and does not hold an experiment"):
         begun(folder)
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
@@ -144,7 +144,7 @@ sys.stdin.read()
     other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "holds\n"
-        with pytest.raises(BadInput, match="another loadframe works on this experiment"):
+        with pytest.raises(BadInput, match="another loadframe process is running this experiment"):
             begun(folder)
     finally:
         other.kill()

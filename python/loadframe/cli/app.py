@@ -63,7 +63,7 @@ class Commands(Group):
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
         """Import the modules of the command, `NAME` and `NAME_*`, and return it.
 
-        Where there is no such command all modules are imported, so that the group can suggest the nearest name, and
+        If the command does not exist, all modules are imported, so that the group can suggest the nearest name, and
         None is returned.
         """
         known = cmd_name in SUMMARIES

@@ -51,7 +51,7 @@ def compare(
     kinds = measure_kinds(measure)
     smallest = share(least, "--least")
     if not 0 < level < 1:
-        raise BadInput(f"--level {level:g} is no probability", remedy="give a number between 0 and 1, such as 0.05")
+        raise BadInput(f"--level {level:g} is not a probability", remedy="give a number between 0 and 1, such as 0.05")
 
     from loadframe.analyze.comparison import compare as compare_groups
     from loadframe.report.comparison_terminal import print_comparison

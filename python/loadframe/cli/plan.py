@@ -36,7 +36,7 @@ def plan(
     noise: Annotated[
         float | None, typer.Option(help="Relative standard deviation of repeated runs; 0.03 if not given.")
     ] = None,
-    budget: Annotated[int | None, typer.Option(help="Weigh only designs of at most so many runs.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Consider only designs with at most this number of runs.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a design can know, by making it many times in virtual time. Starts nothing.
@@ -159,7 +159,7 @@ def _advice(planned: "Plan") -> str:
 
 def _effect_text(factor: str, runs: int, least: float) -> str:
     if not math.isfinite(least):
-        return f"{factor}: one run of each level says nothing of its scatter, so no difference can be told from it."
+        return f"{factor}: one run of each level says nothing about its scatter, so no difference can be detected."
     return (
         f"{factor}: {runs} runs of each level see a difference of {100 * least:.2g} % or more"
         " (in 80 of 100 experiments, at the 5 % level)."

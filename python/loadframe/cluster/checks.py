@@ -28,7 +28,11 @@ _NODE_DISK = 2**30
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. `state` is `ok`, `limited` (it works, with a restriction) or `lacking`."""
+    """One finding.
+
+    `state` is `ok`, `limited` (measurements or clusters are restricted by it), `optional` (only what its finding names
+    needs it) or `lacking` (an embedded store cannot be started without it).
+    """
 
     name: str
     state: str
@@ -81,27 +85,32 @@ def _disks() -> Iterator[Check]:
 
 
 def _limits() -> Iterator[Check]:
+    obstacles = []
     for limiter in limiters():
         obstacle = limiter.obstacle()
         if obstacle is None:
-            # The first that works is taken.
+            # The first that works is taken; what stands against those before it limits nothing.
             yield Check(f"limits by {limiter.name}", "ok", "CPU and memory of each node can be limited")
             return
-        yield Check(f"limits by {limiter.name}", "limited", obstacle)
+        obstacles.append(f"{limiter.name}: {obstacle}")
     remedy = "run as root, or in a user session of systemd with the cpu controller delegated"
-    yield Check("limits", "limited", "none of the ways works here: nodes run unlimited", remedy)
+    yield Check("limits", "limited", f"nodes run without CPU and memory limits ({'; '.join(obstacles)})", remedy)
 
 
 def _hosts() -> Iterator[Check]:
-    """Say where nodes can run besides on this machine as it is."""
+    """Say where nodes can run besides on this machine as it is; nothing else needs that."""
     network, host = NetnsHost().obstacle, f"--host {NetnsHost.name}"
     if network is None:
         yield Check(host, "ok", "each node can have a network of its own, with links that are shaped and cut")
     else:
-        yield Check(host, "limited", network, "run as root, with the packages iproute2 and util-linux")
-    for runtime in RUNTIMES:
-        obstacle, host = runtime.obstacle(), f"--host container by {runtime.name}"
-        yield Check(host, "limited" if obstacle else "ok", obstacle or f"{runtime.program}")
+        yield Check(host, "optional", network, "run as root, with the packages iproute2 and util-linux")
+    obstacles = [(runtime, runtime.obstacle()) for runtime in RUNTIMES]
+    working = [runtime.name for runtime, obstacle in obstacles if obstacle is None]
+    if working:
+        yield Check("--host container", "ok", f"by {', '.join(working)}")
+    else:
+        reasons = "; ".join(f"{runtime.name}: {obstacle}" for runtime, obstacle in obstacles)
+        yield Check("--host container", "optional", reasons, "install one of them to run nodes in containers")
 
 
 def _user() -> Check:
@@ -126,7 +135,7 @@ def _software() -> Iterator[Check]:
             distribution = store.distribution(version)
             here = artefacts.installed(distribution)
             finding = "here" if here else f"not here yet, {format_size(distribution.size)} to fetch at the first start"
-            yield Check(f"{store.kind} {version}", "ok" if here else "limited", finding)
+            yield Check(f"{store.kind} {version}", "ok" if here else "optional", finding)
 
 
 def _files() -> Check:
@@ -141,7 +150,7 @@ def _programs() -> Iterator[Check]:
     for program in ("wrk", "nginx"):
         path = shutil.which(program)
         remedy = None if path else f"install the package {program}; only `make bench` needs it"
-        yield Check(program, "ok" if path else "limited", path or "not installed", remedy)
+        yield Check(program, "ok" if path else "optional", path or "not installed", remedy)
 
 
 def _registry() -> Check:
@@ -154,5 +163,5 @@ def _registry() -> Check:
             download(smallest, Path(staging), lambda _: None, threading.Event())
         except RegistryError as error:
             needed = not all(artefacts.installed(distribution) for distribution in distributions)
-            return Check("package registry", "lacking" if needed else "limited", error.what, error.remedy)
+            return Check("package registry", "lacking" if needed else "optional", error.what, error.remedy)
     return Check("package registry", "ok", f"answers ({smallest.coordinates} was fetched)")

@@ -21,7 +21,7 @@ class Acknowledged:
         """Count the documents that an operation was acknowledged, and return the collection if it writes to one."""
         for kind in ("bulk", "insert", "index", "update", "upsert", "delete"):
             content = form.get(kind)
-            # A collection for each value of a field is none of those that were made.
+            # Collections that are made for the values of a field are not those that the workload defines.
             if content is None or content["collection"] not in self._counts or content.get("per"):
                 continue
             collection: str = content["collection"]

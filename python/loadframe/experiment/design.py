@@ -21,7 +21,7 @@ from loadframe.yamlfile import scalar
 if TYPE_CHECKING:
     from loadframe.experiment.experiment import Experiment
 
-#: More runs than this are a slip of the pen.
+#: The most runs of an experiment; more are taken for a typing error.
 MAX_RUNS = 20_000
 
 
@@ -77,7 +77,7 @@ def describe(experiment: "Experiment", design: Design) -> dict[str, Any]:
 
 
 def design(experiment: "Experiment") -> Design:
-    """Return the runs of an experiment, as its kind designs them; BadInput if they are more than anybody waits for."""
+    """Return the runs of an experiment, as its kind designs them; BadInput if they are more than the maximum."""
     made = experiment.kind.design(experiment)
     assert len({run.id for run in made.runs}) == len(made.runs), "two runs of one name would share a folder"
     return made
@@ -86,7 +86,7 @@ def design(experiment: "Experiment") -> Design:
 def factorial(experiment: "Experiment", factors: Sequence[Factor]) -> Design:
     """Return a run for every combination of the factors' levels in each of as many blocks as there are repetitions.
 
-    BadInput if they are more than anybody waits for.
+    BadInput if they are more than the maximum.
     """
     refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
     return in_blocks(experiment, _combinations(factors), factors)
@@ -128,7 +128,7 @@ def state_of(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple
 
 
 def refuse_too_many(experiment: "Experiment", treatments: int) -> None:
-    """BadInput if so many treatments and their repetitions are more than anybody waits for."""
+    """BadInput if these treatments and their repetitions make more runs than the maximum."""
     count = treatments * experiment.repetitions
     if count > MAX_RUNS:
         what = f"these levels and repetitions make {format_count(count)} runs"

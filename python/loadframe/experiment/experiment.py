@@ -73,7 +73,7 @@ class Experiment:
             "link": {
                 name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
             },
-            # None is not set: the store's own default.
+            # None means that the setting is left at the store's default.
             "settings": {name: level for name, level in settings.items() if level is not None},
         }
 

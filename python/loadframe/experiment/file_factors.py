@@ -64,7 +64,7 @@ def read_factors(
 
 
 def _reader(document: Document, name: str, workload: Workload, place: Place) -> Callable[[Level], Level]:
-    """Return what reads a level of the factor of that name; BadInput at the factor if there is none."""
+    """Return what reads a level of the factor of that name; BadInput at the factor if it does not exist."""
     if name in READERS:
         return READERS[name]
     if name.startswith(SETTINGS) and name != SETTINGS:

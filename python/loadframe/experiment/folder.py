@@ -30,7 +30,7 @@ class ExperimentFolder:
         try:
             if path.is_dir() and not (path / _FILE).exists() and any(path.iterdir()):
                 raise BadInput(
-                    "the folder holds something, but no experiment",
+                    "the folder is not empty, and does not hold an experiment",
                     where=str(path),
                     remedy="name another with --output",
                 )
@@ -41,7 +41,7 @@ class ExperimentFolder:
             self._describe(description)
         except BlockingIOError:
             raise BadInput(
-                "another loadframe works on this experiment",
+                "another loadframe process is running this experiment",
                 where=str(path),
                 remedy="wait until it is done, or name another folder with --output",
             ) from None

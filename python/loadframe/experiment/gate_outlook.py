@@ -42,7 +42,7 @@ class GateShape:
 
 @dataclass(frozen=True)
 class Power:
-    """How often a check finds each of the `WORSENINGS`, with so many runs a side; and what it finds in four of five."""
+    """How often a check detects each of the `WORSENINGS` with so many runs on each side, and what it detects in 80 %."""
 
     check: str
     runs: int
@@ -82,7 +82,7 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
 
 
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:
-    """Return the power of each kind of check, with so many runs a side and with twice as many.
+    """Return the power of each kind of check, with that number of runs on each side and with twice as many.
 
     `noise` is the relative standard deviation of repeated runs within a block.
     """

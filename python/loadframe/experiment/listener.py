@@ -1,4 +1,4 @@
-"""Whom long work tells how it goes. The command line draws it; tests and programs may not care."""
+"""Receives the progress of long work. The command line draws it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Hears what happens, and ignores it; whoever wants to show something overrides what it shows."""
+    """Ignores all progress; subclasses override what they show."""
 
     def step(self, text: str) -> None:
         """Something begins that takes a while: a node starts, a collection is made."""

@@ -31,7 +31,7 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
 
     Then follow the runs that its kind draws from those. A run that fails, or whose cluster does not come up in two
     attempts, is recorded as failed, and the rest goes on. An interrupt leaves the folder without the run in flight, and
-    goes on to the caller. BadInput if this machine lacks what every run needs: then none is made.
+    goes on to the caller. BadInput if this machine lacks something that every run needs; then no run is made.
     """
     done = sum(folder.has(run.id) for run in design.runs)
     if done == len(design.runs) and not _further(experiment, folder):

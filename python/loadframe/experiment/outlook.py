@@ -23,7 +23,7 @@ from loadframe.simulate.outlook import Law, Outlook, candidates, outlook
 
 #: Supposed where nothing is known: a store that peaks at 44 nodes, and runs that vary as they do on a quiet machine.
 SUPPOSED = Law(sigma=0.03, kappa=5e-4, noise=0.03)
-#: Sizes beyond this are no cluster that anybody plans; it bounds the simulation, too.
+#: The largest size that is simulated.
 _LARGEST = 1024
 
 

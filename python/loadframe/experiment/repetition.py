@@ -1,4 +1,4 @@
-"""Whether repetitions go on: in whole blocks, until each treatment's interval is narrow enough, or they are the most.
+"""Whether repetitions go on: in whole blocks, until each treatment's interval is narrow enough, or a maximum.
 
 Which block follows from what is recorded alone, so a stopped experiment goes on where it was.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def next_block(
     experiment: "Experiment", design: Callable[["Experiment"], Design], runs_path: Path
 ) -> Sequence[PlannedRun]:
-    """Return the runs of the block that the intervals still ask for; none where no interval is asked for."""
+    """Return the runs of the block that the intervals still ask for; nothing if no interval is asked for."""
     until = experiment.file.until
     if until is None:
         return ()

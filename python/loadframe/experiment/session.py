@@ -144,7 +144,7 @@ class Session:
                 raise KeyboardInterrupt
             for aside in outcome["set_aside"]:
                 kept = ", ".join(aside["kept"])
-                self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} were no documents; see {kept}")
+                self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} are not documents; see {kept}")
             for operation in outcome["operations"]:
                 failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
                 if failed:
@@ -240,7 +240,7 @@ class Session:
             outcomes.append(outcome | {"prepares": phase.prepares})
             if failure or outcome["interrupted"]:
                 return failure
-            # Where nodes are to go and to fail, it is no wonder that some cannot be reached.
+            # Where nodes leave and fail on purpose, some cannot be reached.
             for host in () if beside.disturbs else outcome["unreachable"]:
                 deviations.append(f"the load does not get into {host['host']}: {host['why']}")
             for difference in self._differences(phase, outcome):

@@ -166,7 +166,7 @@ class PolicyEntry(Model):
 
 
 class Transition(Model):
-    """What happens to a cluster of so many nodes: the steps of a timeline, or what a policy decides.
+    """What happens to a cluster with that number of nodes: the steps of a timeline, or what a policy decides.
 
     It is made under every load, or under those that it names.
     """
@@ -198,7 +198,7 @@ class Objective(Model):
 
 
 class Capacity(Model):
-    """The load, 1/s, that so many nodes can serve."""
+    """The load, 1/s, that a number of nodes can serve."""
 
     nodes: Nodes
     rate: Rate

@@ -44,7 +44,7 @@ def target_tracking(share: float) -> Policy:
 
 
 def policy_of(entry: PolicyEntry, folder: Path) -> Policy:
-    """Return the policy of an entry; a Python function's file begins at `folder`. BadInput if there is none."""
+    """Return the policy of an entry; a Python function's file begins at `folder`. BadInput if it does not exist."""
     if entry.thresholds is not None:
         return thresholds(entry.thresholds.below, entry.thresholds.above)
     if entry.target is not None:
@@ -57,7 +57,7 @@ def _own(words: str, folder: Path) -> Policy:
     name, _, function = words.rpartition(":")
     path = folder / name
     if not name or not path.is_file():
-        raise BadInput(f"there is no such policy {words!r}", remedy="write FILE.py:FUNCTION, from this file's folder")
+        raise BadInput(f"the policy {words!r} does not exist", remedy="write FILE.py:FUNCTION, from this file's folder")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec
     assert spec.loader

@@ -78,7 +78,7 @@ class Overloaded(Trigger):
 
 @dataclass(frozen=True)
 class SloBroken(Trigger):
-    """Fires when an objective was broken for so many seconds on end."""
+    """Fires when an objective has been broken for a number of consecutive seconds."""
 
     slo: Objective
     lasting: float

@@ -1,4 +1,4 @@
-"""The kinds of experiments: each module here has a `KIND`, named as `kind:` in a file has it; none is registered.
+"""The kinds of experiments: each module here has a `KIND`, and is named as in `kind:`. No list of them is kept.
 
 What such a kind's runs say when they are made is the business of `loadframe.report.kinds`.
 """

@@ -38,9 +38,11 @@ class ScaleFile(ExperimentFile):
     @model_validator(mode="after")
     def _clients(self) -> "ScaleFile":
         if self.clients and ("clients" in self.factors or "rate" in self.factors):
-            raise wrong("clients are found, and clients or a rate are a factor, too", "remove one", key="clients")
+            raise wrong(
+                "clients: auto cannot be combined with clients or rate as a factor", "remove one", key="clients"
+            )
         if self.clients and self.until:
-            raise wrong("clients that are found anew in each block are repeated as often as is said",
+            raise wrong("clients: auto takes a fixed number of repetitions",
                         "remove it, and say repetitions", key="until")  # fmt: skip
         return self
 
@@ -167,7 +169,9 @@ def _check_growth(experiment: Experiment) -> None:
         raise document.error(("grows",), what, did_you_mean(grows, parameters))
     value = parameters[grows]
     if isinstance(value, bool) or not isinstance(value, int):
-        raise document.error(("grows",), f"{grows} is no whole number and cannot grow", "name one, such as documents")
+        raise document.error(
+            ("grows",), f"{grows} is not a whole number, so it cannot grow", "name one, such as documents"
+        )
     if WITH + grows in [factor.name for factor in experiment.factors]:
         raise document.error(("grows",), f"{grows} grows with the nodes and is a factor, too", "remove one of them")
 

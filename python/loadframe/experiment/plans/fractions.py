@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
-    """Return the smallest fraction of at least that resolution (3 to 5); the full factorial where none is smaller."""
+    """Return the smallest fraction of at least that resolution (3 to 5), or the full factorial."""
     basic = 1
     while True:
         columns = _columns(factors, basic, resolution)
@@ -24,7 +24,7 @@ def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
 def resolution_of(rows: Sequence[Sequence[int]]) -> int:
     """Return the resolution of a two-level design: the least number of columns whose exclusive or is constant.
 
-    One more than the number of factors where there is none: the full factorial mixes nothing.
+    One more than the number of factors if there are no such columns: the full factorial has no aliases.
     """
     columns = list(zip(*rows, strict=True))
     for size in range(1, len(columns) + 1):
@@ -48,7 +48,7 @@ def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
 
 
 def _sums(columns: Sequence[int], most: int) -> set[int]:
-    """Return the exclusive or of every set of at most so many columns."""
+    """Return the exclusive or of every set of at most `most` columns."""
     sums = set()
     for size in range(1, most + 1):
         for chosen in itertools.combinations(columns, size):
