@@ -84,9 +84,9 @@ def test_every_block_has_the_clients_that_another_got_to(load, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("    factors: {clients: [1, 2]}\n", "clients are found"),
-        ("    factors: {rate: [1/s]}\n", "clients are found"),
-        ("    factors: {nodes: [1]}\n    until: {relative_interval: 0.05, most: 10}\n", "repeated as often as is said"),
+        ("    factors: {clients: [1, 2]}\n", "clients: auto cannot be combined"),
+        ("    factors: {rate: [1/s]}\n", "clients: auto cannot be combined"),
+        ("    factors: {nodes: [1]}\n    until: {relative_interval: 0.05, most: 10}\n", "fixed number of repetitions"),
     ],
 )
 def test_what_contradicts_it_is_refused(refused, text, said):

@@ -180,7 +180,7 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("kind: scale", "kind: scale\ngrows: documents", "grows", "nothing grows", "weak"),
         ("kind: scale", "kind: scale\nscaling: weak", "scaling", "the data grow", "grows:"),
         ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "no parameter 'docs'", "documents"),
-        ("kind: scale", "kind: scale\nscaling: weak\ngrows: share", "share", "no whole number", "documents"),
+        ("kind: scale", "kind: scale\nscaling: weak\ngrows: share", "share", "not a whole number", "documents"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what, remedy):

@@ -59,34 +59,36 @@ def calibrate(
                 err.print(f"  {index + 1} of {total}: {what}", markup=False, highlight=False)
             bar.update(task, description=what, completed=index, total=total)
 
-        found = measure(measurable(), quick=quick, tell=tell)
-    path = found.save(folders.cache())
+        calibration = measure(measurable(), quick=quick, tell=tell)
+    path = calibration.save(folders.cache())
     if as_json:
-        print_json({**found.as_dict(), "doubt": found.doubt, "kept": str(path)})
+        print_json({**calibration.as_dict(), "doubt": calibration.doubt, "kept": str(path)})
         return
-    print_calibration(found)
+    print_calibration(calibration)
     err.print(f"kept in {path}", markup=False, highlight=False)
 
 
-def print_calibration(found: "Calibration") -> None:
+def print_calibration(calibration: "Calibration") -> None:
     """Print the figures, one driver a column, and what is to be doubted about them."""
     table = Table("per core", box=None, padding=(0, 3, 0, 0), header_style="dim")
-    for name in found.drivers:
+    for name in calibration.drivers:
         table.add_column(name, justify="right")
-    drivers = found.drivers.values()
-    table.add_row("requests/s", *(format_count(each.requests) for each in drivers))
-    table.add_row("CPU a request", *(format_duration(each.cpu_per_request) for each in drivers))
-    table.add_row("documents/s", *("–" if each.documents is None else format_count(each.documents) for each in drivers))
-    table.add_row("CPU a document", *(seconds_text(each.cpu_per_document) for each in drivers))
-    for same_rate in zip(*(each.lateness for each in drivers), strict=True):
+    drivers = calibration.drivers.values()
+    table.add_row("requests/s", *(format_count(ceiling.requests) for ceiling in drivers))
+    table.add_row("CPU a request", *(format_duration(ceiling.cpu_per_request) for ceiling in drivers))
+    table.add_row(
+        "documents/s", *("–" if ceiling.documents is None else format_count(ceiling.documents) for ceiling in drivers)
+    )
+    table.add_row("CPU a document", *(seconds_text(ceiling.cpu_per_document) for ceiling in drivers))
+    for same_rate in zip(*(ceiling.lateness for ceiling in drivers), strict=True):
         table.add_row(f"late at {same_rate[0].rate:,.0f}/s", *map(_late, same_rate))
     out.print(table)
     out.print("late: from scheduled to sent, median and 99th percentile", style="dim", highlight=False)
     if len(os.sched_getaffinity(0)) == 1:
         err.print("The server shared the only core: requests are later than they would be otherwise.", style="yellow")
-    if found.doubt:
-        words = f"Not used for verdicts: {found.doubt}."
-        if not found.quick:
+    if calibration.doubt:
+        words = f"Not used for verdicts: {calibration.doubt}."
+        if not calibration.quick:
             words += " Stop what else runs on this machine, and calibrate again."
         err.print(words, style="yellow", markup=False, highlight=False)
 

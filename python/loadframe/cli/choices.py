@@ -66,7 +66,7 @@ def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str
 
 def require_writable(folder: Path) -> None:
     """BadInput unless the folder can be written, or made: said before anything is started, not after."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         what = "cannot be written" if there.is_dir() else "is not a folder"
         raise BadInput(f"results cannot go to {folder}: {there} {what}", remedy="choose another folder with --output")

@@ -31,16 +31,16 @@ def doctor(
 
     The exit status is 1 if an embedded store cannot be started here.
     """
-    found = [*checks.checks(network), _calibration()]
+    results = [*checks.checks(network), _calibration()]
     if as_json:
-        print_json([dataclasses.asdict(check) for check in found])
+        print_json([dataclasses.asdict(check) for check in results])
     else:
         table = Table(box=None, pad_edge=False, show_header=False)
-        for check in found:
+        for check in results:
             text = check.finding + (f"\n  {check.remedy}" if check.remedy else "")
             table.add_row(check.name, Text(check.state, style=_STYLES[check.state]), Text(text, overflow="fold"))
         out.print(table)
-    lacking = [check.name for check in found if check.state == "lacking"]
+    lacking = [check.name for check in results if check.state == "lacking"]
     if lacking:
         err.print(f"Embedded stores cannot be started here: see {', '.join(lacking)}.", markup=False, highlight=False)
         raise typer.Exit(1)
@@ -54,10 +54,10 @@ def _calibration() -> checks.Check:
     if known is None:
         finding = "not done: no run is doubted because it came near the generator's ceiling"
         return checks.Check("calibration", "optional", finding, "`loadframe calibrate` takes a minute")
-    words = [f"{name} {format_count(each.requests)} requests/s a core" for name, each in known.drivers.items()]
-    late = [each for ceiling in known.drivers.values() for each in ceiling.lateness if each.rate == 10_000]
+    words = [f"{name} {format_count(entry.requests)} requests/s a core" for name, entry in known.drivers.items()]
+    late = [entry for ceiling in known.drivers.values() for entry in ceiling.lateness if entry.rate == 10_000]
     if late:
-        words.append(f"late by up to {format_duration(max(each.p99 for each in late))} at 10,000/s")
+        words.append(f"late by up to {format_duration(max(entry.p99 for entry in late))} at 10,000/s")
     finding = f"of {known.measured[:10]}: {', '.join(words)}"
     if known.doubt:
         return checks.Check("calibration", "limited", f"{finding}; {known.doubt}", "run `loadframe calibrate` again")

@@ -115,15 +115,15 @@ def _designs(planned: "Plan") -> Table:
     table.add_column(planned.question.over or "")
     for header in ("runs", "contention, %", "coherency, %", "peak, 5-95 %", "names it"):
         table.add_column(header, justify="right")
-    for each in planned.outlooks:
+    for row in planned.outlooks:
         table.add_row(
-            each.name + (" <" if each is planned.best else ""),
-            f"{', '.join(map(str, each.sizes))} x {each.repetitions}",
-            str(each.runs),
-            _percent(each.sigma),
-            _percent(each.kappa),
-            f"{each.peak.low:.0f} to {each.peak.high:.0f}".replace("inf", "∞"),
-            format_share(each.claimed),
+            row.name + (" <" if row is planned.best else ""),
+            f"{', '.join(map(str, row.sizes))} x {row.repetitions}",
+            str(row.runs),
+            _percent(row.sigma),
+            _percent(row.kappa),
+            f"{row.peak.low:.0f} to {row.peak.high:.0f}".replace("inf", "∞"),
+            format_share(row.claimed),
         )
     return table
 
@@ -135,9 +135,9 @@ def _powers(powers: "Sequence[Power]") -> Table:
     table.add_column("check")
     for header in ("runs a side", *(f"{format_share(worsening)} worse" for worsening in WORSENINGS), "finds"):
         table.add_column(header, justify="right")
-    for each in powers:
-        finds = format_share(each.finds) if math.isfinite(each.finds) else "nothing"
-        table.add_row(each.check, str(each.runs), *(format_share(found) for found in each.found), finds)
+    for row in powers:
+        finds = format_share(row.finds) if math.isfinite(row.finds) else "nothing"
+        table.add_row(row.check, str(row.runs), *(format_share(share) for share in row.detected), finds)
     return table
 
 

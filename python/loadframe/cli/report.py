@@ -79,12 +79,12 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
     from loadframe.report.strong_weak_page import strong_weak_page
     from loadframe.report.strong_weak_terminal import print_strong_weak
 
-    found = read_strong_and_weak(first, second)
-    _write(output, strong_weak_page(found))
+    pair = read_strong_and_weak(first, second)
+    _write(output, strong_weak_page(pair))
     if as_json:
-        print_json(found.as_dict())
+        print_json(pair.as_dict())
     else:
-        print_strong_weak(found, out)
+        print_strong_weak(pair, out)
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:

@@ -113,14 +113,14 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
     table = Table(box=None, pad_edge=False)
     table.add_column("run")
     table.add_column("block", justify="right")
-    factors = dict.fromkeys(name for each in planned.runs for name in each.treatment)
+    factors = dict.fromkeys(name for entry in planned.runs for name in entry.treatment)
     for factor in factors:
         table.add_column(factor, justify="right")
     table.add_column("cluster")
     for group in planned.groups():
-        for index, each in enumerate(group):
-            levels = (escape(str(each.treatment.get(factor, ""))) for factor in factors)
-            table.add_row(each.id, str(each.block), *levels, "" if index else "new")
+        for index, entry in enumerate(group):
+            levels = (escape(str(entry.treatment.get(factor, ""))) for factor in factors)
+            table.add_row(entry.id, str(entry.block), *levels, "" if index else "new")
     # Names are for typing and levels for checking: none may be cut, however many there are.
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)

@@ -50,10 +50,10 @@ def stores(as_json: Json = False) -> None:
 def _otherwise(store: Store) -> tuple[str, str, str]:
     """Return the version, and how a store can be had that comes from no registry."""
     try:
-        found = store.installation(None)
+        known = store.installation(None)
     except BadInput:
         return "", "no", "no: --home or --hosts"
-    return (found.version, "no", "yes") if found else ("", "no", "by --hosts")
+    return (known.version, "no", "yes") if known else ("", "no", "by --hosts")
 
 
 def _described(kind: str) -> dict[str, Any]:

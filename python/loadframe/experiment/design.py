@@ -115,7 +115,7 @@ def in_blocks(
         ordered = []
         for key in sorted(states, key=lambda key: _digest(salt, states[key][0])):
             state, those = states[key]
-            for treatment in sorted(those, key=lambda each: _digest(f"{salt}/{key}", _without(each, state))):
+            for treatment in sorted(those, key=lambda levels: _digest(f"{salt}/{key}", _without(levels, state))):
                 ordered.append(PlannedRun(run_id(block, treatment), block, treatment, key))
         runs += reversed(ordered) if backwards else ordered
     return Design(experiment.seed, tuple(runs))

@@ -42,11 +42,11 @@ class GateShape:
 
 @dataclass(frozen=True)
 class Power:
-    """How often a check detects each of the `WORSENINGS` with so many runs on each side, and what it detects in 80 %."""
+    """How often a check detects each of the `WORSENINGS`, and what it detects in 80 %; `runs` is of each side."""
 
     check: str
     runs: int
-    found: tuple[float, ...]
+    detected: tuple[float, ...]
     finds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Power:
         return {
             "check": self.check,
             "runs": self.runs,
-            "power": {f"{worsening:g}": found for worsening, found in zip(WORSENINGS, self.found, strict=True)},
+            "power": {f"{worsening:g}": share for worsening, share in zip(WORSENINGS, self.detected, strict=True)},
             "finds": self.finds if math.isfinite(self.finds) else None,
         }
 
@@ -76,9 +76,9 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
     whole = next((phases for phases in entries if all(phases)), None)
     if description["kind"] not in _KINDS or whole is None:
         return None
-    found = [phase for phase in whole if phase]
-    closed = [all("closed" in stream["pacing"] for stream in phase["streams"]) for phase in found]
-    return GateShape(_treatments(description), tuple(len(phase["operations"]) for phase in found), tuple(closed))
+    measured = [phase for phase in whole if phase]
+    closed = [all("closed" in stream["pacing"] for stream in phase["streams"]) for phase in measured]
+    return GateShape(_treatments(description), tuple(len(phase["operations"]) for phase in measured), tuple(closed))
 
 
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:
@@ -89,7 +89,7 @@ def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...
     kinds = [kind for kind in KINDS if shape.members(kind)]
     counts = [shape.members(kind) for kind in kinds]
     weights = Graph(counts).weights.tolist()
-    found = []
+    rows = []
     for runs in (repetitions, 2 * repetitions):
         place = 0
         for kind, count in zip(kinds, counts, strict=True):
@@ -97,11 +97,11 @@ def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...
             if kind != "errors":
                 if count > 1:
                     together = spread * math.sqrt(_averaged(shape, kind))
-                    found.append(_power(f"{kind}, all {count} together", kind, runs, together, weights[place]))
+                    rows.append(_power(f"{kind}, all {count} together", kind, runs, together, weights[place]))
                 words = f"{kind}, one of {count}" if count > 1 else kind
-                found.append(_power(words, kind, runs, spread, weights[place + (count > 1)]))
+                rows.append(_power(words, kind, runs, spread, weights[place + (count > 1)]))
             place += count + (count > 1)
-    return tuple(found)
+    return tuple(rows)
 
 
 def _averaged(shape: GateShape, kind: str) -> float:

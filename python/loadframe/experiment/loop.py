@@ -168,7 +168,9 @@ class _Group:
     def _number(self, run: PlannedRun, made: Sequence[PlannedRun]) -> int:
         """Return the run's place in the design; one that was not designed has the place of the last that was."""
         designed = (
-            run if run in self._design.runs else next(each for each in reversed(made) if each in self._design.runs)
+            run
+            if run in self._design.runs
+            else next(earlier for earlier in reversed(made) if earlier in self._design.runs)
         )
         return self._design.runs.index(designed)
 

@@ -77,7 +77,7 @@ class Plan:
     @property
     def best(self) -> Outlook | None:
         """The design that learns most about coherency for its number of runs."""
-        return min(self.outlooks, key=lambda each: _width(each) * math.sqrt(each.runs), default=None)
+        return min(self.outlooks, key=lambda design: _width(design) * math.sqrt(design.runs), default=None)
 
 
 def of_file(experiment: Experiment, supposed: Law) -> Question:
@@ -136,30 +136,34 @@ def document(planned: Plan) -> dict[str, Any]:
         "made": question.made,
         "designs": [
             {
-                "name": each.name,
-                "sizes": list(each.sizes),
-                "repetitions": each.repetitions,
-                "runs": each.runs,
-                "sigma": each.sigma.as_dict(),
-                "kappa": each.kappa.as_dict(),
-                "peak": each.peak.as_dict(),
-                "claimed": each.claimed,
+                "name": design.name,
+                "sizes": list(design.sizes),
+                "repetitions": design.repetitions,
+                "runs": design.runs,
+                "sigma": design.sigma.as_dict(),
+                "kappa": design.kappa.as_dict(),
+                "peak": design.peak.as_dict(),
+                "claimed": design.claimed,
             }
-            for each in planned.outlooks
+            for design in planned.outlooks
         ],
         "best": best.name if best else None,
         "effects": [
-            {"factor": each.factor, "runs": each.runs, "least": each.least if math.isfinite(each.least) else None}
-            for each in planned.effects
+            {
+                "factor": effect.factor,
+                "runs": effect.runs,
+                "least": effect.least if math.isfinite(effect.least) else None,
+            }
+            for effect in planned.effects
         ],
-        "gate": [each.as_dict() for each in planned.powers],
+        "gate": [power.as_dict() for power in planned.powers],
         "sentences": list(planned.of_kind.sentences),
         "warnings": list(planned.of_kind.warnings),
     }
 
 
-def _width(each: Outlook) -> float:
-    return each.kappa.high - each.kappa.low
+def _width(design: Outlook) -> float:
+    return design.kappa.high - design.kappa.low
 
 
 def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
@@ -173,8 +177,8 @@ def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
 
 def _fitted(path: Path, over: str | None) -> ScalabilityFit | None:
     for curves in read_sweep(path).curves:
-        found = [curves.over_nodes] if over == "nodes" else [*curves.over_clients]
-        fits = [curve.fit for curve in found if curve and curve.fit]
+        drawn = [curves.over_nodes] if over == "nodes" else [*curves.over_clients]
+        fits = [curve.fit for curve in drawn if curve and curve.fit]
         if fits:
             return fits[0]
     return None
@@ -185,9 +189,9 @@ def _noise(runs: Sequence[RecordedRun], phase: str) -> float | None:
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if entry := run.phase(phase):
-            throughput = sum(each["throughput"] for each in entry["operations"].values())
+            throughput = sum(operation["throughput"] for operation in entry["operations"].values())
             if throughput > 0:
                 groups[repr(sorted(run.treatment.items()))].append(math.log(throughput))
-    squares = sum((value - sum(own) / len(own)) ** 2 for own in groups.values() for value in own)
-    freedom = sum(len(own) - 1 for own in groups.values())
+    squares = sum((value - sum(group) / len(group)) ** 2 for group in groups.values() for value in group)
+    freedom = sum(len(group) - 1 for group in groups.values())
     return math.sqrt(squares / freedom) if freedom and squares else None

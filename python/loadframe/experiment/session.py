@@ -312,10 +312,10 @@ class Session:
             written.add(self._acknowledged.add(form, operation["documents"] + operation["warmup"]["documents"]))
         if not phase.exhausts:
             return []
-        found = (
+        differences = (
             self._acknowledged.difference(name, self.cluster.count(name)) for name in sorted(filter(None, written))
         )
-        return [difference for difference in found if difference is not None]
+        return [difference for difference in differences if difference is not None]
 
 
 @contextlib.contextmanager

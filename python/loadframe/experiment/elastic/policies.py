@@ -70,5 +70,5 @@ def _own(words: str, folder: Path) -> Policy:
     policy = getattr(module, function, None)
     if not callable(policy):
         raise BadInput(f"{path.name} has no function {function!r}", where=str(path))
-    found: Policy = policy
-    return found
+    checked: Policy = policy
+    return checked

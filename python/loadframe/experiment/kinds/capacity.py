@@ -112,7 +112,7 @@ class Capacity(Kind):
     def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next trial of each search that has no answer yet."""
         planned = factorial(experiment, experiment.factors)
-        return tuple(run for each in planned.runs for run in self._next(experiment, each, runs_path))
+        return tuple(run for treatment in planned.runs for run in self._next(experiment, treatment, runs_path))
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
         """Return about how long the trials of one search last, s."""

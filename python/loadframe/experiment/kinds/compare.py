@@ -46,23 +46,23 @@ class Compare(Kind):
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return what variants set, each level once, and the factors at which they are compared."""
-        own = _own(file)
-        found: dict[str, list[Level]] = {}
-        for levels in own.variants.values():
+        written = _own(file)
+        levels_of: dict[str, list[Level]] = {}
+        for levels in written.variants.values():
             for name, level in levels.items():
-                if not any(_same(level, other) for other in found.setdefault(name, [])):
-                    found[name].append(level)
-        return {**{name: tuple(levels) for name, levels in found.items()}, **own.factors}
+                if not any(_same(level, other) for other in levels_of.setdefault(name, [])):
+                    levels_of[name].append(level)
+        return {**{name: tuple(levels) for name, levels in levels_of.items()}, **written.factors}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
         """Return where the first variant stands that sets this level, or the factor."""
-        own = _own(file)
-        if name in own.factors:
+        written = _own(file)
+        if name in written.factors:
             return super().place(file, name, index)
         wanted = self.factors(file)[name][index or 0]
         label = next(
             label
-            for label, levels in own.variants.items()
+            for label, levels in written.variants.items()
             if name in levels and (index is None or _same(levels[name], wanted))
         )
         return ("variants", label, name)
@@ -79,16 +79,16 @@ class Compare(Kind):
 
     def design(self, experiment: Experiment) -> Design:
         """Return the variants at every combination of the factors, interleaved."""
-        own = _own(experiment.file)
+        written = _own(experiment.file)
         # A level as it is read, for one as it is written: sizes in bytes, rates in 1/s.
         read = {factor.name: factor.levels for factor in experiment.factors}
-        written = self.factors(own)
+        listed = self.factors(written)
         treatments = []
-        for levels in itertools.product(*(read[name] for name in own.factors)):
-            at = dict(zip(own.factors, levels, strict=True))
-            for label, chosen in own.variants.items():
+        for levels in itertools.product(*(read[name] for name in written.factors)):
+            at = dict(zip(written.factors, levels, strict=True))
+            for label, chosen in written.variants.items():
                 index = {
-                    name: next(i for i, other in enumerate(written[name]) if _same(level, other))
+                    name: next(i for i, other in enumerate(listed[name]) if _same(level, other))
                     for name, level in chosen.items()
                 }
                 sets = {name: read[name][number] for name, number in index.items()}

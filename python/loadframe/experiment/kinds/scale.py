@@ -136,10 +136,10 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
     for run in loaded:
         alike = [other for other in planned if other.treatment == run.treatment]
         for clients in every_clients():
-            own = _with_clients(run, clients)
+            wanted = _with_clients(run, clients)
             tried = any((runs_path / _with_clients(other, clients).id).exists() for other in alike)
-            if tried and not (runs_path / own.id).exists():
-                yield own
+            if tried and not (runs_path / wanted.id).exists():
+                yield wanted
 
 
 @functools.lru_cache(maxsize=10_000)

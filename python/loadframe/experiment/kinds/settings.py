@@ -63,8 +63,8 @@ class Settings(Kind):
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the settings, and the sizes at which they are varied."""
-        own = _own(file)
-        return {**own.at, **own.factors}
+        written = _own(file)
+        return {**written.at, **written.factors}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
         """Return where a factor stands: among the factors, or among the sizes."""
@@ -73,51 +73,53 @@ class Settings(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what cannot be the objective, and optimisers that are told to repeat."""
-        own, document = _own(experiment.file), experiment.document
+        written, document = _own(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         opened = any(stream.rate is not None for phase in phases for stream in phase.named_streams)
-        if own.objective == "throughput" and opened:
+        if written.objective == "throughput" and opened:
             what = "the throughput of an open load is what is offered, and no setting changes it"
             raise document.error(("objective",), what, "say objective: p99, or another percentile")
-        if own.scheme in ADAPTIVE and own.until:
-            raise document.error(("until",), f"the scheme {own.scheme} ends after its trials", "remove it", key=True)
+        if written.scheme in ADAPTIVE and written.until:
+            raise document.error(
+                ("until",), f"the scheme {written.scheme} ends after its trials", "remove it", key=True
+            )
 
     def design(self, experiment: Experiment) -> Design:
         """Return the scheme's combinations in blocks; of an optimiser the first trial, which is the default."""
-        own = _own(experiment.file)
-        if own.scheme == "full":
+        written = _own(experiment.file)
+        if written.scheme == "full":
             refuse_too_many(experiment, math.prod(len(factor.levels) for factor in experiment.factors))
         treatments = [
             self._treatment(experiment, at, row)
             for at in self._sizes(experiment)
-            for row in _rows(own, [len(levels) for levels in own.factors.values()])
+            for row in _rows(written, [len(levels) for levels in written.factors.values()])
         ]
-        if own.scheme in ADAPTIVE:
+        if written.scheme in ADAPTIVE:
             experiment = with_repetitions(experiment, 1)
         return in_blocks(experiment, treatments, experiment.factors)
 
     def most(self, experiment: Experiment) -> Design:
         """Return as many runs as there may be: blocks, trials, and the confirmation."""
-        own = _own(experiment.file)
+        written = _own(experiment.file)
         planned = super().most(experiment)
-        default = [self._treatment(experiment, at, (0,) * len(own.factors)) for at in self._sizes(experiment)]
-        count = 2 * own.confirm + (own.trials - 1 if own.scheme in ADAPTIVE else 0)
+        default = [self._treatment(experiment, at, (0,) * len(written.factors)) for at in self._sizes(experiment)]
+        count = 2 * written.confirm + (written.trials - 1 if written.scheme in ADAPTIVE else 0)
         more = [self._run(experiment, 10_000 + n, treatment) for n in range(count) for treatment in default]
         return Design(planned.seed, (*planned.runs, *more))
 
     def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next block, then the next trial of each search, then the runs that confirm the winners."""
-        own = _own(experiment.file)
+        written = _own(experiment.file)
         if block := next_block(experiment, self.design, runs_path):
             return block
-        if own.scheme in ADAPTIVE:
+        if written.scheme in ADAPTIVE:
             trials = [self._trials(experiment, at, runs_path) for at in self._sizes(experiment)]
             following = [planned for planned, _ in trials if planned]
             if following:
                 return following
             runs = [run for _, recorded in trials for run in recorded]
         else:
-            planned = super().most(experiment).runs if own.until else self.design(experiment).runs
+            planned = super().most(experiment).runs if written.until else self.design(experiment).runs
             runs = [_read(run, runs_path) for run in planned if (runs_path / run.id).exists()]
         return [run for run in self._confirming(experiment, runs) if not (runs_path / run.id).exists()]
 
@@ -125,40 +127,42 @@ class Settings(Kind):
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
     ) -> tuple[PlannedRun | None, list[RecordedRun]]:
         """Return the next trial of a search, None when it is done, and the trials that were made."""
-        own = _own(experiment.file)
-        levels = [len(each) for each in own.factors.values()]
+        written = _own(experiment.file)
+        levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []
         results: list[tuple[tuple[int, ...], float | None]] = []
-        for number in range(1, own.trials + 1):
+        for number in range(1, written.trials + 1):
             if number == 1:
                 row = (0,) * len(levels)
-            elif own.scheme == "tpe":
+            elif written.scheme == "tpe":
                 row = tpe(levels, results, experiment.seed)
             else:
-                row = spsa(levels, results[1:], experiment.seed, own.trials - 1)
+                row = spsa(levels, results[1:], experiment.seed, written.trials - 1)
             planned = self._run(experiment, number, self._treatment(experiment, at, row))
             if not (runs_path / planned.id).exists():
                 return planned, made
             made.append(_read(planned, runs_path))
-            results.append((row, _loss(own.objective, made[-1], experiment.measured[0])))
+            results.append((row, _loss(written.objective, made[-1], experiment.measured[0])))
         return None, made
 
     def _confirming(self, experiment: Experiment, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
         """Return fresh runs of each size's winner and its default, in turns: ABBA."""
-        own = _own(experiment.file)
+        written = _own(experiment.file)
         planned = []
-        if not own.confirm:
+        if not written.confirm:
             return []
         description = describe(experiment, Design(experiment.seed, ()))
-        found = [each for each in analyse(description, runs, costs=False) if each.phase == experiment.measured[0]]
+        results = [
+            result for result in analyse(description, runs, costs=False) if result.phase == experiment.measured[0]
+        ]
         # Blocks after all others, so that no request was sent before.
         first = max([run.block or 0 for run in runs], default=0) + 1
-        for number in range(own.confirm):
-            for each in found:
-                if each.winner is None:
+        for number in range(written.confirm):
+            for result in results:
+                if result.winner is None:
                     continue
-                default = self._treatment(experiment, each.at, (0,) * len(own.factors))
-                pair = [default, {**default, **dict(zip(each.factors, each.winner, strict=True))}]
+                default = self._treatment(experiment, result.at, (0,) * len(written.factors))
+                pair = [default, {**default, **dict(zip(result.factors, result.winner, strict=True))}]
                 for treatment in pair if number % 2 == 0 else pair[::-1]:
                     planned.append(self._run(experiment, first + number, treatment, CONFIRM))
         return planned
@@ -166,7 +170,7 @@ class Settings(Kind):
     def _sizes(self, experiment: Experiment) -> list[dict[str, Level]]:
         levels = {factor.name: factor.levels for factor in experiment.factors}
         names = list(_own(experiment.file).at)
-        return [dict(zip(names, each, strict=True)) for each in itertools.product(*(levels[name] for name in names))]
+        return [dict(zip(names, size, strict=True)) for size in itertools.product(*(levels[name] for name in names))]
 
     def _treatment(self, experiment: Experiment, at: Mapping[str, Level], row: Sequence[int]) -> dict[str, Level]:
         levels = {factor.name: factor.levels for factor in experiment.factors}
@@ -184,14 +188,14 @@ def _own(file: ExperimentFile) -> SettingsFile:
     return file
 
 
-def _rows(own: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]:
-    if own.scheme in ADAPTIVE:
+def _rows(written: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]:
+    if written.scheme in ADAPTIVE:
         return [(0,) * len(levels)]
-    if own.scheme in _CHANGES:
-        return changes(levels, _CHANGES[own.scheme])
-    if own.scheme == "fraction":
-        return fraction(len(levels), own.resolution)
-    return plackett_burman(len(levels)) if own.scheme == "screening" else full(levels)
+    if written.scheme in _CHANGES:
+        return changes(levels, _CHANGES[written.scheme])
+    if written.scheme == "fraction":
+        return fraction(len(levels), written.resolution)
+    return plackett_burman(len(levels)) if written.scheme == "screening" else full(levels)
 
 
 def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:

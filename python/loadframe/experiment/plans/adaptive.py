@@ -33,18 +33,18 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     with one count in advance. Combinations that were not tried come first.
     """
     random = np.random.default_rng([seed, len(trials)])
-    tried = {own for own, _ in trials}
-    known = sorted(((loss, own) for own, loss in trials if loss is not None), key=lambda each: each[0])
+    tried = {row for row, _ in trials}
+    known = sorted(((loss, row) for row, loss in trials if loss is not None), key=lambda pair: pair[0])
     if len(known) < _STARTUP:
         drawn = [tuple(int(random.integers(number)) for number in levels) for _ in range(_CANDIDATES)]
-        return next((own for own in drawn if own not in tried), drawn[0])
+        return next((row for row in drawn if row not in tried), drawn[0])
     split = math.ceil(_GOOD * len(known))
-    good, bad = (_shares(levels, [own for _, own in part]) for part in (known[:split], known[split:]))
-    drawn = [tuple(int(random.choice(len(own), p=own)) for own in good) for _ in range(_CANDIDATES)]
+    good, bad = (_shares(levels, [row for _, row in part]) for part in (known[:split], known[split:]))
+    drawn = [tuple(int(random.choice(len(row), p=row)) for row in good) for _ in range(_CANDIDATES)]
 
-    def promise(own: tuple[int, ...]) -> tuple[bool, float]:
-        gain = sum(math.log(good[i][level] / bad[i][level]) for i, level in enumerate(own))
-        return own not in tried, gain
+    def promise(row: tuple[int, ...]) -> tuple[bool, float]:
+        gain = sum(math.log(good[i][level] / bad[i][level]) for i, level in enumerate(row))
+        return row not in tried, gain
 
     return max(drawn, key=promise)
 
@@ -81,11 +81,11 @@ def spsa(levels: Sequence[int], trials: Sequence[Trial], seed: int, most: int) -
 
 def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     """Return, for each factor, how often each of its levels comes up, with one count in advance."""
-    found = []
+    shares = []
     for index, number in enumerate(levels):
         counts = np.bincount([row[index] for row in rows], minlength=number) + 1.0
-        found.append(counts / counts.sum())
-    return found
+        shares.append(counts / counts.sum())
+    return shares
 
 
 def _nearest(levels: Sequence[int], point: np.ndarray) -> tuple[int, ...]:

@@ -14,12 +14,12 @@ def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
 
     With 1, 2 and 3 these are all single settings, pairs and triples.
     """
-    found = []
+    rows = []
     for number in range(min(most, len(levels)) + 1):
         for chosen in itertools.combinations(range(len(levels)), number):
             for others in itertools.product(*(range(1, levels[index]) for index in chosen)):
                 row = [0] * len(levels)
                 for index, level in zip(chosen, others, strict=True):
                     row[index] = level
-                found.append(tuple(row))
-    return found
+                rows.append(tuple(row))
+    return rows

@@ -36,15 +36,15 @@ def resolution_of(rows: Sequence[Sequence[int]]) -> int:
 
 def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
     """Return a column for each factor, as bits over the basic ones; None if so few cannot carry them."""
-    found: list[int] = [1 << bit for bit in range(min(basic, factors))]
-    reached = {0} | _sums(found, resolution - 2)
+    basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
+    reached = {0} | _sums(basis, resolution - 2)
     for column in range(1, 2**basic):
-        if len(found) == factors:
+        if len(basis) == factors:
             break
-        if column not in reached and column not in found:
-            found.append(column)
-            reached = {0} | _sums(found, resolution - 2)
-    return found if len(found) == factors else None
+        if column not in reached and column not in basis:
+            basis.append(column)
+            reached = {0} | _sums(basis, resolution - 2)
+    return basis if len(basis) == factors else None
 
 
 def _sums(columns: Sequence[int], most: int) -> set[int]:
