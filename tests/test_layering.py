@@ -150,3 +150,83 @@ def test_the_engine_names_no_store():
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if stores.search(line)
     ]
+
+
+#: A path that begins in its crate, the module above or the module itself, as far as a group of several begins.
+RUST_PATH = re.compile(r"\b(?:crate|super|self)::(?:\w+::)*(?:\w+|(?=\{))")
+
+
+def rust_modules(crate: Path) -> dict[tuple[str, ...], Path]:
+    """Return the modules of a crate that are files, by their paths; the crate itself is the empty one."""
+    source = crate / "src"
+    paths = {path.relative_to(source).with_suffix("").parts: path for path in sorted(source.rglob("*.rs"))}
+    return {() if parts == ("lib",) else parts: path for parts, path in paths.items() if parts[-1] != "tests"}
+
+
+def rust_paths(text: str) -> Iterator[str]:
+    """Yield every path in the text of a module, groups spelled out, in comments and tests none."""
+    for match in RUST_PATH.finditer(text):
+        if not text.startswith("{", match.end()):
+            yield match[0]
+            continue
+        depth, item = 0, ""
+        for character in text[match.end() :]:
+            depth += {"{": 1, "}": -1}.get(character, 0)
+            if (character == "," and depth == 1) or depth == 0:
+                # A group within a group names modules below the same one: its first names are what counts.
+                yield match[0] + re.sub(r"[{\s].*", "", item.lstrip("{ \n"))
+                item = ""
+            else:
+                item += character
+            if depth == 0:
+                break
+
+
+def rust_imports(crate: Path) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    """Return which modules each module names. What one and those below it say to each other is its own affair."""
+    modules = rust_modules(crate)
+    edges: dict[tuple[str, ...], set[tuple[str, ...]]] = {module: set() for module in modules}
+    for module, file in modules.items():
+        text = re.sub(r"//[^\n]*", "", file.read_text().split("#[cfg(test)]\nmod tests")[0])
+        for path in rust_paths(text):
+            first, *names = path.rstrip(":").split("::")
+            base = [] if first == "crate" else list(module if first == "self" else module[:-1])
+            while names and names[0] == "super":
+                base, names = base[:-1], names[1:]
+            named = (*base, *names)
+            while named not in modules:
+                named = named[:-1]
+            if module[: len(named)] != named and named[: len(module)] != module:
+                edges[module].add(named)
+    return edges
+
+
+@pytest.mark.parametrize("crate", ["drivers", "engine", "python"])
+def test_the_modules_of_a_crate_import_each_other_in_no_circle(crate):
+    rest = rust_imports(ROOT / "crates" / crate)
+    while free := [module for module, named in rest.items() if not named & rest.keys()]:
+        for module in free:
+            del rest[module]
+    assert not {"::".join(module): sorted(map("::".join, named & rest.keys())) for module, named in rest.items()}
+
+
+def test_every_way_to_name_a_module_of_rust_is_seen(tmp_path):
+    for name, text in {
+        "lib": "mod a;",
+        "a": "use crate::b::{C, d::{E, F}};\nfn f() { crate::g::h() }",
+        "b": "use super::i::J; // use crate::a::K;\n#[cfg(test)]\nmod tests { use crate::a::L; }",
+        "b/d": "use super::M; use crate::{g, i::N};",
+        "g": "mod o;",
+        "i": "",
+    }.items():
+        file = tmp_path / "src" / f"{name}.rs"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert rust_imports(tmp_path) == {
+        (): set(),
+        ("a",): {("b",), ("b", "d"), ("g",)},
+        ("b",): {("i",)},
+        ("b", "d"): {("g",), ("i",)},
+        ("g",): set(),
+        ("i",): set(),
+    }

@@ -190,7 +190,7 @@ impl Field {
 
 /// An answer that is not what the workload asserts.
 pub fn assertion(message: String) -> Failure {
-    Failure { class: ErrorClass::Assertion, message, items: 1 }
+    Failure::new(ErrorClass::Assertion, message)
 }
 
 /// Whether two values are equal; numbers are so by their values, however they are written.

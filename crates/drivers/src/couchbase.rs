@@ -25,13 +25,13 @@ use serde_json::Value;
 
 use self::asking::{Asked, Means};
 use self::line::Terms;
-use self::nodes::{Bucket, NOT_LET_IN, Nodes};
+use self::nodes::{Bucket, Nodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::packet::read_request;
 use self::statement::Statements;
 use crate::net::deadline::Limit;
-use crate::net::exchange::Exchanged;
+use crate::net::discovery::DiscoveryError;
 use crate::net::topology::Topology;
 use crate::neutral::{Action, Neutral, Write};
 
@@ -76,10 +76,8 @@ impl Driver for Couchbase {
     /// Finds out where the parts of the buckets are. Refuses credentials that are not taken.
     async fn verify(&self) -> Result<(), PlanError> {
         for bucket in self.nodes.buckets() {
-            match self.nodes.discover(&bucket, Limit::starting_now(self.nodes.terms.timeout)).await {
-                Err(failure) if failure.message == NOT_LET_IN => return Err(PlanError(failure.message)),
-                _ => {}
-            }
+            let limit = Limit::starting_now(self.nodes.terms.timeout);
+            DiscoveryError::refusal(self.nodes.discover(&bucket, limit).await)?;
         }
         Ok(())
     }
@@ -104,19 +102,60 @@ impl Driver for Couchbase {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
+        only: Option<&[u32]>,
     ) -> Reply {
-        self.attempt(connection, operation, context, draw, None).await
-    }
-
-    async fn resume(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        documents: &[u32],
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, Some(documents)).await
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let limit = Limit::starting_now(operation.timeout);
+        let Connection { means, statements, room, shown } = connection;
+        let (neutral, bucket) = match &operation.kind {
+            Kind::Query(body) => {
+                room.request.clear();
+                body.render(&values, &mut room.request);
+                let request = statement::Request { body: &room.request, k: draw.k, limit };
+                return statements.ask(&self.nodes, operation, request, &values, shown).await;
+            }
+            Kind::Neutral(neutral, bucket) => (neutral, bucket),
+        };
+        if let Err(failure) = self.locate(bucket, limit).await {
+            return Reply::unsent(failure);
+        }
+        let vbucket = match neutral {
+            Neutral::Scan(scan) => {
+                room.scan(scan, &values);
+                let request = statement::Request { body: &room.request, k: draw.k, limit };
+                return statements.ask(&self.nodes, operation, request, &values, shown).await;
+            }
+            Neutral::Bulk(bulk) => {
+                return bulk::ask(means, &self.nodes, (bulk, only), bucket, operation.durability, draw.k, limit).await;
+            }
+            neutral => room.verb(neutral, bucket, operation.durability, &values).unwrap_or(0),
+        };
+        if let Some(failure) = room.refusal() {
+            return Reply::unsent(failure);
+        }
+        let durable = operation.durability.is_some() && !neutral.reads();
+        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if let Some(answer) = &answer {
+                let document = judge::document(neutral, answer, &values);
+                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
+            }
+        }
+        let judged = outcome.and_then(|()| match &answer {
+            Some(answer) => judge::judge(neutral, answer, operation.assertion.as_ref(), &values),
+            None => Err(judge::client("no answer")),
+        });
+        match neutral {
+            Neutral::ReadModifyWrite(write) => {
+                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), &values).await
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
     }
 
     fn render(
@@ -146,73 +185,10 @@ impl Driver for Couchbase {
 }
 
 impl Couchbase {
-    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
-    async fn attempt(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let limit = Limit::starting_now(operation.timeout);
-        let Connection { means, statements, room, shown } = connection;
-        let (neutral, bucket) = match &operation.kind {
-            Kind::Query(body) => {
-                room.request.clear();
-                body.render(&values, &mut room.request);
-                let request = statement::Request { body: &room.request, k: draw.k, limit };
-                return statements.ask(&self.nodes, operation, request, &values, shown).await;
-            }
-            Kind::Neutral(neutral, bucket) => (neutral, bucket),
-        };
-        if let Err(failure) = self.locate(bucket, limit).await {
-            return Exchanged::never().reply(0, 0, Err(failure));
-        }
-        let vbucket = match neutral {
-            Neutral::Scan(scan) => {
-                room.scan(scan, &values);
-                let request = statement::Request { body: &room.request, k: draw.k, limit };
-                return statements.ask(&self.nodes, operation, request, &values, shown).await;
-            }
-            Neutral::Bulk(bulk) => {
-                return bulk::ask(means, &self.nodes, (bulk, only), bucket, operation.durability, draw.k, limit).await;
-            }
-            neutral => room.verb(neutral, bucket, operation.durability, &values).unwrap_or(0),
-        };
-        if let Some(failure) = room.refusal() {
-            return Exchanged::never().reply(0, 0, Err(failure));
-        }
-        let durable = operation.durability.is_some() && !neutral.reads();
-        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
-        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
-        if let Some(shown) = shown {
-            shown.request = words(&room.request);
-            if let Some(answer) = &answer {
-                let document = judge::document(neutral, answer, &values);
-                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
-            }
-        }
-        let judged = outcome.and_then(|()| match &answer {
-            Some(answer) => judge::judge(neutral, answer, operation.assertion.as_ref(), &values),
-            None => Err(judge::client("no answer")),
-        });
-        match neutral {
-            Neutral::ReadModifyWrite(write) => {
-                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), &values).await
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
-    }
-
     /// Sees to it that it is known where a bucket's parts are, and has them asked for again where there is doubt.
     async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
         if !bucket.vbuckets.are_known() {
-            return self.nodes.discover(bucket, limit).await;
+            return Ok(self.nodes.discover(bucket, limit).await?);
         }
         if bucket.claim() {
             let (nodes, bucket) = (self.nodes.clone(), bucket.clone());

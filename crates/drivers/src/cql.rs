@@ -17,6 +17,7 @@ mod statement;
 mod table;
 mod tls;
 mod value;
+mod verbs;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::access::{Auth, Secret};
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
@@ -40,8 +41,6 @@ use self::session::{Settings, Thread};
 use self::statement::Buffers;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
-use crate::neutral::Neutral;
-use crate::timeout;
 
 /// How long a node is waited for before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -88,7 +87,7 @@ impl Driver for Cql {
             nodes,
             user,
             tls,
-            timeout: timeout::of_target(target)?,
+            timeout: target.timeout,
             threads: PerThread::new(),
             operations: AtomicUsize::new(0),
             keyspaces: Mutex::new(Some(BTreeSet::new())),
@@ -145,34 +144,6 @@ impl Driver for Cql {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, None).await
-    }
-
-    async fn resume(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        documents: &[u32],
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, Some(documents)).await
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
-    }
-}
-
-impl Cql {
-    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
-    async fn attempt(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
@@ -181,15 +152,21 @@ impl Cql {
         let limit = Limit::starting_now(operation.terms.timeout);
         let session = match thread.session(&self.nodes, &self.settings(), limit).await {
             Ok(session) => session,
-            Err(failure) => return unsent(begun, failure, operation, draw.k, only),
+            Err(failure) => return Reply::new(begun, Instant::now(), Err(failure)),
         };
         let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
         match asking.ask(connection, &values, draw.k, only).await {
             Ok(reply) => reply,
-            Err(failure) => unsent(begun, failure, operation, draw.k, only),
+            Err(failure) => Reply::new(begun, Instant::now(), Err(failure)),
         }
     }
 
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Cql {
     fn settings(&self) -> Settings {
         let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         Settings { user: self.user.clone(), tls: self.tls.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
@@ -216,24 +193,4 @@ fn connecting(error: &NewSessionError) -> Option<&ConnectionError> {
         return None;
     };
     Some(last_connection_error)
-}
-
-/// An operation that never got as far as the library.
-fn unsent(begun: Instant, mut failure: Failure, operation: &Operation, k: u64, only: Option<&[u32]>) -> Reply {
-    if let Kind::Neutral(Neutral::Bulk(bulk), _) = &operation.kind {
-        failure.items = only.map_or_else(|| bulk.documents(k, &mut Vec::new()), |only| only.len() as u64);
-    }
-    let done = Instant::now();
-    Reply {
-        sent: begun,
-        done,
-        outcome: Err(failure),
-        bytes_sent: 0,
-        bytes_received: 0,
-        documents: 0,
-        node: 0,
-        parts: Vec::new(),
-        rejected: Vec::new(),
-        recall: None,
-    }
 }

@@ -4,8 +4,6 @@
 mod expect;
 mod operations;
 
-use std::time::Instant;
-
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
@@ -80,6 +78,7 @@ impl Driver for Http {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
+        _only: Option<&[u32]>,
     ) -> Reply {
         let Connection { http, captured } = connection;
         let variables = &context.variables;
@@ -120,7 +119,7 @@ impl Driver for Http {
         context: &Context,
         draw: &Draw,
     ) -> (Reply, Exchange) {
-        let reply = self.execute(connection, operation, context, draw).await;
+        let reply = self.execute(connection, operation, context, draw, None).await;
         let exchange = connection.http.shown(&operation.request, &reply);
         (reply, exchange)
     }
@@ -128,19 +127,6 @@ impl Driver for Http {
 
 /// A request that lacks a value that some answer should have given.
 fn unsent(node: u16, name: &str) -> Reply {
-    let now = Instant::now();
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
-    let outcome = Err(assertion(message));
-    Reply {
-        sent: now,
-        done: now,
-        outcome,
-        bytes_sent: 0,
-        bytes_received: 0,
-        documents: 0,
-        node,
-        parts: Vec::new(),
-        rejected: Vec::new(),
-        recall: None,
-    }
+    Reply { node, ..Reply::unsent(assertion(message)) }
 }

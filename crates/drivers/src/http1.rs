@@ -32,7 +32,6 @@ use crate::net::target_node::TargetNode;
 use crate::net::topology::Topology;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
-use crate::timeout;
 
 /// How long a host is waited for before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -83,7 +82,7 @@ pub struct Answered {
 impl Http1 {
     /// Resolves the target's hosts; does not connect.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        let timeout = timeout::of_target(target)?;
+        let timeout = target.timeout;
         let access = Access::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, access.tls.clone())?;
         Ok(Self { topology: Arc::new(topology), access, timeout, cap: None })
@@ -263,30 +262,16 @@ impl Connection {
 impl Answered {
     /// A request that went nowhere.
     fn unsent(node: u16) -> Self {
-        let now = Instant::now();
-        Self { exchanged: Exchanged { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }, node, documents: 0 }
+        Self { exchanged: Exchanged::never(), node, documents: 0 }
     }
 
     /// What became of the request, once the answer is judged.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
-        let Self { exchanged: Exchanged { sent, done, bytes_sent, bytes_received }, node, .. } = self;
-        Reply {
-            sent,
-            done,
-            outcome,
-            bytes_sent,
-            bytes_received,
-            documents,
-            node,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        }
+        self.exchanged.reply(self.node, documents, outcome)
     }
 
-    /// What became of it without an answer: all that it carried has failed.
-    fn without(self, Trouble { class, message }: Trouble) -> Reply {
-        let items = self.documents.max(1);
-        self.reply(0, Err(Failure { class, message, items }))
+    /// What became of it without an answer.
+    fn without(self, trouble: Trouble) -> Reply {
+        self.reply(0, Err(trouble.into()))
     }
 }

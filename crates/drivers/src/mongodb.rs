@@ -15,10 +15,9 @@ mod request;
 mod terms;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
@@ -31,6 +30,7 @@ pub use self::operation::Operation;
 use self::request::Room;
 use self::terms::Terms;
 use crate::net::deadline::{Deadline, Limit};
+use crate::net::discovery::DiscoveryError;
 use crate::net::per_thread::PerThread;
 use crate::net::topology::Assignment;
 use crate::neutral::Neutral;
@@ -78,10 +78,7 @@ impl Driver for Mongo {
 
     /// Finds out what the target is. Refuses credentials that it does not take.
     async fn verify(&self) -> Result<(), PlanError> {
-        match self.nodes.discover().await {
-            Err((failure, true)) => Err(PlanError(failure.message)),
-            _ => Ok(()),
-        }
+        DiscoveryError::refusal(self.nodes.discover().await)
     }
 
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
@@ -113,19 +110,24 @@ impl Driver for Mongo {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
+        only: Option<&[u32]>,
     ) -> Reply {
-        self.attempt(connection, operation, context, draw, None).await
-    }
-
-    async fn resume(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        documents: &[u32],
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, Some(documents)).await
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let limit = Limit::starting_now(operation.timeout);
+        if self.nodes.mode() == Mode::Unknown {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Reply::unsent(error.into()),
+                None => return Reply::unsent(limit.missed()),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // Whoever doubts it next asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        let thread = self.threads.get(Thread::default);
+        Asking { nodes: &self.nodes, thread: &thread, operation, k: draw.k, only, limit }.ask(connection, &values).await
     }
 
     fn render(
@@ -149,51 +151,5 @@ impl Driver for Mongo {
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
         Some(&mut connection.shown)
-    }
-}
-
-impl Mongo {
-    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
-    async fn attempt(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let limit = Limit::starting_now(operation.timeout);
-        if self.nodes.mode() == Mode::Unknown {
-            match limit.within(self.nodes.discover()).await {
-                Some(Ok(())) => {}
-                Some(Err((failure, _))) => return unsent(failure),
-                None => return unsent(limit.missed()),
-            }
-        }
-        if self.nodes.claim() {
-            let nodes = self.nodes.clone();
-            // Whoever doubts it next asks again.
-            tokio::spawn(async move { nodes.discover().await.is_ok() });
-        }
-        let thread = self.threads.get(Thread::default);
-        Asking { nodes: &self.nodes, thread: &thread, operation, k: draw.k, only, limit }.ask(connection, &values).await
-    }
-}
-
-/// An operation that never got as far as the library.
-fn unsent(failure: Failure) -> Reply {
-    let now = Instant::now();
-    Reply {
-        sent: now,
-        done: now,
-        outcome: Err(failure),
-        bytes_sent: 0,
-        bytes_received: 0,
-        documents: 0,
-        node: 0,
-        parts: Vec::new(),
-        rejected: Vec::new(),
-        recall: None,
     }
 }

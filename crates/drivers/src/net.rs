@@ -7,6 +7,7 @@
 pub mod buffer;
 pub mod client;
 pub mod deadline;
+pub mod discovery;
 pub mod exchange;
 pub mod known;
 pub mod per_thread;

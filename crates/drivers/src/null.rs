@@ -39,25 +39,15 @@ impl Driver for Null {
         _operation: &(),
         _context: &Context,
         _draw: &Draw,
+        _only: Option<&[u32]>,
     ) -> impl Future<Output = Reply> {
         let sent = Instant::now();
         let done = Instant::now();
-        ready(Reply {
-            sent,
-            done,
-            outcome: Ok(()),
-            bytes_sent: 0,
-            bytes_received: 0,
-            documents: 1,
-            node: 0,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        })
+        ready(Reply { documents: 1, ..Reply::new(sent, done, Ok(())) })
     }
 
     async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {
         let exchange = Exchange { request: "nothing".into(), answer: "nothing".into() };
-        (self.execute(connection, operation, context, draw).await, exchange)
+        (self.execute(connection, operation, context, draw, None).await, exchange)
     }
 }

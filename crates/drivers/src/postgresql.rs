@@ -10,6 +10,7 @@ mod failure;
 mod line;
 mod nodes;
 mod operation;
+mod read_from;
 mod statement;
 mod stream;
 mod table;
@@ -18,21 +19,19 @@ mod value;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
-use self::asking::Asking;
 use self::line::{Line, Terms};
 use self::nodes::Nodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
+use self::turn::Asking;
 use crate::net::deadline::{Deadline, Limit};
-use crate::neutral::Neutral;
 
 /// The driver of one target.
 pub struct Postgres {
@@ -107,34 +106,6 @@ impl Driver for Postgres {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, None).await
-    }
-
-    async fn resume(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        documents: &[u32],
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, Some(documents)).await
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
-    }
-}
-
-impl Postgres {
-    /// Carries an operation out; of a bulk request only the documents at the places `only`, if any are named.
-    async fn attempt(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
@@ -142,8 +113,8 @@ impl Postgres {
         if !self.nodes.is_known() {
             match limit.within(self.nodes.discover()).await {
                 Some(Ok(())) => {}
-                Some(Err(failure)) => return unsent(failure, 0),
-                None => return unsent(limit.missed(), 0),
+                Some(Err(failure)) => return Reply::unsent(failure),
+                None => return Reply::unsent(limit.missed()),
             }
         }
         if self.nodes.claim() {
@@ -154,30 +125,11 @@ impl Postgres {
         let asking = Asking { nodes: &self.nodes, operation, limit };
         match asking.ask(connection, &values, draw.k, only).await {
             Ok(reply) => reply,
-            Err((failure, node)) => {
-                if let Kind::Neutral(Neutral::Bulk(bulk)) = &operation.kind {
-                    let items = only.map_or_else(|| bulk.documents(draw.k, &mut Vec::new()), |only| only.len() as u64);
-                    return unsent(Failure { items, ..failure }, node);
-                }
-                unsent(failure, node)
-            }
+            Err((failure, node)) => Reply { node, ..Reply::unsent(failure) },
         }
     }
-}
 
-/// An operation that was never sent.
-fn unsent(failure: Failure, node: u16) -> Reply {
-    let now = Instant::now();
-    Reply {
-        sent: now,
-        done: now,
-        outcome: Err(failure),
-        bytes_sent: 0,
-        bytes_received: 0,
-        documents: 0,
-        node,
-        parts: Vec::new(),
-        rejected: Vec::new(),
-        recall: None,
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
     }
 }

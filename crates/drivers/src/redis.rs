@@ -6,7 +6,9 @@
 
 mod asking;
 mod bulk;
+mod collection;
 mod command;
+mod failure;
 mod judge;
 mod line;
 mod nodes;
@@ -24,12 +26,13 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use self::asking::{Asked, Means};
-use self::line::{Terms, is_refusal};
+use self::line::Terms;
 use self::nodes::{Mode, Nodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::resp::{Item, Reader};
 use crate::net::deadline::Limit;
+use crate::net::discovery::DiscoveryError;
 use crate::net::exchange::Exchanged;
 use crate::net::topology::Topology;
 use crate::neutral::{Action, Neutral};
@@ -59,7 +62,7 @@ impl Driver for Redis {
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
-        Operation::map(form, context, &self.nodes)
+        Operation::map(form, context, &self.nodes.collections, self.nodes.terms.timeout)
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
@@ -72,10 +75,7 @@ impl Driver for Redis {
 
     /// Finds out what the target is. Refuses credentials that it does not take.
     async fn verify(&self) -> Result<(), PlanError> {
-        match self.nodes.discover(Limit::starting_now(self.nodes.terms.timeout)).await {
-            Err(failure) if is_refusal(&failure) => Err(PlanError(failure.message)),
-            _ => Ok(()),
-        }
+        DiscoveryError::refusal(self.nodes.discover(Limit::starting_now(self.nodes.terms.timeout)).await)
     }
 
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
@@ -96,60 +96,15 @@ impl Driver for Redis {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, None).await
-    }
-
-    async fn resume(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        documents: &[u32],
-    ) -> Reply {
-        self.attempt(connection, operation, context, draw, Some(documents)).await
-    }
-
-    fn render(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-    ) -> Option<String> {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let room = &mut connection.room;
-        room.request.clear();
-        match &operation.kind {
-            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values)?,
-            Kind::Command(command) => command.write(&values, room).unwrap_or(0),
-        };
-        Some(words(&room.request))
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
-    }
-}
-
-impl Redis {
-    /// Carries an operation out; of a bulk request only the documents at the places `only`, if there are any named.
-    async fn attempt(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         let nodes = &self.nodes;
         let limit = Limit::starting_now(operation.timeout);
         if nodes.mode() == Mode::Unknown
-            && let Err(failure) = nodes.discover(limit).await
+            && let Err(error) = nodes.discover(limit).await
         {
-            return Exchanged::never().reply(0, 0, Err(failure));
+            return Reply::unsent(error.into());
         }
         if nodes.claim() {
             let nodes = nodes.clone();
@@ -173,7 +128,7 @@ impl Redis {
                 } else {
                     "the collection keeps no index of its ids: define it with redis: {index: true}"
                 };
-                return Exchanged::never().reply(0, 0, Err(judge::client(message)));
+                return Reply::unsent(failure::client(message));
             }
             Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values),
             Kind::Command(command) => command.write(&values, room),
@@ -207,6 +162,27 @@ impl Redis {
                 asked.exchanged.reply(asked.node, documents, judged.map(drop))
             }
         }
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let room = &mut connection.room;
+        room.request.clear();
+        match &operation.kind {
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values)?,
+            Kind::Command(command) => command.write(&values, room).unwrap_or(0),
+        };
+        Some(words(&room.request))
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
     }
 }
 

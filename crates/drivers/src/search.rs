@@ -8,6 +8,7 @@ mod judge;
 mod operations;
 mod paging;
 mod repeat;
+mod step;
 mod steps;
 
 use loadframe_engine::draw::Draw;
@@ -22,8 +23,8 @@ use crate::http1::{Connection, Http1};
 use crate::net::deadline::Limit;
 use crate::search::dialect::Dialect;
 pub use crate::search::operations::Operation;
-use crate::search::operations::Step;
-use crate::search::steps::Tally;
+use crate::search::step::SearchStep;
+use crate::search::steps::Exchanges;
 
 /// The driver of one target.
 #[derive(Debug)]
@@ -82,22 +83,10 @@ impl Driver for Search {
         operation: &Operation,
         context: &Context,
         draw: &Draw,
+        only: Option<&[u32]>,
     ) -> Reply {
+        connection.confine(only.unwrap_or_default());
         self.run(connection, operation, context, draw, |_, _, _| ()).await
-    }
-
-    async fn resume(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        documents: &[u32],
-    ) -> Reply {
-        connection.confine(documents);
-        let reply = self.execute(connection, operation, context, draw).await;
-        connection.confine(&[]);
-        reply
     }
 
     fn render(
@@ -108,7 +97,7 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let mut written = |Step { request, .. }: &Step| self.http.written(connection, request, &values);
+        let mut written = |SearchStep { request, .. }: &SearchStep| self.http.written(connection, request, &values);
         let steps = [&operation.step].into_iter().chain(&operation.then);
         Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
     }
@@ -133,6 +122,7 @@ impl Driver for Search {
                 all.push_str(&one);
             }
         };
+        connection.confine(&[]);
         let reply = self.run(connection, operation, context, draw, show).await;
         if operation.exchanges_often() && exchanges > FIRST {
             let (more, documents) = (exchanges - FIRST, reply.documents);
@@ -174,7 +164,7 @@ impl Search {
         if then.is_empty() {
             return first;
         }
-        let mut tally = Tally::default();
+        let mut tally = Exchanges::default();
         let mut good = tally.add(0, first);
         let mut before = step;
         for (name, step) in (1..).zip(then) {
@@ -198,7 +188,7 @@ impl Search {
     async fn step(
         &self,
         connection: &mut Connection,
-        Step { request, judge, .. }: &Step,
+        SearchStep { request, judge, .. }: &SearchStep,
         assertion: Option<&Assertion>,
         limit: Limit,
         values: &Values<'_>,
@@ -213,6 +203,7 @@ impl Search {
                 Reply {
                     rejected: verdict.rejected,
                     recall: verdict.recall,
+                    lost: verdict.lost,
                     ..answered.reply(verdict.documents, verdict.outcome)
                 }
             }

@@ -34,18 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let took = Duration::from_nanos(2_000 << (k.wrapping_mul(2_654_435_761) >> 29));
         let done = scheduled + took.min(APART * k);
         let times = Times { scheduled, started: scheduled, ends: None };
-        let reply = Reply {
-            sent: scheduled,
-            done,
-            outcome: Ok(()),
-            bytes_sent: 100,
-            bytes_received: 300,
-            documents: 1,
-            node: 0,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        };
+        let reply = Reply { bytes_sent: 100, bytes_received: 300, documents: 1, ..Reply::new(scheduled, done, Ok(())) };
         recorder.request(0, times, reply, &waiting);
     }
     let seconds = began.elapsed().as_secs_f64();

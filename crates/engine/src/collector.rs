@@ -23,8 +23,9 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use crate::driver::ErrorClass;
+use crate::microseconds::histogram;
 use crate::plan::{Condition, Metric, Plan};
-use crate::recorder::{Cell, Counts, Interval, Message, histogram};
+use crate::recorder::{Cell, Counts, Interval, Message};
 
 /// Messages kept of a phase, per operation and error class.
 const MESSAGES: usize = 5;

@@ -9,6 +9,7 @@ mod files;
 pub(crate) mod folder;
 mod geonames;
 mod index;
+mod lines;
 mod mediawiki;
 mod nyc_taxi_trip;
 mod quantiles;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::corpus::files::{Files, Reading};
+use crate::corpus::files::Files;
+use crate::corpus::lines::Reading;
 use crate::corpus::vectors::Vectors;
 use crate::nearest::unknown;
 use crate::plan::PlanError;

@@ -12,8 +12,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::course::Course;
 use crate::driver::Driver;
-use crate::phase::Course;
 use crate::schedule::Share;
 
 /// The floor of a worker that adds nothing any more.

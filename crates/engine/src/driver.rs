@@ -82,26 +82,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Builds request `draw`, sends it, waits for the answer and judges it. Building and judging lie outside
     /// `sent..done`. An error breaks no client: the connection is mended at the next call. Times out by itself.
+    ///
+    /// `only`: a bulk request carries only the documents at these places of the whole request, which an earlier attempt
+    /// left (see [`Reply::rejected`]); `None` is all of them. Drivers that never fill `rejected` may ignore it.
     fn execute(
         &self,
         connection: &mut Self::Connection,
         operation: &Self::Operation,
         context: &Context,
         draw: &Draw,
+        only: Option<&[u32]>,
     ) -> impl Future<Output = Reply>;
-
-    /// Builds request `draw` once more and sends only those of its documents that an earlier attempt left, by their
-    /// places in the whole request: see [`Reply::rejected`], which drivers that fill it do this for.
-    fn resume(
-        &self,
-        connection: &mut Self::Connection,
-        operation: &Self::Operation,
-        context: &Context,
-        draw: &Draw,
-        _documents: &[u32],
-    ) -> impl Future<Output = Reply> {
-        self.execute(connection, operation, context, draw)
-    }
 
     /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
     fn render(
@@ -132,7 +123,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
             if let Some(taken_down) = Self::exchange(connection) {
                 *taken_down = Some(Exchange::default());
             }
-            let reply = self.execute(connection, operation, context, draw).await;
+            let reply = self.execute(connection, operation, context, draw, None).await;
             let mut exchange = Self::exchange(connection).and_then(Option::take).unwrap_or_default();
             if let (true, Err(failure)) = (exchange.answer.is_empty(), &reply.outcome) {
                 exchange.answer.clone_from(&failure.message);
@@ -162,10 +153,37 @@ pub struct Reply {
     /// What it consisted of, if the operation has [`Driver::parts`].
     pub parts: Vec<Part>,
     /// Documents of a bulk request that failed and may get through when they are sent again, by their places among those
-    /// that this attempt carried; see [`Driver::resume`]. Empty if none may, or if the request failed as a whole.
+    /// that this attempt carried; see [`Driver::execute`]. Empty if none may, or if the request failed as a whole.
     pub rejected: Vec<u32>,
+    /// Whether documents of a bulk request failed that are not among `rejected`: sending them again changes nothing.
+    pub lost: bool,
     /// How many of the documents that should have been found were, if that was asserted.
     pub recall: Option<Recall>,
+}
+
+impl Reply {
+    /// A request that took from `sent` to `done`, with nothing else known of it: no bytes, no documents, node 0.
+    pub fn new(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Self {
+        Self {
+            sent,
+            done,
+            outcome,
+            bytes_sent: 0,
+            bytes_received: 0,
+            documents: 0,
+            node: 0,
+            parts: Vec::new(),
+            rejected: Vec::new(),
+            lost: false,
+            recall: None,
+        }
+    }
+
+    /// A request that was never sent.
+    pub fn unsent(failure: Failure) -> Self {
+        let now = Instant::now();
+        Self::new(now, now, Err(failure))
+    }
 }
 
 /// How many of the documents that are known to be the right ones an answer had.
@@ -196,15 +214,20 @@ pub struct Part {
     pub failed: Option<ErrorClass>,
 }
 
-/// Why an answer was not a success.
+/// Why a request was not a success.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The class that is counted.
     pub class: ErrorClass,
     /// The store's own words, or the system's; the first few of each class are kept.
     pub message: String,
-    /// How many items of the request failed; 1 unless it is a bulk request.
-    pub items: u64,
+}
+
+impl Failure {
+    /// A failure of that class, with the reason in words.
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into() }
+    }
 }
 
 /// The classes that errors are counted by.

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-use crate::recorder::histogram;
+use crate::microseconds::histogram;
 
 /// A log in memory, its histograms still encoded: decoding is done for what is asked.
 pub struct HistogramLog {

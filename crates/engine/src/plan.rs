@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::access::{Auth, Tls};
-use crate::schedule::NEVER;
+
+/// Seconds that no phase lasts, and that clocks can still count: 30 years.
+pub const NEVER: f64 = 1e9;
 
 /// One phase of a workload, for one rank.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,9 +72,9 @@ pub struct Target {
     /// `host:port` of each node.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Seconds after which a request counts as timed out, unless its operation says otherwise.
-    #[serde(default = "sixty")]
-    pub timeout: f64,
+    /// When a request counts as timed out, unless its operation says otherwise: seconds above 0, 60 if it is not said.
+    #[serde(default = "sixty", deserialize_with = "timeout")]
+    pub timeout: Duration,
     /// How the hosts are reached by TLS; without it, unencrypted.
     #[serde(default)]
     pub tls: Option<Tls>,
@@ -314,8 +317,18 @@ fn thirty() -> Duration {
     Duration::from_secs(30)
 }
 
-fn sixty() -> f64 {
-    60.0
+fn sixty() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    timeout_of(seconds).ok_or_else(|| D::Error::custom(format!("\"timeout\" wants seconds above 0, not {seconds}")))
+}
+
+/// The duration of a time-out in seconds: above 0, and so short that no clock overflows; `None` otherwise.
+pub fn timeout_of(seconds: f64) -> Option<Duration> {
+    (seconds > 0.0 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
 }
 
 fn many() -> u64 {

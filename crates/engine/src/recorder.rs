@@ -10,9 +10,8 @@ mod interval;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
 use crate::driver::{Failure, Part, Reply};
+use crate::microseconds::record;
 use crate::watch::Watcher;
 pub use cell::{Cell, Counts};
 pub use interval::{Interval, Message};
@@ -22,17 +21,6 @@ pub type Waiting = [Option<(usize, Instant)>];
 
 /// How many messages of each second, operation and error class are passed on.
 const MESSAGES: usize = 5;
-
-/// A histogram of microseconds, 1 us to 1 h at three significant digits (23,552 counters).
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are constants that the layout allows")
-}
-
-/// Counts a duration; beyond an hour it counts as an hour, below a microsecond as zero.
-#[inline]
-pub fn record(histogram: &mut Histogram<u64>, duration: Duration) {
-    histogram.saturating_record(duration.as_micros() as u64);
-}
 
 /// What the stream knows of a request.
 #[derive(Clone, Copy, Debug)]
@@ -215,13 +203,6 @@ impl Recorder {
         let full = std::mem::replace(&mut self.interval, next);
         // The collector is gone only when its files failed, which it reports itself.
         let _ = self.finished.send(full);
-    }
-}
-
-/// Empties a histogram; one that is empty already is not touched, which spares 180 kB of memory traffic.
-pub(crate) fn clear(histogram: &mut Histogram<u64>) {
-    if !histogram.is_empty() {
-        histogram.reset();
     }
 }
 

@@ -8,7 +8,7 @@ use crate::driver::{ErrorClass, Failure, Reply};
 pub struct Rest {
     /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
     documents: Option<Vec<u32>>,
-    /// Documents that failed in an earlier attempt for what they are, which trying again does not change.
+    /// The failure of the first attempt in which documents failed for good, if there was one.
     lost: Option<Failure>,
     /// Whether an earlier attempt got documents through.
     some_passed: bool,
@@ -32,8 +32,8 @@ impl Rest {
         if reply.rejected.is_empty() {
             return;
         }
-        if let Err(failure) = &reply.outcome {
-            self.lose(failure, failure.items.saturating_sub(reply.rejected.len() as u64));
+        if let (true, Err(failure), None) = (reply.lost, &reply.outcome, &self.lost) {
+            self.lost = Some(failure.clone());
         }
         let place = |of: &u32| match &self.documents {
             None => Some(*of),
@@ -49,21 +49,11 @@ impl Rest {
             (None, Err(failure)) if some_passed && failure.class != ErrorClass::Rejected => {
                 Err(Failure { class: ErrorClass::Item, ..failure })
             }
-            (Some(lost), Err(failure)) => {
-                Err(Failure { class: ErrorClass::Item, items: lost.items + failure.items, ..failure })
-            }
+            (Some(_), Err(failure)) => Err(Failure { class: ErrorClass::Item, ..failure }),
             (Some(lost), Ok(())) => Err(Failure { class: ErrorClass::Item, ..lost }),
             (None, outcome) => outcome,
         };
         Reply { outcome, ..reply }
-    }
-
-    fn lose(&mut self, failure: &Failure, items: u64) {
-        match &mut self.lost {
-            _ if items == 0 => {}
-            Some(lost) => lost.items += items,
-            none => *none = Some(Failure { items, ..failure.clone() }),
-        }
     }
 }
 
@@ -73,38 +63,27 @@ mod tests {
 
     use super::*;
 
-    fn reply(documents: u64, failed: Option<(ErrorClass, u64)>, rejected: &[u32]) -> Reply {
+    fn reply(documents: u64, failed: Option<ErrorClass>, rejected: &[u32]) -> Reply {
         let now = Instant::now();
-        let failure = |(class, items)| Err(Failure { class, message: "no".to_owned(), items });
-        Reply {
-            sent: now,
-            done: now,
-            outcome: failed.map_or(Ok(()), failure),
-            bytes_sent: 1,
-            bytes_received: 1,
-            documents,
-            node: 0,
-            parts: Vec::new(),
-            rejected: rejected.to_vec(),
-            recall: None,
-        }
+        let outcome = failed.map_or(Ok(()), |class| Err(Failure::new(class, "no")));
+        Reply { documents, rejected: rejected.to_vec(), ..Reply::new(now, now, outcome) }
     }
 
-    fn outcome(reply: Reply) -> Option<(ErrorClass, u64)> {
-        reply.outcome.err().map(|failure| (failure.class, failure.items))
+    fn outcome(reply: Reply) -> Option<ErrorClass> {
+        reply.outcome.err().map(|failure| failure.class)
     }
 
     #[test]
     fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
         let mut rest = Rest::default();
-        let first = reply(7, Some((ErrorClass::Rejected, 3)), &[1, 4, 9]);
+        let first = reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]);
         assert!(Rest::may_pass(&first) && rest.documents().is_none());
         rest.after(&first);
         assert_eq!(rest.documents(), Some(&[1, 4, 9][..]));
-        rest.after(&reply(1, Some((ErrorClass::Rejected, 2)), &[0, 2]));
+        rest.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
         assert_eq!(rest.documents(), Some(&[1, 9][..]));
         // An attempt that fails as a whole leaves what it carried.
-        rest.after(&reply(0, Some((ErrorClass::Connect, 2)), &[]));
+        rest.after(&reply(0, Some(ErrorClass::Connect), &[]));
         assert_eq!(rest.documents(), Some(&[1, 9][..]));
         assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None);
     }
@@ -112,35 +91,35 @@ mod tests {
     #[test]
     fn a_request_that_was_rejected_until_the_end_counts_what_is_still_rejected() {
         let mut rest = Rest::default();
-        rest.after(&reply(7, Some((ErrorClass::Rejected, 3)), &[1, 4, 9]));
-        assert_eq!(
-            outcome(rest.settle(reply(2, Some((ErrorClass::Rejected, 1)), &[2]))),
-            Some((ErrorClass::Rejected, 1))
-        );
+        rest.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        assert_eq!(outcome(rest.settle(reply(2, Some(ErrorClass::Rejected), &[2]))), Some(ErrorClass::Rejected));
         let mut rest = Rest::default();
-        rest.after(&reply(7, Some((ErrorClass::Rejected, 3)), &[1, 4, 9]));
-        let gone = reply(0, Some((ErrorClass::Timeout, 3)), &[]);
-        assert_eq!(outcome(rest.settle(gone)), Some((ErrorClass::Item, 3)), "seven got through");
+        rest.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        let gone = reply(0, Some(ErrorClass::Timeout), &[]);
+        assert_eq!(outcome(rest.settle(gone)), Some(ErrorClass::Item), "seven got through");
     }
 
     #[test]
     fn documents_that_failed_for_what_they_are_stay_failed() {
         let mut rest = Rest::default();
-        let mixed = reply(5, Some((ErrorClass::Item, 5)), &[0, 1]);
+        let mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
         assert!(Rest::may_pass(&mixed), "two of five were rejected");
         rest.after(&mixed);
-        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), Some((ErrorClass::Item, 3)));
-        assert!(!Rest::may_pass(&reply(5, Some((ErrorClass::Item, 5)), &[])));
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
+        let mut rest = Rest::default();
+        rest.after(&Reply { lost: false, ..mixed });
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None, "nothing failed but what was rejected");
+        assert!(!Rest::may_pass(&reply(5, Some(ErrorClass::Item), &[])));
         assert!(!Rest::may_pass(&reply(5, None, &[])));
     }
 
     #[test]
     fn a_request_that_fails_as_a_whole_is_tried_again_as_a_whole() {
         let mut rest = Rest::default();
-        let gone = reply(0, Some((ErrorClass::Connect, 10)), &[]);
+        let gone = reply(0, Some(ErrorClass::Connect), &[]);
         assert!(Rest::may_pass(&gone));
         rest.after(&gone);
         assert_eq!(rest.documents(), None);
-        assert_eq!(outcome(rest.settle(gone)), Some((ErrorClass::Connect, 10)));
+        assert_eq!(outcome(rest.settle(gone)), Some(ErrorClass::Connect));
     }
 }

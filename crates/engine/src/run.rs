@@ -1,6 +1,7 @@
 //! Runs one phase: checks and maps the plan, starts workers and collector, and says at the end what came out.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,9 +18,8 @@ use crate::draw::Draw;
 use crate::driver::{Driver, Exchange, Reply};
 use crate::panics;
 use crate::phase::{Leftover, Phase, StreamEnd};
-use crate::plan::{Plan, PlanError};
+use crate::plan::{NEVER, Plan, PlanError};
 use crate::recorder::{Interval, Recorder};
-use crate::schedule::NEVER;
 use crate::worker;
 
 mod outcome;
@@ -112,8 +112,34 @@ impl<D: Driver> Control for Phase<D> {
     }
 }
 
-/// Starts a phase that records into `folder`. Errors of the plan come back at once, before anything is sent.
-pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
+/// Why a phase did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The plan cannot be carried out, or its target refuses it.
+    Plan(PlanError),
+    /// This machine cannot run it: the folder cannot be written, or a thread not be started. The reason in words.
+    Machine(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plan(error) => error.fmt(f),
+            Self::Machine(words) => f.write_str(words),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<PlanError> for StartError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+/// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
+pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, StartError> {
     let (phase, slots) = prepare::<D>(plan)?;
     let phase = Arc::new(phase);
     // The instants of the records are durations on the monotonic clock; one pair of readings ties them to the wall.
@@ -123,7 +149,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let offset = after(&phase.plan, &clock)?;
     let began = started.checked_sub(offset).unwrap_or(UNIX_EPOCH);
     let collector = Collector::create(folder, &phase.plan, slots.clone(), offset, began, progress.clone())
-        .map_err(|e| PlanError(format!("{}: {e}", folder.display())))?;
+        .map_err(|e| StartError::Machine(format!("{}: {e}", folder.display())))?;
     let (mut links, mut ends) = (Vec::new(), Vec::new());
     for thread in 0..phase.plan.threads as usize {
         let (finished, intervals) = channel();
@@ -179,8 +205,8 @@ impl Drop for Bell {
     }
 }
 
-fn no_thread(error: std::io::Error) -> PlanError {
-    PlanError(format!("cannot start a thread: {error}"))
+fn no_thread(error: std::io::Error) -> StartError {
+    StartError::Machine(format!("cannot start a thread: {error}"))
 }
 
 fn spawn_worker<D: Driver>(

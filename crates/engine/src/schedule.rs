@@ -6,11 +6,8 @@
 use std::time::Duration;
 
 use crate::draw::Draw;
-use crate::plan::{Arrivals, Think, ThinkDraw};
+use crate::plan::{Arrivals, NEVER, Think, ThinkDraw};
 use crate::profile::Profile;
-
-/// Seconds that no phase lasts, and that clocks can still count: 30 years.
-pub const NEVER: f64 = 1e9;
 
 /// Salts separate the things that one request draws.
 pub mod salt {

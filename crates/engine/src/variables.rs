@@ -4,6 +4,7 @@
 //! changes no other. What can be encoded beforehand is: drawing a choice costs a copy, not an escape.
 
 mod captured;
+mod counted;
 mod counter;
 mod derived;
 mod document;
@@ -23,7 +24,8 @@ use crate::draw::{Draw, hash_name};
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 pub use captured::Captured;
-pub use counter::{Counted, Origin};
+pub use counted::Counted;
+pub use counter::Origin;
 use counter::{Counter, Records};
 use derived::Derived;
 use document::Documents;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::recorder::{clear, histogram, record};
+use crate::microseconds::{clear, histogram, record};
 
 /// How often a worker looks whether its event loop is late and whether it has been told to stop. Each look wakes the
 /// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.

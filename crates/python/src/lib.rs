@@ -21,12 +21,13 @@ use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::panics;
 use loadframe_engine::plan::{Plan, PlanError};
-use loadframe_engine::run::{Running, check_operations, render_operations, start, validate};
+use loadframe_engine::run::{Running, StartError, check_operations, render_operations, start, validate};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+create_exception!(_engine, StartFailed, PyException, "This machine cannot run the phase; the message says why.");
 create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
 
 /// Calls a function that is generic over the driver with the one that the plan names. The only list of drivers.
@@ -41,7 +42,7 @@ macro_rules! with_driver {
             "postgresql" => $function::<Postgres> $arguments,
             "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
-            other => Err(PlanError(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", ")))),
+            other => Err(PlanError(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", "))).into()),
         }
     };
 }
@@ -104,7 +105,8 @@ impl PyHandle {
     }
 }
 
-/// Starts a phase that records into `folder`. Raises PlanRefused, before anything is sent, for a bad plan.
+/// Starts a phase that records into `folder`. Raises, before anything is sent, PlanRefused for a bad plan and StartFailed
+/// if the folder cannot be written or a thread not be started.
 #[pyfunction(name = "start")]
 fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
     let plan = parse(plan)?;
@@ -152,7 +154,10 @@ fn parse(plan: &str) -> PyResult<Plan> {
 }
 
 /// Asks the engine something without the interpreter's lock; RuntimeError if it panics.
-fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> + Send) -> PyResult<T> {
+fn ask<T: Send, E: Into<StartError> + Send>(
+    py: Python<'_>,
+    question: impl FnOnce() -> Result<T, E> + Send,
+) -> PyResult<T> {
     let answer = py.detach(|| {
         let heard: Rc<RefCell<String>> = Rc::default();
         let tell = heard.clone();
@@ -160,7 +165,10 @@ fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> 
         catch_unwind(AssertUnwindSafe(question)).map_err(|_| heard.take())
     });
     match answer {
-        Ok(answer) => answer.map_err(refused),
+        Ok(answer) => answer.map_err(|error| match error.into() {
+            StartError::Plan(error) => refused(error),
+            StartError::Machine(words) => StartFailed::new_err(words),
+        }),
         Err(words) => Err(PyRuntimeError::new_err(format!("it panicked: {words}"))),
     }
 }
@@ -279,6 +287,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyLog>()?;
     module.add_class::<PyHistogram>()?;
     module.add_class::<PyNullServer>()?;
+    module.add("StartFailed", module.py().get_type::<StartFailed>())?;
     module.add("PlanRefused", module.py().get_type::<PlanRefused>())?;
     module.add("DRIVERS", DRIVERS.to_vec())
 }

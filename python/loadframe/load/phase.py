@@ -69,7 +69,7 @@ def run_phase(
     """
     with interrupts.deferred():
         with _on(cores):
-            handle = _ask(plan, lambda text: _engine.start(text, folder), folder)
+            handle = _ask(plan, lambda text: _engine.start(text, folder))
         try:
             if started:
                 started(handle.offset)
@@ -157,15 +157,14 @@ def _request(plan: Mapping[str, Any], request: str) -> str:
     return shown
 
 
-def _ask(plan: Mapping[str, Any], ask: Callable[[str], T], folder: Path | None = None) -> T:
-    """Ask the engine something about a plan; BadInput if it refuses that. `folder` is where it records, if it does."""
+def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
+    """Ask the engine something about a plan; BadInput if it refuses that."""
     text = json.dumps(plan)
     try:
         return interruptible(lambda: ask(text))
     except _engine.PlanRefused as error:
-        if folder and str(error).startswith(f"{folder}: "):
-            # The plan is good, and cannot be recorded.
-            raise _unrecorded(str(error)) from None
         raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
     except RuntimeError as error:
         raise GeneratorFailed(f"the generator failed: {error}", where=f"phase {plan['phase']}") from None
+    except _engine.StartFailed as error:
+        raise _unrecorded(str(error)) from None

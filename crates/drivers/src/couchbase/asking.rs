@@ -99,9 +99,9 @@ impl Means {
             }
             // A node that has given it away says in its answer to whom, or leaves it to be asked for.
             if !nodes.learn(bucket, answer.value, &nodes.known.host(node))
-                && let Err(failure) = nodes.discover(bucket, limit).await
+                && let Err(error) = nodes.discover(bucket, limit).await
             {
-                return (asked, Err(failure));
+                return (asked, Err(error.into()));
             }
             if bucket.vbuckets.node(vbucket) == Some(node) {
                 tokio::time::sleep(PAUSE).await;

@@ -97,19 +97,7 @@ pub async fn ask(
     for (place, document) in documents.into_iter().enumerate() {
         tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
-    let (documents, outcome, rejected) = tally.settle();
-    Reply {
-        sent,
-        done,
-        outcome,
-        bytes_sent,
-        bytes_received,
-        documents,
-        node,
-        parts: Vec::new(),
-        rejected,
-        recall: None,
-    }
+    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
 fn judge(answer: &Response<'_>) -> Result<(), Failure> {

@@ -55,7 +55,7 @@ pub fn refusal(answer: &Response<'_>) -> Failure {
     if let Some(context) = context(answer.value) {
         message = format!("{message} ({context})");
     }
-    Failure { class, message, items: 1 }
+    Failure { class, message }
 }
 
 /// The server's own words, where it says some.
@@ -67,7 +67,7 @@ fn context(value: &[u8]) -> Option<String> {
 
 /// A request that is wrong.
 pub fn client(message: &str) -> Failure {
-    Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 }
+    Failure::new(ErrorClass::Client, message)
 }
 
 /// Judges the answer to a verb's request; says how many documents it stands for.

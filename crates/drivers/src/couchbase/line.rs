@@ -17,7 +17,6 @@ use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
-use crate::timeout;
 
 /// What we ask the server to speak: no delay, reasons in words, buckets by name, frames before the extras, durable
 /// writes.
@@ -47,7 +46,7 @@ impl Terms {
             Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
         };
         let access = Access::new(target)?;
-        Ok(Self { tls: access.tls, user, authorization: access.authorization, timeout: timeout::of_target(target)? })
+        Ok(Self { tls: access.tls, user, authorization: access.authorization, timeout: target.timeout })
     }
 }
 
@@ -127,6 +126,6 @@ impl Line {
             return Ok(());
         }
         let message = "this server knows no durable writes".to_owned();
-        Err(Failure { class: ErrorClass::Client, message, items: 1 })
+        Err(Failure::new(ErrorClass::Client, message))
     }
 }

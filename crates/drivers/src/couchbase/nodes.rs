@@ -12,6 +12,7 @@ use super::line::Terms;
 use super::rest;
 use super::vbuckets::{Configuration, Seat, Vbuckets};
 use crate::net::deadline::Limit;
+use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
@@ -22,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where a bucket's configuration is asked for: the short form, and the long one of servers that have no other.
 const PLACES: [&str; 2] = ["/pools/default/b/", "/pools/default/buckets/"];
 
-/// What a node says that lets nobody in, whatever is asked.
-pub const NOT_LET_IN: &str = "the server does not know that user and password, or does not let them in";
+/// What a node means that answers every request with 401 or 403.
+const REFUSED: &str = "the server does not know that user and password, or does not let them in";
 
 /// A collection.
 #[derive(Debug)]
@@ -109,8 +110,8 @@ impl Nodes {
     }
 
     /// Asks the first host that answers who has which part of a bucket, within `limit`. The error is the last one's.
-    pub async fn discover(&self, bucket: &Bucket, limit: Limit) -> Result<(), Failure> {
-        let mut outcome = Err(unserved());
+    pub async fn discover(&self, bucket: &Bucket, limit: Limit) -> Result<(), DiscoveryError> {
+        let mut outcome = Err(DiscoveryError::Failed(unserved()));
         for node in self.topology.members().iter() {
             outcome = self.ask(bucket, &node.host, limit.at_most(PATIENCE)).await;
             if outcome.is_ok() {
@@ -121,21 +122,21 @@ impl Nodes {
         outcome
     }
 
-    async fn ask(&self, bucket: &Bucket, host: &Host, limit: Limit) -> Result<(), Failure> {
+    async fn ask(&self, bucket: &Bucket, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         for place in PLACES {
             let path = format!("{place}{}", bucket.name);
             let answer = rest::get(host, &self.terms, &path, limit).await?;
             match answer.status() {
                 200 if self.learn(bucket, answer.body(), host) => return Ok(()),
-                401 | 403 => return Err(client(NOT_LET_IN)),
+                401 | 403 => return Err(DiscoveryError::Refused(client(REFUSED))),
                 200 | 404 => {}
                 status => {
                     let message = format!("{path} was answered with {status}");
-                    return Err(Failure { class: ErrorClass::Server, message, items: 1 });
+                    return Err(Failure::new(ErrorClass::Server, message).into());
                 }
             }
         }
-        Err(client(&format!("there is no bucket {:?}", bucket.name)))
+        Err(client(&format!("there is no bucket {:?}", bucket.name)).into())
     }
 
     /// Takes note of a configuration that `host` has sent; says whether it is one. An older one than is
@@ -170,5 +171,5 @@ impl Nodes {
 /// Nobody has that part of the bucket.
 pub fn unserved() -> Failure {
     let message = "no node has that part of the bucket".to_owned();
-    Failure { class: ErrorClass::Server, message, items: 1 }
+    Failure::new(ErrorClass::Server, message)
 }

@@ -64,21 +64,8 @@ impl Statements {
             Some(answer) => judge(operation, answer.status(), answer.body(), values),
             None => Err(client("no answer")),
         });
-        let Exchanged { sent, done, bytes_sent, bytes_received } = exchanged;
         let documents = judged.as_ref().map_or(0, |documents| *documents);
-        let outcome = judged.map(drop);
-        Reply {
-            sent,
-            done,
-            outcome,
-            bytes_sent,
-            bytes_received,
-            documents,
-            node,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        }
+        exchanged.reply(node, documents, judged.map(drop))
     }
 
     async fn send(
@@ -104,7 +91,7 @@ impl Statements {
 }
 
 fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -> Result<u64, Failure> {
-    let failed = |class, message| Err(Failure { class, message, items: 1 });
+    let failed = |class, message| Err(Failure { class, message });
     let class = if status >= 500 { ErrorClass::Server } else { ErrorClass::Client };
     let (Ok(results), Ok(errors)) = (Cursor::member(body, b"results"), Cursor::member(body, b"errors")) else {
         return failed(class, format!("an answer of status {status} that is no JSON"));

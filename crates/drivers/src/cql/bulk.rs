@@ -94,18 +94,11 @@ impl Sum {
     }
 
     fn reply(self, sent: Instant, done: Instant) -> Reply {
-        let (documents, outcome, rejected) = self.tally.settle();
         Reply {
-            sent,
-            done,
             bytes_sent: self.bytes_sent,
             bytes_received: self.bytes_received,
-            documents,
-            outcome,
             node: self.node.unwrap_or(0),
-            parts: Vec::new(),
-            rejected,
-            recall: None,
+            ..self.tally.settle(sent, done)
         }
     }
 }

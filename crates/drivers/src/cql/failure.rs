@@ -7,7 +7,7 @@ use super::value::Mismatch;
 
 /// One failed request.
 pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
-    Failure { class, message: message.into(), items: 1 }
+    Failure::new(class, message)
 }
 
 /// A statement's values that do not fit.

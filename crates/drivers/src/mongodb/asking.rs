@@ -11,7 +11,7 @@ use super::Connection;
 use super::answer::Answer;
 use super::bson::json;
 use super::bulk;
-use super::failure::{self, failure, is_displaced, unfit};
+use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, Nodes};
 use super::operation::{Concern, Kind, Operation};
@@ -175,8 +175,7 @@ impl Asking<'_> {
             }
         };
         let now = Instant::now();
-        let mut whole =
-            Asked { sent: now, done: now, node: 0, bytes_sent: 0, answer: Err(failure(ErrorClass::Item, "")) }.reply();
+        let mut whole = Reply::new(now, now, Ok(()));
         for (at, (command, places)) in commands.into_iter().enumerate() {
             let asked = self.send(connection, Ok(command), Take::Told).await;
             if at == 0 {
@@ -192,8 +191,8 @@ impl Asking<'_> {
             };
             bulk::count(told, &places, bulk.action, &mut tally);
         }
-        let (documents, outcome, rejected) = tally.settle();
-        Reply { documents, outcome, rejected, ..whole }
+        let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
+        Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
     }
 }
 
@@ -226,16 +225,11 @@ impl Asked {
 
     fn reply(self) -> Reply {
         Reply {
-            sent: self.sent,
-            done: self.done,
             bytes_sent: self.bytes_sent,
             bytes_received: self.received(),
             documents: self.documents(),
             node: self.node,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-            outcome: self.answer.map(drop),
+            ..Reply::new(self.sent, self.done, self.answer.map(drop))
         }
     }
 }

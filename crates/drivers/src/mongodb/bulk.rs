@@ -163,13 +163,13 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
     // An unacknowledged write is answered without a number.
     let done = written(answer).unwrap_or(sent).min(sent - failed);
     match answer.get_document("writeConcernError") {
-        Ok(error) if done > 0 => tally.fail(Failure { items: done, ..inside(error) }),
+        Ok(error) if done > 0 => tally.fail(inside(error)),
         _ => tally.succeed(done),
     }
     let missing = sent - failed - done;
     if missing > 0 {
         let message = if action == Action::Update || action == Action::Delete { "not found" } else { "not written" };
-        tally.fail(Failure { items: missing, ..failure(ErrorClass::Client, message) });
+        tally.fail(failure(ErrorClass::Client, message));
     }
 }
 
@@ -182,15 +182,19 @@ pub fn written(answer: &Document) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use bson::doc;
+    use loadframe_engine::driver::Reply;
 
     use super::*;
 
-    fn counted(answer: Result<&Document, Failure>, action: Action) -> (u64, Option<(ErrorClass, u64, String)>) {
+    fn counted(answer: Result<&Document, Failure>, action: Action) -> (u64, Option<(ErrorClass, String)>) {
         let mut tally = Tally::default();
         count(answer, &(0..10).collect::<Vec<_>>(), action, &mut tally);
-        let (documents, outcome, _) = tally.settle();
-        (documents, outcome.err().map(|failure| (failure.class, failure.items, failure.message)))
+        let now = Instant::now();
+        let Reply { documents, outcome, .. } = tally.settle(now, now);
+        (documents, outcome.err().map(|failure| (failure.class, failure.message)))
     }
 
     #[test]
@@ -198,13 +202,13 @@ mod tests {
         assert_eq!(counted(Ok(&doc! {"n": 10, "ok": 1.0}), Action::Create), (10, None));
         assert_eq!(counted(Ok(&doc! {"ok": 1.0}), Action::Create), (10, None));
         let duplicate = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
-        assert_eq!(counted(Ok(&duplicate), Action::Create), (9, Some((ErrorClass::Item, 1, "E11000".into()))));
+        assert_eq!(counted(Ok(&duplicate), Action::Create), (9, Some((ErrorClass::Item, "E11000".into()))));
         let missing = doc! {"n": 7, "nModified": 7};
-        assert_eq!(counted(Ok(&missing), Action::Update), (7, Some((ErrorClass::Item, 3, "not found".into()))));
+        assert_eq!(counted(Ok(&missing), Action::Update), (7, Some((ErrorClass::Item, "not found".into()))));
         let unsure = doc! {"n": 10, "writeConcernError": {"code": 64, "errmsg": "waiting"}};
-        assert_eq!(counted(Ok(&unsure), Action::Create), (0, Some((ErrorClass::Timeout, 10, "waiting".into()))));
+        assert_eq!(counted(Ok(&unsure), Action::Create), (0, Some((ErrorClass::Timeout, "waiting".into()))));
         let gone = Err(failure(ErrorClass::Connect, "gone"));
-        assert_eq!(counted(gone, Action::Create), (0, Some((ErrorClass::Connect, 10, "gone".into()))));
+        assert_eq!(counted(gone, Action::Create), (0, Some((ErrorClass::Connect, "gone".into()))));
     }
 
     #[test]

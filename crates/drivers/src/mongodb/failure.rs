@@ -9,7 +9,7 @@ use crate::json::Unexpected;
 
 /// One failed request.
 pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
-    Failure { class, message: message.into(), items: 1 }
+    Failure::new(class, message)
 }
 
 /// A value that cannot be sent.

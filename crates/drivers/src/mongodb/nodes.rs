@@ -16,6 +16,7 @@ use loadframe_engine::plan::{PlanError, Spread};
 use super::failure::{self, failure};
 use super::operation::Prefer;
 use super::terms::Terms;
+use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
 use crate::net::topology::{Assignment, Topology};
 
@@ -175,9 +176,8 @@ impl Nodes {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Asks all hosts who they are, and those whom they name. The error is the last one's, when none answers; the flag says
-    /// whether it would have us.
-    pub async fn discover(&self) -> Result<(), (Failure, bool)> {
+    /// Asks all hosts who they are, and those whom they name. The error is the last one's, when none answers.
+    pub async fn discover(&self) -> Result<(), DiscoveryError> {
         let outcome = self.ask_all().await;
         self.asking.store(false, Ordering::Release);
         if self.mode() == Mode::Set {
@@ -189,7 +189,7 @@ impl Nodes {
         outcome
     }
 
-    async fn ask_all(&self) -> Result<(), (Failure, bool)> {
+    async fn ask_all(&self) -> Result<(), DiscoveryError> {
         let mut asked: Vec<String> = Vec::new();
         let mut next = self.topology.members().iter().map(|node| node.host.text.clone()).collect::<Vec<_>>();
         let mut members = Members::default();
@@ -220,9 +220,9 @@ impl Nodes {
                         }
                         next.extend(others);
                     }
-                    Err((failure, refused)) => {
-                        missing.push((host.clone(), failure.message.clone()));
-                        last = Some((failure, refused));
+                    Err(error) => {
+                        missing.push((host.clone(), Failure::from(error.clone()).message));
+                        last = Some(error);
                     }
                 }
             }
@@ -245,15 +245,16 @@ impl Nodes {
         last.map_or(Ok(()), Err)
     }
 
-    async fn ask(&self, host: &str) -> Result<Told, (Failure, bool)> {
+    async fn ask(&self, host: &str) -> Result<Told, DiscoveryError> {
         let hello = async {
             let client = self.terms.client(host, || {})?;
             client.database("admin").run_command(doc! {"hello": 1}).await
         };
         match tokio::time::timeout(PATIENCE.min(self.terms.timeout), hello).await {
             Ok(Ok(answer)) => Ok(Told::read(&answer)),
-            Ok(Err(error)) => Err((failure::request(&error), failure::is_refusal(&error))),
-            Err(_) => Err((failure(ErrorClass::Connect, format!("{host} does not answer")), false)),
+            Ok(Err(error)) if failure::is_refusal(&error) => Err(DiscoveryError::Refused(failure::request(&error))),
+            Ok(Err(error)) => Err(failure::request(&error).into()),
+            Err(_) => Err(failure(ErrorClass::Connect, format!("{host} does not answer")).into()),
         }
     }
 }
@@ -354,7 +355,9 @@ mod tests {
     #[tokio::test]
     async fn a_host_that_nobody_is_at_is_told() {
         let nodes = nodes();
-        let (failure, refused) = nodes.discover().await.unwrap_err();
+        let error = nodes.discover().await.unwrap_err();
+        let refused = matches!(error, DiscoveryError::Refused(_));
+        let failure = Failure::from(error);
         assert!(!refused, "{}", failure.message);
         assert_eq!((failure.class, nodes.mode()), (ErrorClass::Connect, Mode::Unknown));
     }

@@ -13,8 +13,6 @@ use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
 
-use crate::timeout;
-
 /// A node that is gone is waited for so long, for it may be back.
 const SELECTION: Duration = Duration::from_secs(1);
 /// Connections to a node that are opened at a time: as many clients begin at once.
@@ -51,7 +49,7 @@ impl Terms {
             options.allow_invalid_certificates = Some(!tls.verify);
             Ok(options)
         });
-        let timeout = timeout::of_target(target)?;
+        let timeout = target.timeout;
         Ok(Self { timeout, user, tls: tls.transpose()? })
     }
 

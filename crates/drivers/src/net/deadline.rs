@@ -41,8 +41,7 @@ impl Limit {
 
     /// A request that was not answered within it.
     pub fn missed(self) -> Failure {
-        let message = format!("no answer within {} s", self.timeout.as_secs_f64());
-        Failure { class: ErrorClass::Timeout, message, items: 1 }
+        Failure::new(ErrorClass::Timeout, format!("no answer within {} s", self.timeout.as_secs_f64()))
     }
 
     /// What comes of `part` of the request, or `None` if nothing has come when its time is up. For what happens

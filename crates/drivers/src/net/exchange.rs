@@ -44,18 +44,7 @@ impl Exchanged {
     /// What became of the request that it was.
     pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { sent, done, bytes_sent, bytes_received } = self;
-        Reply {
-            sent,
-            done,
-            outcome,
-            bytes_sent,
-            bytes_received,
-            documents,
-            node,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        }
+        Reply { bytes_sent, bytes_received, documents, node, ..Reply::new(sent, done, outcome) }
     }
 
     /// What became of the part of a request that it was; `name` is its place among the operation's parts.

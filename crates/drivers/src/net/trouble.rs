@@ -28,6 +28,6 @@ impl Trouble {
 impl From<Trouble> for Failure {
     /// What became of a request without an answer.
     fn from(Trouble { class, message }: Trouble) -> Self {
-        Self { class, message, items: 1 }
+        Self { class, message }
     }
 }

@@ -2,28 +2,15 @@
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::variables::Values;
-use std::sync::Arc;
 
 use super::Connection;
 use super::bulk;
 use super::failure::is_displaced;
 use super::line::Line;
-use super::nodes::Nodes;
-use super::operation::{Kind, Operation};
-use super::turn::Turn;
-use crate::net::deadline::{Deadline, Limit};
+use super::operation::Kind;
+use super::turn::{Asking, Turn};
+use crate::net::deadline::Deadline;
 use crate::neutral::Neutral;
-
-/// One operation of one client.
-#[derive(Clone, Copy)]
-pub struct Asking<'a> {
-    /// All servers.
-    pub nodes: &'a Arc<Nodes>,
-    /// What is asked.
-    pub operation: &'a Operation,
-    /// How long it may take in all, over all of its statements.
-    pub limit: Limit,
-}
 
 /// What keeps an operation from being sent, and the number of the server that it was for.
 type Unsent = (Failure, u16);

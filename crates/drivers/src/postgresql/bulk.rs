@@ -8,12 +8,11 @@ use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::answer::Answer;
 use super::failure::{failure, is_of_data, request};
 use super::line::Broken;
 use super::statement::Param;
 use super::table::Table;
-use super::turn::{Asked, Turn, add, columns};
+use super::turn::{Turn, add, columns};
 use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 
@@ -73,17 +72,16 @@ pub async fn ask(
             done = Instant::now();
         }
     }
+    let reply = tally.settle(sent.unwrap_or(done), done);
     if let Some(shown) = turn.shown {
         if let Some((key, documents)) = groups.first() {
             let columns =
                 table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
             add(&mut shown.request, &text(table, bulk.action, &columns, documents.len().min(2)));
         }
-        add(&mut shown.answer, &format!("{} documents", tally.documents));
+        add(&mut shown.answer, &format!("{} documents", reply.documents));
     }
-    let (documents, outcome, rejected) = tally.settle();
-    let whole = Asked { sent: sent.unwrap_or(done), done, answer: Ok(Answer::default()) }.reply();
-    Ok(Reply { documents, outcome, rejected, ..whole })
+    Ok(reply)
 }
 
 /// Reads a document of the corpus: the names of its columns, and its values.

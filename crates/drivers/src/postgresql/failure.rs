@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 
 /// One failed request.
 pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
-    Failure { class, message: message.into(), items: 1 }
+    Failure::new(class, message)
 }
 
 /// A request without an answer, or with an error for one.

@@ -15,12 +15,11 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
 
 use super::failure::{failure, request};
-use super::operation::ReadFrom;
+use super::read_from::ReadFrom;
 use super::stream::{Counted, Counts, connect};
 use crate::net::deadline::Limit;
 use crate::net::target_node::Host;
 use crate::net::tls::Tls;
-use crate::timeout;
 
 /// The database that all collections are in.
 const DATABASE: &str = "loadframe";
@@ -68,7 +67,7 @@ impl Terms {
         let read_from =
             target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some(ALPN))).transpose()?;
-        Ok(Self { tls, user, timeout: timeout::of_target(target)?, read_from })
+        Ok(Self { tls, user, timeout: target.timeout, read_from })
     }
 
     /// In the clear, as nobody in particular.

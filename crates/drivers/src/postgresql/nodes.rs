@@ -15,7 +15,7 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::failure::{failure, is_refusal};
 use super::line::{Line, Terms};
-use super::operation::ReadFrom;
+use super::read_from::ReadFrom;
 use super::table::Table;
 use crate::net::deadline::Limit;
 use crate::net::target_node::Host;

@@ -9,6 +9,7 @@ use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
 use super::line::Terms;
+use super::read_from::{ReadFrom, word};
 use super::statement::Pieces;
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
@@ -72,33 +73,6 @@ pub struct Transaction {
     pub begin: String,
     /// All between that and COMMIT.
     pub statements: Vec<Native>,
-}
-
-/// Which servers are asked. Replicas are behind the primary, so what is read from them may be old.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadFrom {
-    /// The one that takes writes.
-    Primary,
-    /// One of the others.
-    Replica,
-    /// One of the others, or the primary when there are none.
-    PreferReplica,
-    /// All alike.
-    Any,
-}
-
-const PLACES: [(&str, ReadFrom); 4] = [
-    ("primary", ReadFrom::Primary),
-    ("replica", ReadFrom::Replica),
-    ("prefer_replica", ReadFrom::PreferReplica),
-    ("any", ReadFrom::Any),
-];
-
-impl ReadFrom {
-    /// Reads the word for it.
-    pub fn parse(value: &Value) -> Result<Self, PlanError> {
-        word("read_from", value, &PLACES)
-    }
 }
 
 impl Operation {
@@ -212,15 +186,6 @@ impl Native {
         };
         let rows = form.get("rows").map(whole).transpose()?;
         Ok(Self { text: text.to_owned(), values, rows, pieces: simple.then_some(pieces) })
-    }
-}
-
-/// What the word at `key` stands for.
-fn word<T: Copy>(key: &str, value: &Value, words: &[(&str, T)]) -> Result<T, PlanError> {
-    let name = value.as_str().ok_or_else(|| PlanError(format!("\"{key}\" wants a name, not {value}")))?;
-    match words.iter().find(|(known, _)| *known == name) {
-        Some((_, meaning)) => Ok(*meaning),
-        None => Err(PlanError(unknown(key, name, words.iter().map(|(known, _)| *known)))),
     }
 }
 

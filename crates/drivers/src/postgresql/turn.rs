@@ -9,10 +9,10 @@ use loadframe_engine::variables::Values;
 use tokio_postgres::Statement;
 
 use super::answer::Answer;
-use super::asking::Asking;
 use super::failure::failure;
 use super::line::{Broken, Line};
-use super::operation::{Native, Transaction};
+use super::nodes::Nodes;
+use super::operation::{Native, Operation, Transaction};
 use super::statement::{self, Param, draw, params};
 use super::table::{Table, quoted};
 use crate::assertion::assertion;
@@ -23,6 +23,17 @@ use crate::neutral::{Neutral, Scalar, Write};
 const READING: &[u8] = b"\0";
 /// Stands behind each name in a key of the prepared statements.
 const SEPARATOR: u8 = 0;
+
+/// One operation of one client.
+#[derive(Clone, Copy)]
+pub struct Asking<'a> {
+    /// All servers.
+    pub nodes: &'a Arc<Nodes>,
+    /// What is asked.
+    pub operation: &'a Operation,
+    /// How long it may take in all, over all of its statements.
+    pub limit: Limit,
+}
 
 /// One statement that was executed.
 pub struct Asked {
@@ -378,17 +389,6 @@ impl Asked {
 
     /// What became of it; the line knows the bytes and the server.
     pub fn reply(self) -> Reply {
-        Reply {
-            sent: self.sent,
-            done: self.done,
-            documents: self.documents(),
-            outcome: self.answer.map(drop),
-            bytes_sent: 0,
-            bytes_received: 0,
-            node: 0,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        }
+        Reply { documents: self.documents(), ..Reply::new(self.sent, self.done, self.answer.map(drop)) }
     }
 }

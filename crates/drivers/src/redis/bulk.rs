@@ -5,12 +5,13 @@
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use loadframe_engine::driver::{ErrorClass, Failure, Reply};
+use loadframe_engine::driver::{Failure, Reply};
 
 use super::asking::Means;
-use super::judge::refusal;
+use super::collection::Collection;
+use super::failure::{client, refusal};
 use super::nodes::{Mode, Nodes};
-use super::operation::{Collection, Room};
+use super::operation::Room;
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
 use crate::net::deadline::Limit;
@@ -131,19 +132,7 @@ pub async fn ask(
     for (place, document) in documents.into_iter().enumerate() {
         tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
-    let (documents, outcome, rejected) = tally.settle();
-    Reply {
-        sent,
-        done,
-        outcome,
-        bytes_sent,
-        bytes_received,
-        documents,
-        node,
-        parts: Vec::new(),
-        rejected,
-        recall: None,
-    }
+    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
 async fn home(means: &mut Means, nodes: &Nodes, k: u64, limit: Limit) -> Result<u16, Failure> {
@@ -174,11 +163,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
         }
         Ok(())
     });
-    let wrong = |message: &str| Document {
-        slot: 0,
-        command: Vec::new(),
-        outcome: Some(Err(Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 })),
-    };
+    let wrong = |message: &str| Document { slot: 0, command: Vec::new(), outcome: Some(Err(client(message))) };
     let (Ok(()), Some(id)) = (read, id) else {
         return wrong("a document of the corpus is no JSON object, or has no id");
     };
@@ -201,15 +186,14 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
 
 /// What an answer says of a document; `None` if it is to be sent again, elsewhere or with its script.
 fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> {
-    let wrong = |message: &str| Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 };
     Some(match item {
         Some(Item::Error(words)) if words.starts_with(b"MOVED ") || words.starts_with(b"ASK ") => return None,
         item if is_unknown(item) => return None,
         Some(Item::Error(words)) => Err(refusal(words)),
-        Some(Item::Int(0)) if action == Action::Create => Err(wrong("already there")),
-        Some(Item::Int(0)) if matches!(action, Action::Update | Action::Delete) => Err(wrong("not found")),
+        Some(Item::Int(0)) if action == Action::Create => Err(client("already there")),
+        Some(Item::Int(0)) if matches!(action, Action::Update | Action::Delete) => Err(client("not found")),
         Some(_) => Ok(()),
-        None => Err(wrong("no answer")),
+        None => Err(client("no answer")),
     })
 }
 

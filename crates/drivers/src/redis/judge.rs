@@ -1,28 +1,14 @@
 //! What answers mean.
 
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::Failure;
 use loadframe_engine::variables::Values;
 use serde_json::{Map, Value};
 
+use super::failure::{client, refusal};
 use super::operation::{Kind, Operation};
 use super::resp::{Item, Reader};
 use crate::assertion::Assertion;
 use crate::neutral::Neutral;
-
-/// The class of an error in the server's words, by the word that they begin with.
-pub fn refusal(words: &[u8]) -> Failure {
-    let code = words.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let class = match code {
-        b"OOM" | b"TRYAGAIN" | b"BUSY" | b"BUSYKEY" => ErrorClass::Rejected,
-        b"LOADING" | b"CLUSTERDOWN" | b"MASTERDOWN" | b"MISCONF" | b"NOREPLICAS" | b"READONLY" | b"MOVED" | b"ASK" => {
-            ErrorClass::Server
-        }
-        // A script that runs out of memory says so behind its own words.
-        _ if memchr::memmem::find(words, b"OOM command not allowed").is_some() => ErrorClass::Rejected,
-        _ => ErrorClass::Client,
-    };
-    Failure { class, message: String::from_utf8_lossy(words).into_owned(), items: 1 }
-}
 
 /// Judges the answer to the write of a read-modify-write.
 pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
@@ -31,11 +17,6 @@ pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
         Some(Item::Int(0)) => Err(client("not found")),
         _ => Ok(()),
     }
-}
-
-/// A request that is wrong.
-pub fn client(message: &str) -> Failure {
-    Failure { class: ErrorClass::Client, message: message.to_owned(), items: 1 }
 }
 
 /// Judges the answer to an operation's command; returns how many documents it stands for.
@@ -145,24 +126,6 @@ pub fn shown(operation: &Operation, answer: Reader<'_>, values: &Values) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_is_counted_by_what_it_begins_with() {
-        for (words, class) in [
-            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::Rejected),
-            ("ERR Error running script: OOM command not allowed when used memory", ErrorClass::Rejected),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", ErrorClass::Rejected),
-            ("LOADING Redis is loading the dataset in memory", ErrorClass::Server),
-            ("CLUSTERDOWN Hash slot not served", ErrorClass::Server),
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorClass::Client),
-            ("NOAUTH Authentication required.", ErrorClass::Client),
-            ("ERR unknown command", ErrorClass::Client),
-            ("", ErrorClass::Client),
-        ] {
-            let failure = refusal(words.as_bytes());
-            assert_eq!((failure.class, failure.message.as_str()), (class, words));
-        }
-    }
 
     #[test]
     fn a_text_is_taken_for_the_value_that_it_reads_as() {

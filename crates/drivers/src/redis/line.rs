@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use loadframe_engine::access::{Auth, Secret};
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::Failure;
 use loadframe_engine::plan::{PlanError, Target};
 
 use super::command::Writer;
-use super::judge::refusal;
+use super::failure::refusal;
 use super::resp::{Answers, Item, Reader};
 use crate::net::client::Client;
 use crate::net::deadline::Limit;
@@ -17,7 +17,6 @@ use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
-use crate::timeout;
 
 /// What nodes are approached with.
 #[derive(Debug)]
@@ -40,11 +39,7 @@ impl Terms {
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
         };
-        Ok(Self {
-            tls: target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?,
-            user,
-            timeout: timeout::of_target(target)?,
-        })
+        Ok(Self { tls: target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?, user, timeout: target.timeout })
     }
 
     /// In the clear, as nobody in particular.
@@ -123,9 +118,4 @@ impl Line {
     pub fn is_answered(&self) -> bool {
         self.client.answer().is_complete()
     }
-}
-
-/// Whether trying the same again without a change is in vain: the node answered, and will not have us.
-pub fn is_refusal(failure: &Failure) -> bool {
-    failure.class == ErrorClass::Client
 }

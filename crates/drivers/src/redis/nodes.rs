@@ -1,18 +1,19 @@
 //! What all clients of a target know together: whether it is a cluster, which nodes it has, and which of them serves
 //! which slot.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loadframe_engine::driver::Failure;
+use loadframe_engine::driver::ErrorClass;
 use loadframe_engine::plan::PlanError;
 
+use super::collection::Collections;
 use super::line::{Line, Terms};
-use super::operation::Collection;
 use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
 use crate::net::deadline::Limit;
+use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
@@ -50,7 +51,7 @@ pub struct Nodes {
     /// The slots are to be asked for again.
     stale: AtomicBool,
     /// Those of the operations.
-    collections: Mutex<Vec<Arc<Collection>>>,
+    pub collections: Collections,
 }
 
 impl Nodes {
@@ -63,7 +64,7 @@ impl Nodes {
             mode: AtomicU8::new(Mode::Unknown as u8),
             known: Known::default(),
             stale: AtomicBool::new(false),
-            collections: Mutex::default(),
+            collections: Collections::default(),
         }
     }
 
@@ -74,17 +75,6 @@ impl Nodes {
             2 => Mode::Cluster,
             _ => Mode::Unknown,
         }
-    }
-
-    /// A collection that an operation is about.
-    pub fn collection(&self, name: &str) -> Arc<Collection> {
-        let mut collections = self.collections.lock().expect("nobody panics with it in hand");
-        if let Some(known) = collections.iter().find(|known| known.name == name) {
-            return known.clone();
-        }
-        let new = Arc::new(Collection::new(name));
-        collections.push(new.clone());
-        new
     }
 
     /// The hosts that there ever were, by the numbers that requests are recorded with.
@@ -114,7 +104,7 @@ impl Nodes {
 
     /// Asks the first host that answers what it is, and for the slots or the collections, within `limit`. The error is
     /// the last one's.
-    pub async fn discover(&self, limit: Limit) -> Result<(), Failure> {
+    pub async fn discover(&self, limit: Limit) -> Result<(), DiscoveryError> {
         let mut outcome = Ok(());
         for node in self.topology.members().iter() {
             outcome = self.ask(&node.host, limit.at_most(PATIENCE)).await;
@@ -125,9 +115,13 @@ impl Nodes {
         outcome
     }
 
-    async fn ask(&self, host: &Host, limit: Limit) -> Result<(), Failure> {
+    async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let mut line = Line::default();
-        line.open(host, &self.terms, limit).await?;
+        // A node that answers to AUTH that this is wrong will say so every time.
+        line.open(host, &self.terms, limit).await.map_err(|failure| match failure.class {
+            ErrorClass::Client => DiscoveryError::Refused(failure),
+            _ => DiscoveryError::Failed(failure),
+        })?;
         let mut answer = line.ask(&[b"CLUSTER", b"SLOTS"], limit).await?;
         if let Some(Item::List(ranges)) = answer.clone().next() {
             answer.next();
@@ -139,10 +133,7 @@ impl Nodes {
         answer.next();
         while let (Some(name), Some(definition)) = (answer.text(), answer.text()) {
             let keeps = serde_json::from_slice::<serde_json::Value>(definition).is_ok_and(|json| json["index"] == true);
-            let collections = self.collections.lock().expect("nobody panics with it in hand");
-            if let Some(known) = collections.iter().find(|known| known.name.as_bytes() == name) {
-                known.set_indexed(keeps);
-            }
+            self.collections.set_indexed(name, keeps);
         }
         self.mode.store(Mode::Single as u8, Ordering::Release);
         Ok(())

@@ -1,7 +1,6 @@
 //! Operations: a neutral verb, or a command of the workload's own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -11,8 +10,8 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
+use super::collection::{Collection, Collections};
 use super::command::Writer;
-use super::nodes::Nodes;
 use super::script::Script;
 use super::slots::slot_of;
 use crate::assertion::Assertion;
@@ -43,14 +42,6 @@ pub enum Kind {
     Command(Command),
 }
 
-/// A collection, as it was found before the load.
-#[derive(Debug)]
-pub struct Collection {
-    /// What it is called.
-    pub name: String,
-    indexed: AtomicBool,
-}
-
 /// Words, and which of them is the key that says where a cluster's command goes.
 #[derive(Debug)]
 pub struct Command {
@@ -58,35 +49,23 @@ pub struct Command {
     key: Option<usize>,
 }
 
-impl Collection {
-    /// Without an index, as far as is known yet.
-    pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), indexed: AtomicBool::new(false) }
-    }
-
-    /// Whether it keeps an index of its ids.
-    pub fn indexed(&self) -> bool {
-        self.indexed.load(Ordering::Relaxed)
-    }
-
-    /// It keeps an index, or none.
-    pub fn set_indexed(&self, indexed: bool) {
-        self.indexed.store(indexed, Ordering::Relaxed);
-    }
-}
-
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`. `timeout` holds unless the form has its own.
-    pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
+    pub fn map(
+        form: &Value,
+        context: &Context,
+        collections: &Collections,
+        timeout: Duration,
+    ) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["command"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
-        let timeout = timeout::of_operation(form, nodes.terms.timeout)?;
+        let timeout = timeout::of_operation(form, timeout)?;
         let kind = if name == "command" {
             Kind::Command(Command::map(argument, &context.variables).map_err(|error| error.within(name))?)
         } else {
             let neutral = Neutral::map(name, argument, context);
             let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds.iter().copied())))??;
-            let collection = nodes.collection(neutral.collection());
+            let collection = collections.get(neutral.collection());
             Kind::Neutral(neutral, collection)
         };
         let assertion = form.get("assert").filter(|assert| !assert.is_null());

@@ -62,11 +62,13 @@ pub struct Verdict {
     pub rejected: Vec<u32>,
     /// See [`Reply::recall`](loadframe_engine::driver::Reply::recall).
     pub recall: Option<Recall>,
+    /// See [`Reply::lost`](loadframe_engine::driver::Reply::lost).
+    pub lost: bool,
 }
 
 impl Verdict {
     fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
-        Self { documents, outcome, hits: 0, cut_off: false, rejected: Vec::new(), recall: None }
+        Self { documents, outcome, hits: 0, cut_off: false, rejected: Vec::new(), lost: false, recall: None }
     }
 
     /// Adds what the workload asserts to the judgement of an answer to `judge`.
@@ -110,7 +112,7 @@ impl Judge {
         }
         if let Some(class) = class_of(status) {
             let message = format!("HTTP {status}: {}", reason(body));
-            return Verdict::new(0, Err(Failure { class, message, items: sent.max(1) }));
+            return Verdict::new(0, Err(Failure { class, message }));
         }
         let verdict = match self {
             Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),
@@ -133,7 +135,7 @@ impl Judge {
         };
         verdict.unwrap_or_else(|Unexpected| {
             let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));
-            Verdict::new(0, Err(Failure { class: ErrorClass::Server, message, items: sent.max(1) }))
+            Verdict::new(0, Err(Failure::new(ErrorClass::Server, message)))
         })
     }
 
@@ -160,7 +162,7 @@ fn ids(body: &[u8], most: usize) -> Result<Vec<String>, Unexpected> {
 }
 
 fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
-    Err(Failure { class, message, items: 1 })
+    Err(Failure::new(class, message))
 }
 
 /// The fields of an answer that are common to all operations on shards.
@@ -261,7 +263,7 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
         None => Ok(()),
         Some(Failure { message, .. }) => {
             let message = format!("{failed} of {total} searches failed, the first with {message}");
-            Err(Failure { class: ErrorClass::Item, message, items: failed })
+            failure(ErrorClass::Item, message)
         }
     };
     Ok(Verdict { hits, ..Verdict::new(documents, outcome) })
@@ -388,12 +390,13 @@ fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
         let status = item["status"].as_u64().and_then(|status| u16::try_from(status).ok());
         status.and_then(class_of).is_some_and(ErrorClass::may_pass)
     };
-    let rejected = failed.iter().filter(|(_, item)| may_pass(item)).map(|(place, _)| *place).collect();
+    let rejected: Vec<u32> = failed.iter().filter(|(_, item)| may_pass(item)).map(|(place, _)| *place).collect();
     let items = failed.len() as u64;
     let message =
         format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
-    let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure { class, message, items }));
-    Ok(Verdict { rejected, ..verdict })
+    let lost = rejected.len() < failed.len();
+    let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure { class, message }));
+    Ok(Verdict { rejected, lost, ..verdict })
 }
 
 /// What an answer's body says is wrong, in the store's own words.

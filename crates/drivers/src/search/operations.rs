@@ -18,19 +18,19 @@ use super::dialect::{Dialect, Place};
 use super::judge::Judge;
 use super::paging::Paging;
 use super::repeat::{self, Repeat};
+use super::step::SearchStep;
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::http1::request::{Body, Line, Request};
-use crate::json::pointer::Pointer;
 use crate::timeout;
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
 pub struct Operation {
     /// What is sent, and what is made of the answer.
-    pub step: Step,
+    pub step: SearchStep,
     /// What is sent then, each once the one before has succeeded, such as the write of a read-modify-write.
-    pub then: Vec<Step>,
+    pub then: Vec<SearchStep>,
     /// The names of the steps, if there are several.
     pub parts: &'static [&'static str],
     /// The pages that follow, of an operation that reads page by page.
@@ -43,39 +43,22 @@ pub struct Operation {
     pub timeout: Duration,
 }
 
-/// A request and the way to judge its answer.
-#[derive(Debug)]
-pub struct Step {
-    /// What is sent.
-    pub request: Request,
-    /// What is made of the answer.
-    pub judge: Judge,
-    /// What of the answer the next step takes along.
-    pub keep: Option<Pointer>,
-}
-
-impl Step {
-    fn new(request: Request, judge: Judge) -> Self {
-        Self { request, judge, keep: None }
-    }
-}
-
 /// What a form says: a step, and what comes after it.
 struct Made {
-    step: Step,
-    then: Vec<Step>,
+    step: SearchStep,
+    then: Vec<SearchStep>,
     parts: &'static [&'static str],
     pages: Option<Box<Paging>>,
 }
 
 impl From<(Request, Judge)> for Made {
     fn from((request, judge): (Request, Judge)) -> Self {
-        Self { step: Step::new(request, judge), then: Vec::new(), parts: &[], pages: None }
+        Self { step: SearchStep::new(request, judge), then: Vec::new(), parts: &[], pages: None }
     }
 }
 
 impl Made {
-    fn paged(step: Step, pages: Paging) -> Self {
+    fn paged(step: SearchStep, pages: Paging) -> Self {
         Self { step, then: Vec::new(), parts: &[], pages: Some(Box::new(pages)) }
     }
 }
@@ -164,7 +147,7 @@ impl Operation {
         let parts = if repeat.is_some() { &repeat::PARTS } else { parts };
         if pages.is_none() && repeat.as_ref().is_none_or(|repeat| !repeat.reads_body()) {
             let asserted = assertion.as_ref().is_some_and(Assertion::reads_body);
-            let unread = |step: &&mut Step| !step.judge.reads_body() && step.keep.is_none();
+            let unread = |step: &&mut SearchStep| !step.judge.reads_body() && step.keep.is_none();
             let first = Some(&mut step).filter(|_| !asserted);
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }

@@ -9,8 +9,8 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::variables::Values;
 
 use super::Search;
-use super::operations::Step;
-use super::steps::Tally;
+use super::step::SearchStep;
+use super::steps::Exchanges;
 use crate::assertion::Assertion;
 use crate::http1::Connection;
 use crate::http1::request::Request;
@@ -32,11 +32,11 @@ const CLOSING: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Paging {
     /// Opens the point in time that the pages are read from, and where the answer has its id.
-    pub open: Option<(Step, Pointer)>,
+    pub open: Option<(SearchStep, Pointer)>,
     /// Asks for each page after the first, if it is not asked for as the first is.
-    pub next: Option<Step>,
+    pub next: Option<SearchStep>,
     /// Closes what the store keeps for the scan.
-    pub close: Option<Step>,
+    pub close: Option<SearchStep>,
     /// How a page goes on from the last one.
     pub way: Way,
     /// After so many pages the scan ends, whatever there is left.
@@ -90,12 +90,12 @@ impl Paging {
         &self,
         search: &Search,
         connection: &mut Connection,
-        (first, assertion): (&Step, Option<&Assertion>),
+        (first, assertion): (&SearchStep, Option<&Assertion>),
         timeout: Duration,
         values: &Values<'_>,
         seen: &mut impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
-        let (mut tally, mut place) = (Tally::default(), Place::default());
+        let (mut tally, mut place) = (Exchanges::default(), Place::default());
         connection.carry().1.clear();
         let mut good = true;
         if let Some((open, id)) = &self.open {
@@ -218,5 +218,5 @@ impl Paging {
 }
 
 fn unexpected(message: &str) -> Failure {
-    Failure { class: ErrorClass::Server, message: message.to_owned(), items: 1 }
+    Failure::new(ErrorClass::Server, message)
 }

@@ -12,7 +12,7 @@ use loadframe_engine::variables::{Values, Variables};
 use serde_json::Value;
 
 use super::Search;
-use super::operations::Step;
+use super::step::SearchStep;
 use crate::assertion::{Assertion, alike};
 use crate::form::Form;
 use crate::http1::Connection;
@@ -89,7 +89,7 @@ impl Repeat {
         &self,
         search: &Search,
         connection: &mut Connection,
-        (step, assertion): (&Step, Option<&Assertion>),
+        (step, assertion): (&SearchStep, Option<&Assertion>),
         timeout: Duration,
         values: &Values<'_>,
         seen: &mut impl FnMut(&Connection, &Request, &Reply),
@@ -116,7 +116,7 @@ impl Repeat {
             if limit.has_passed() {
                 let answers = parts.len();
                 let message = format!("after {} s and {answers} attempts {missing}", self.within.as_secs_f64());
-                let outcome = Err(Failure { class: ErrorClass::Timeout, message, items: 1 });
+                let outcome = Err(Failure::new(ErrorClass::Timeout, message));
                 return Reply { parts, outcome, documents: 0, ..last };
             }
             whole = Some(last);

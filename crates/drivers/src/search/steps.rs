@@ -4,12 +4,12 @@ use loadframe_engine::driver::{Part, Reply};
 
 /// What became of the exchanges so far.
 #[derive(Default)]
-pub struct Tally {
+pub struct Exchanges {
     whole: Option<Reply>,
     parts: Vec<Part>,
 }
 
-impl Tally {
+impl Exchanges {
     /// Adds an exchange, which is the part number `name`; says whether it was a success.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);

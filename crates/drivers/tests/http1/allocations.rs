@@ -60,7 +60,7 @@ fn allocations<D: Driver>(form: &Value, body: &str, extra: &Value, tls: Option<A
             if k == 1100 {
                 before = ALLOCATIONS.with(Cell::get);
             }
-            let reply = driver.execute(connection, &operation, context, &Draw::new(1, 2, k)).await;
+            let reply = driver.execute(connection, &operation, context, &Draw::new(1, 2, k), None).await;
             assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
         }
         ALLOCATIONS.with(Cell::get) - before
@@ -122,8 +122,8 @@ fn clients_that_wait_for_a_shared_connection_allocate_nothing() {
             }
             let draw = Draw::new(1, 2, k);
             let (one, other) = tokio::join!(
-                driver.execute(first, &operation, context, &draw),
-                driver.execute(&mut second, &operation, context, &draw)
+                driver.execute(first, &operation, context, &draw, None),
+                driver.execute(&mut second, &operation, context, &draw, None)
             );
             assert!(one.outcome.is_ok() && other.outcome.is_ok());
             assert!(other.sent >= one.done, "the second waited for the connection");

@@ -51,7 +51,7 @@ impl Drop for Folder {
 
 fn refusal<D: Driver>(plan: &Value) -> String {
     let started = start::<D>(serde_json::from_value(plan.clone()).unwrap(), &std::env::temp_dir());
-    started.err().expect("a refusal").0
+    started.err().expect("a refusal").to_string()
 }
 
 #[test]

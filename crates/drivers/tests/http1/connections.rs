@@ -110,7 +110,7 @@ fn a_request_that_is_abandoned_leaves_no_answer_behind_for_the_next() {
     let operation = client.driver.map(&ping(), &client.context).unwrap();
     let draw = Draw::new(1, 2, 0);
     let abandoned = client.runtime.block_on(async {
-        let request = client.driver.execute(&mut client.connection, &operation, &client.context, &draw);
+        let request = client.driver.execute(&mut client.connection, &operation, &client.context, &draw, None);
         tokio::time::timeout(Duration::from_millis(50), request).await
     });
     assert!(abandoned.is_err());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Driver;
+use loadframe_engine::plan::Target;
 
 use crate::scripted::{Client, Server, answer, bulk, search, target};
 
@@ -79,14 +80,12 @@ fn a_request_and_its_answer_can_be_shown() {
 
 #[test]
 fn a_bad_target_is_refused_by_name() {
-    let new = |hosts: &[&str], timeout: f64| {
-        let mut target = target(hosts);
-        target.timeout = timeout;
-        loadframe_drivers::search::Search::new(&target).unwrap_err().0
-    };
-    assert_eq!(new(&[], 1.0), "the target has no hosts");
-    assert_eq!(new(&["localhost"], 1.0), "host \"localhost\" is not of the form name:port");
-    for timeout in [0.0, -1.0, f64::NAN, 1e300] {
-        assert!(new(&["localhost:1"], timeout).starts_with("\"timeout\" wants seconds above 0"));
+    let new = |hosts: &[&str]| loadframe_drivers::search::Search::new(&target(hosts)).unwrap_err().0;
+    assert_eq!(new(&[]), "the target has no hosts");
+    assert_eq!(new(&["localhost"]), "host \"localhost\" is not of the form name:port");
+    for timeout in ["0", "-1", "1e300"] {
+        let text = format!("{{\"driver\": \"search\", \"hosts\": [\"localhost:1\"], \"timeout\": {timeout}}}");
+        let error = serde_json::from_str::<Target>(&text).unwrap_err().to_string();
+        assert!(error.starts_with("\"timeout\" wants seconds above 0, not "), "{error}");
     }
 }

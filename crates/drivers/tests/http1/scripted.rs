@@ -168,14 +168,14 @@ impl<D: Driver> Client<D> {
     pub fn execute(&mut self, form: &Value, k: u64) -> Reply {
         let operation = self.driver.map(form, &self.context).unwrap();
         let draw = Draw::new(1, 2, k);
-        self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw))
+        self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw, None))
     }
 
     /// Sends again what is left of request number `k`: the documents at those places.
     pub fn resume(&mut self, form: &Value, k: u64, places: &[u32]) -> Reply {
         let operation = self.driver.map(form, &self.context).unwrap();
         let draw = Draw::new(1, 2, k);
-        self.runtime.block_on(self.driver.resume(&mut self.connection, &operation, &self.context, &draw, places))
+        self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw, Some(places)))
     }
 
     /// Lets time pass, as between two requests: the runtime hears what the kernel has to say.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use loadframe_engine::run::StartError;
+
 use super::*;
 
 #[test]
@@ -124,7 +126,14 @@ impl Driver for Dying {
     fn connection(&self, client: u64) {
         assert!(client != 3, "a client too many");
     }
-    async fn execute(&self, (): &mut (), (phase, dies): &Self::Operation, _: &Context, draw: &Draw) -> Reply {
+    async fn execute(
+        &self,
+        (): &mut (),
+        (phase, dies): &Self::Operation,
+        _: &Context,
+        draw: &Draw,
+        _: Option<&[u32]>,
+    ) -> Reply {
         *EXECUTED.lock().unwrap().entry(phase.clone()).or_default() += 1;
         let sent = Instant::now();
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -136,18 +145,7 @@ impl Driver for Dying {
             _ => {}
         }
         let done = Instant::now();
-        Reply {
-            sent,
-            done,
-            outcome: Ok(()),
-            bytes_sent: 1,
-            bytes_received: 1,
-            documents: 0,
-            node: 0,
-            parts: Vec::new(),
-            rejected: Vec::new(),
-            recall: None,
-        }
+        Reply { bytes_sent: 1, bytes_received: 1, ..Reply::new(sent, done, Ok(())) }
     }
 }
 
@@ -193,7 +191,8 @@ fn records_that_cannot_be_written_end_the_load_before_that_is_said() {
         let plan = dying(member, "", 3);
         // The headers are written at the start.
         let error = match start::<Dying>(serde_json::from_value(plan).unwrap(), &folder.0) {
-            Err(refused) => refused.0,
+            Err(StartError::Machine(words)) => words,
+            Err(StartError::Plan(error)) => panic!("the plan is good: {error}"),
             Ok(running) => {
                 assert!(running.wait(Duration::from_secs(20)), "it goes on without a record");
                 running.outcome().unwrap_err()

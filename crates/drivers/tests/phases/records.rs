@@ -106,8 +106,15 @@ impl Driver for Ending {
         *requests
     }
     fn connection(&self, _: u64) {}
-    async fn execute(&self, none: &mut (), (slow, _): &Self::Operation, context: &Context, draw: &Draw) -> Reply {
-        self.0.execute(none, slow, context, draw).await
+    async fn execute(
+        &self,
+        none: &mut (),
+        (slow, _): &Self::Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        self.0.execute(none, slow, context, draw, only).await
     }
 }
 

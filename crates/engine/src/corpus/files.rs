@@ -6,24 +6,13 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use memchr::memchr;
 use memmap2::{Advice, Mmap};
 
 use super::cache::Stamp;
 use super::index::{EVERY, Index, aside};
+use super::lines::{Lines, Reading, flaw};
 use super::unpacked::unpacked;
 use crate::plan::PlanError;
-
-/// How lines are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Before each document stands a line that says what to do with it, as bulk requests have them.
-    pub actions: bool,
-    /// Lines that are no documents are counted and kept aside; otherwise the first one is an error.
-    pub set_aside: bool,
-    /// The files are dumps of MediaWiki, whose revisions are the documents.
-    pub mediawiki: bool,
-}
 
 /// Files, in their order.
 #[derive(Debug)]
@@ -105,14 +94,6 @@ impl Files {
     }
 }
 
-/// Why a line is no document, if it is none.
-pub fn flaw(text: &[u8]) -> Option<&'static str> {
-    if !(text.starts_with(b"{") && text.ends_with(b"}")) {
-        return Some("the line is no JSON object");
-    }
-    std::str::from_utf8(text).is_err().then_some("the line is no UTF-8")
-}
-
 fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
     let wrong = |error: &dyn std::fmt::Display| PlanError(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&error))?;
@@ -127,48 +108,6 @@ fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
     // rely on nobody cutting it short meanwhile, which would end the process, not corrupt it.
     let map = unsafe { Mmap::map(&file) }.map_err(|error| wrong(&error))?;
     Ok((map, Stamp::of(&metadata)))
-}
-
-/// The lines of a file that are not empty.
-pub struct Lines<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    number: u64,
-}
-
-pub struct Line<'a> {
-    /// Without white space around it.
-    pub text: &'a [u8],
-    /// Where the line begins.
-    pub offset: usize,
-    /// From 1, if `Lines` began at the file's first byte.
-    pub number: u64,
-}
-
-impl<'a> Lines<'a> {
-    /// From an offset on, where a line begins.
-    pub fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at, number: 0 }
-    }
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = Line<'a>;
-
-    fn next(&mut self) -> Option<Line<'a>> {
-        while self.at < self.bytes.len() {
-            let offset = self.at;
-            let rest = &self.bytes[offset..];
-            let length = memchr(b'\n', rest).unwrap_or(rest.len());
-            self.at = offset + length + 1;
-            self.number += 1;
-            let text = rest[..length].trim_ascii();
-            if !text.is_empty() {
-                return Some(Line { text, offset, number: self.number });
-            }
-        }
-        None
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::cache::{self, Stamp};
-use super::files::{Lines, Reading, flaw};
+use super::lines::{Lines, Reading, flaw};
 use crate::plan::PlanError;
 
 /// One offset is kept for this many documents: 8 bytes for about 32 KiB of file.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{clear, histogram, record};
 use crate::driver::{ErrorClass, Reply};
+use crate::microseconds::{clear, histogram, record};
 
 /// What was counted of one stream's operation in one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

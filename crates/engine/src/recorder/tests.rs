@@ -4,18 +4,7 @@ use std::sync::mpsc::channel;
 use super::*;
 
 fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
-    Reply {
-        sent,
-        done,
-        outcome,
-        bytes_sent: 10,
-        bytes_received: 20,
-        documents: 3,
-        node: 1,
-        parts: Vec::new(),
-        rejected: Vec::new(),
-        recall: None,
-    }
+    Reply { bytes_sent: 10, bytes_received: 20, documents: 3, node: 1, ..Reply::new(sent, done, outcome) }
 }
 
 #[test]
@@ -28,7 +17,7 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)) };
     recorder.request(0, times(100), reply(at(110), at(200), Ok(())), &[]);
     recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), &[]);
-    let failure = Failure { class: ErrorClass::Rejected, message: "busy".into(), items: 1 };
+    let failure = Failure::new(ErrorClass::Rejected, "busy");
     recorder.request(0, times(1100), reply(at(1100), at(1200), Err(failure)), &[]);
     recorder.request(0, times(1200), reply(at(1200), at(1260), Ok(())), &[]);
     recorder.finish(at(1300), &[]);
@@ -61,7 +50,7 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
     let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, finished, empty);
     let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)) };
     let part = |name, sent, done, failed| Part { name, sent: at(sent), done: at(done), documents: 4, failed };
-    let failure = Failure { class: ErrorClass::Server, message: "lost".into(), items: 1 };
+    let failure = Failure::new(ErrorClass::Server, "lost");
     let parts = vec![
         part(0, 100, 300, None),
         part(1, 300, 800, None),
@@ -102,7 +91,7 @@ fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cos
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
     let times = Times { scheduled: at(100), started: at(100), ends: None };
-    let failed = |message: &str| Err(Failure { class: ErrorClass::Rejected, message: message.into(), items: 1 });
+    let failed = |message: &str| Err(Failure::new(ErrorClass::Rejected, message));
     recorder.attempt(0, times, reply(at(100), at(200), failed("first")), &[]);
     recorder.request(0, times, Reply { node: 0, ..reply(at(200), at(600), failed("second")) }, &[]);
     recorder.finish(at(700), &[]);

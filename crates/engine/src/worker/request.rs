@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::{Seat, Stream, StreamEnd, Ticket, Worker};
+use crate::course::{Choice, Course};
 use crate::draw::Draw;
 use crate::driver::{Driver, ErrorClass};
-use crate::phase::{Choice, Course};
 use crate::recorder::Times;
 use crate::rest::Rest;
 use crate::schedule::{salt, think};
@@ -65,10 +65,7 @@ impl<D: Driver> Worker<D> {
         let (driver, context) = (&self.phase.driver, &self.phase.context);
         let mut rest = Rest::default();
         let reply = loop {
-            let reply = match rest.documents() {
-                None => driver.execute(connection, &choice.operation, context, &draw).await,
-                Some(left) => driver.resume(connection, &choice.operation, context, &draw, left).await,
-            };
+            let reply = driver.execute(connection, &choice.operation, context, &draw, rest.documents()).await;
             if retries == most || !Rest::may_pass(&reply) {
                 break rest.settle(reply);
             }

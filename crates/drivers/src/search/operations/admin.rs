@@ -4,7 +4,7 @@ use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{KINDS, Made, Mapped, Mapping, Step, parameters};
+use super::{KINDS, Made, Mapped, Mapping, SearchStep, parameters};
 use crate::form::Form;
 use crate::http1::request::{Body, Line, Request};
 use crate::json::pointer::Pointer;
@@ -191,15 +191,15 @@ impl Mapping<'_> {
             Ok(line.parameter("wait_for_no_initializing_shards", &true.into())?.finish(Body::None))
         };
         let shards = path("GET", &["_cat", "shards", from])?.parameter("format", &"json".into())?;
-        let choose = Step {
+        let choose = SearchStep {
             keep: Some(Pointer::parse("/0/node")?),
-            ..Step::new(shards.parameter("h", &"node".into())?.finish(Body::None), DONE)
+            ..SearchStep::new(shards.parameter("h", &"node".into())?.finish(Body::None), DONE)
         };
         let (mut before, mut after) = (super::Template::default(), super::Template::default());
         before.push_literal("{\"index.blocks.write\":true,\"index.routing.allocation.require._name\":");
         after.push_literal("}");
-        let gather = Step::new(path("PUT", &[from, "_settings"])?.finish(Body::Around(before, after)), DONE);
-        let gathered = Step::new(wait(path("GET", &["_cluster", "health", from])?)?, ON_SHARDS);
+        let gather = SearchStep::new(path("PUT", &[from, "_settings"])?.finish(Body::Around(before, after)), DONE);
+        let gathered = SearchStep::new(wait(path("GET", &["_cluster", "health", from])?)?, ON_SHARDS);
         let mut settings = json!({"index.blocks.write": null, "index.routing.allocation.require._name": null});
         if form.get("settings").is_some() {
             let own = form.mapping("settings")?.as_object().into_iter().flatten();
@@ -209,7 +209,7 @@ impl Mapping<'_> {
         let ready = path("GET", &["_cluster", "health", to])?.parameter("wait_for_status", &"yellow".into())?;
         Ok(Made {
             step: choose,
-            then: vec![gather, gathered, Step::new(shrink, DONE), Step::new(wait(ready)?, ON_SHARDS)],
+            then: vec![gather, gathered, SearchStep::new(shrink, DONE), SearchStep::new(wait(ready)?, ON_SHARDS)],
             parts: &["choose", "gather", "gathered", "shrink", "ready"],
             pages: None,
         })

@@ -3,7 +3,7 @@
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, Step, id};
+use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, SearchStep, id};
 use crate::form::Form;
 use crate::http1::request::Body;
 use crate::search::judge::Judge;
@@ -29,7 +29,7 @@ impl Mapping<'_> {
     pub(super) fn read_modify_write(&self, argument: &Value) -> Result<Made, PlanError> {
         let (write, judge) = self.update(argument)?;
         let read = Made::from(self.read(argument, &WRITE)?);
-        Ok(Made { then: vec![Step::new(write, judge)], parts: &["read", "write"], ..read })
+        Ok(Made { then: vec![SearchStep::new(write, judge)], parts: &["read", "write"], ..read })
     }
 
     pub(super) fn delete(&self, argument: &Value) -> Mapped {

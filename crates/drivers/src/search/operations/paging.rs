@@ -4,7 +4,7 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use serde_json::{Map, Value, json};
 
-use super::{Made, Mapping, Step};
+use super::{Made, Mapping, SearchStep};
 use crate::form::Form;
 use crate::http1::request::{Body, Line};
 use crate::json::pointer::Pointer;
@@ -31,11 +31,12 @@ impl Mapping<'_> {
         let first = line.parameter("size", &size.into())?.finish(self.json(&search)?);
         let next = format!("{{\"scroll\":{},\"scroll_id\":", Value::from(kept));
         let line = |method| Line::new(method, self.variables()).path("/_search/scroll");
-        let next = Step::new(line("POST")?.finish(around(&next, "}")), Judge::Search);
-        let close = Step::new(line("DELETE")?.finish(around("{\"scroll_id\":", "}")), Judge::Status { documents: 0 });
+        let next = SearchStep::new(line("POST")?.finish(around(&next, "}")), Judge::Search);
+        let close =
+            SearchStep::new(line("DELETE")?.finish(around("{\"scroll_id\":", "}")), Judge::Status { documents: 0 });
         let way = Way::Scroll { size };
         let paging = Paging { open: None, next: Some(next), close: Some(close), way, pages: pages(&form)? };
-        Ok(Made::paged(Step::new(first, Judge::Search), paging))
+        Ok(Made::paged(SearchStep::new(first, Judge::Search), paging))
     }
 
     /// Searches, each for what comes after the last hit; in a point in time, unless the form says otherwise.
@@ -53,12 +54,13 @@ impl Mapping<'_> {
             let page = self.line("POST", &form)?.segment("_search")?.finish(body);
             let way = Way::SearchAfter { size, view: None };
             let paging = Paging { open: None, next: None, close: None, way, pages: pages(&form)? };
-            return Ok(Made::paged(Step::new(page, Judge::Search), paging));
+            return Ok(Made::paged(SearchStep::new(page, Judge::Search), paging));
         }
         let point = self.dialect.point_in_time()?;
         let opening = point.open.iter().try_fold(self.line("POST", &form)?, |line, segment| line.segment(segment))?;
         let opening = opening.parameter("keep_alive", &kept.into())?.finish(Body::None);
-        let open = (Step::new(opening, Judge::Status { documents: 0 }), Pointer::parse(&format!("/{}", point.id))?);
+        let open =
+            (SearchStep::new(opening, Judge::Status { documents: 0 }), Pointer::parse(&format!("/{}", point.id))?);
         let page = Line::new("POST", self.variables()).path("/_search")?.finish(body);
         let (before, behind) = if point.close_list { ("[", "]}") } else { ("", "}") };
         let closing = around(&format!("{{\"{}\":{before}", point.close_key), behind);
@@ -67,11 +69,11 @@ impl Mapping<'_> {
         let paging = Paging {
             open: Some(open),
             next: None,
-            close: Some(Step::new(close, Judge::Status { documents: 0 })),
+            close: Some(SearchStep::new(close, Judge::Status { documents: 0 })),
             way: Way::SearchAfter { size, view },
             pages: pages(&form)?,
         };
-        Ok(Made::paged(Step::new(page, Judge::Search), paging))
+        Ok(Made::paged(SearchStep::new(page, Judge::Search), paging))
     }
 
     /// Composite aggregations, each of the buckets after the last one.
@@ -108,7 +110,7 @@ impl Mapping<'_> {
         let page = self.line("POST", &form)?.segment("_search")?.finish(body);
         let way = Way::Composite { after: Pointer::parse("/aggregations/all/after_key")? };
         let paging = Paging { open: None, next: None, close: None, way, pages: pages(&form)? };
-        Ok(Made::paged(Step::new(page, Judge::Aggregation), paging))
+        Ok(Made::paged(SearchStep::new(page, Judge::Aggregation), paging))
     }
 
     /// The search that a form has in its body, as this version wants it.

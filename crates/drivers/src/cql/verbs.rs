@@ -1,0 +1,136 @@
+//! Carrying one operation out on a thread's session: each verb as one statement or several.
+
+use loadframe_engine::driver::{Failure, Reply};
+use loadframe_engine::variables::Values;
+
+use super::Connection;
+use super::asking::{Asked, Asking};
+use super::bulk;
+use super::operation::{Kind, Native};
+use super::statement::columns;
+use super::table::Table;
+use crate::neutral::{Neutral, Read, Scan, Write};
+
+/// The read of a read_modify_write among its operation's statements, which are found by names of columns.
+const READING: &[u8] = b"\0";
+
+impl Asking<'_> {
+    /// Asks for request `k`, of a bulk request only for the documents at the places `only` if any are named. The error is what stood in the way before anything was sent.
+    pub async fn ask(
+        &self,
+        connection: &mut Connection,
+        values: &Values<'_>,
+        k: u64,
+        only: Option<&[u32]>,
+    ) -> Result<Reply, Failure> {
+        let (neutral, name) = match &self.operation.kind {
+            Kind::Native(native) => return self.native(connection, native, values).await,
+            Kind::Neutral(neutral, name) => (neutral, name),
+        };
+        let table = &*self.table(name).await?;
+        Ok(match neutral {
+            Neutral::Insert(write) | Neutral::Upsert(write) => {
+                self.write(connection, table, write, true, values).await?.reply()
+            }
+            Neutral::Update(write) => self.write(connection, table, write, false, values).await?.reply(),
+            Neutral::Read(read) => self.read(connection, table, read, values).await?.reply(),
+            Neutral::Delete(key) => {
+                let statement = self.statement(b"", || table.delete()).await?;
+                connection.buffers.draw_id(&statement, &key.id, None, values)?;
+                self.run(connection, &statement).await.reply()
+            }
+            Neutral::Scan(scan) => self.scan(connection, table, scan, values).await?.reply(),
+            Neutral::ReadModifyWrite(write) => self.read_modify_write(connection, table, write, values).await?,
+            Neutral::Bulk(bulk) => bulk::ask(self, table, (bulk, only), k, &mut connection.shown).await,
+        })
+    }
+
+    async fn native(
+        &self,
+        connection: &mut Connection,
+        native: &Native,
+        values: &Values<'_>,
+    ) -> Result<Reply, Failure> {
+        let statement = self.statement(b"", || native.statement.clone()).await?;
+        connection.buffers.draw_values(&statement, &native.values, values)?;
+        Ok(self.judged(self.run(connection, &statement).await, values).reply())
+    }
+
+    async fn write(
+        &self,
+        connection: &mut Connection,
+        table: &Table,
+        write: &Write,
+        insert: bool,
+        values: &Values<'_>,
+    ) -> Result<Asked, Failure> {
+        connection.buffers.draw_names(write, values);
+        let names = &connection.buffers.names;
+        let columns = columns(names)?;
+        let text = || if insert { table.insert(&columns) } else { table.update(&columns) };
+        let statement = self.statement(names, text).await?;
+        connection.buffers.draw_write(&statement, write, insert, values)?;
+        Ok(self.run(connection, &statement).await)
+    }
+
+    async fn read(
+        &self,
+        connection: &mut Connection,
+        table: &Table,
+        read: &Read,
+        values: &Values<'_>,
+    ) -> Result<Asked, Failure> {
+        connection.buffers.draw_fields(&read.fields, values);
+        let names = &connection.buffers.names;
+        let fields = columns(names)?;
+        let statement = self.statement(names, || table.select(&fields)).await?;
+        connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
+        Ok(self.judged(self.run(connection, &statement).await.found(), values))
+    }
+
+    async fn scan(
+        &self,
+        connection: &mut Connection,
+        table: &Table,
+        scan: &Scan,
+        values: &Values<'_>,
+    ) -> Result<Asked, Failure> {
+        let statement = self.statement(b"", || table.scan()).await?;
+        connection.buffers.draw_id(&statement, &scan.from.id, Some(&scan.count), values)?;
+        Ok(self.judged(self.run(connection, &statement).await, values))
+    }
+
+    async fn read_modify_write(
+        &self,
+        connection: &mut Connection,
+        table: &Table,
+        write: &Write,
+        values: &Values<'_>,
+    ) -> Result<Reply, Failure> {
+        let statement = self.statement(READING, || table.select(&[])).await?;
+        connection.buffers.draw_id(&statement, &write.key.id, None, values)?;
+        let first = self.judged(self.run(connection, &statement).await.found(), values);
+        let read = first.part(0);
+        let bytes_received = first.received();
+        if first.answer.is_err() {
+            return Ok(Reply { parts: vec![read], ..first.reply() });
+        }
+        let (sent, bytes_sent) = (first.sent, first.bytes_sent);
+        let second = match self.write(connection, table, write, false, values).await {
+            Ok(second) => second,
+            Err(failure) => {
+                let reply = Asked { answer: Err(failure), ..first }.reply();
+                return Ok(Reply { bytes_received, parts: vec![read], ..reply });
+            }
+        };
+        let write = second.part(1);
+        let reply = second.reply();
+        Ok(Reply {
+            sent,
+            bytes_sent: bytes_sent + reply.bytes_sent,
+            bytes_received: bytes_received + reply.bytes_received,
+            parts: vec![read, write],
+            ..reply
+        })
+    }
+}

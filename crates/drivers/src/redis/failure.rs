@@ -1,0 +1,46 @@
+//! What the server's errors mean in the engine's classes.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+
+/// The class of an error in the server's words, by the word that they begin with.
+pub fn refusal(words: &[u8]) -> Failure {
+    let code = words.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let class = match code {
+        b"OOM" | b"TRYAGAIN" | b"BUSY" | b"BUSYKEY" => ErrorClass::Rejected,
+        b"LOADING" | b"CLUSTERDOWN" | b"MASTERDOWN" | b"MISCONF" | b"NOREPLICAS" | b"READONLY" | b"MOVED" | b"ASK" => {
+            ErrorClass::Server
+        }
+        // A script that runs out of memory says so behind its own words.
+        _ if memchr::memmem::find(words, b"OOM command not allowed").is_some() => ErrorClass::Rejected,
+        _ => ErrorClass::Client,
+    };
+    Failure::new(class, String::from_utf8_lossy(words).into_owned())
+}
+
+/// A request that is wrong.
+pub fn client(message: &str) -> Failure {
+    Failure::new(ErrorClass::Client, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_counted_by_what_it_begins_with() {
+        for (words, class) in [
+            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::Rejected),
+            ("ERR Error running script: OOM command not allowed when used memory", ErrorClass::Rejected),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", ErrorClass::Rejected),
+            ("LOADING Redis is loading the dataset in memory", ErrorClass::Server),
+            ("CLUSTERDOWN Hash slot not served", ErrorClass::Server),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorClass::Client),
+            ("NOAUTH Authentication required.", ErrorClass::Client),
+            ("ERR unknown command", ErrorClass::Client),
+            ("", ErrorClass::Client),
+        ] {
+            let failure = refusal(words.as_bytes());
+            assert_eq!((failure.class, failure.message.as_str()), (class, words));
+        }
+    }
+}
