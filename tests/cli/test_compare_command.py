@@ -52,7 +52,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
         (["old", "nowhere"], "there is no run"),
         (["old", "slow", "--measure", "trhoughput"], "did you mean 'throughput'?"),
         (["old", "slow", "--least", "five"], "is no share"),
-        (["old", "slow", "--level", "2"], "no probability"),
+        (["old", "slow", "--level", "2"], "not a probability"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(results, monkeypatch, words, said):

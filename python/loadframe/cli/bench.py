@@ -129,7 +129,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             "--reuse": reuse,
             "--clients": clients,
             "--rate": rate,
-            "--at": at,
+            "--at": at or None,
         }
     )
     override = _levels(clients, rate, warmup, duration)
