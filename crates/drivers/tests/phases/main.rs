@@ -194,7 +194,7 @@ fn a_bad_plan_is_refused_before_anything_runs() {
     };
     for (stream, cause) in [
         (with("mix", json!([])), "names no operation"),
-        (with("mix", json!([["c", 1]])), "no operation \"c\""),
+        (with("mix", json!([["c", 1]])), "unknown operation \"c\""),
         (with("mix", json!([["a", 0]])), "weight 0"),
         (with("pacing", json!({"closed": {"clients": 0}})), "0 clients"),
         (with("pacing", json!({"closed": {"clients": 1, "think_time": -1}})), "think time"),
@@ -202,8 +202,8 @@ fn a_bad_plan_is_refused_before_anything_runs() {
         (with("pacing", json!({"open": {"rate": 1, "max_in_flight": 0}})), "max_in_flight"),
         (with("stop", json!({"duration": 0})), "duration of 0"),
         (with("stop", json!({"requests": 0})), "0 requests"),
-        (with("stop", json!("exhausted")), "reads none"),
-        (with("name", json!("a/b")), "no name"),
+        (with("stop", json!("exhausted")), "reads no corpus"),
+        (with("name", json!("a/b")), "not a valid name"),
     ] {
         let folder = Folder::new();
         let error = start::<Null>(serde_json::from_value(plan(stream)).unwrap(), &folder.0).err().unwrap();

@@ -92,8 +92,9 @@ fn streams_with_ends_of_their_own_end_when_they_say() {
 #[test]
 fn a_phase_that_no_stream_ends_is_refused() {
     let folder = Folder::new();
-    let refused =
-        |plan: &Value| start::<Null>(serde_json::from_value(plan.clone()).unwrap(), &folder.0).err().unwrap().0;
+    let refused = |plan: &Value| {
+        start::<Null>(serde_json::from_value(plan.clone()).unwrap(), &folder.0).err().unwrap().to_string()
+    };
     let closed = json!({"closed": {"clients": 1}});
     let ended = json!({"pacing": closed, "stop": "ended"});
     let some = json!({"pacing": closed, "stop": {"requests": 1}});
