@@ -122,7 +122,7 @@ def test_a_refused_plan_is_bad_input_that_names_the_phase(tmp_path):
     with pytest.raises(BadInput, match="rate of 0") as caught:
         run_phase(plan(pacing={"open": {"rate": 0}}), tmp_path, lambda progress: None)
     assert "phase p" in str(caught.value)
-    with pytest.raises(BadInput, match="no driver"):
+    with pytest.raises(BadInput, match="unknown driver"):
         check_operations(plan() | {"target": {"driver": "nul"}})
 
 

@@ -203,8 +203,9 @@ class SearchStore(Store):
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete the index, the data stream, or what an alias that rolls over stands for, if it is there."""
-        there = self.has_collection(addresses, name)
-        if there and streams.drop(self.request, addresses, name, composed=self._composes(addresses)):
+        indices = self.request(addresses, "GET", f"/{name}?ignore_unavailable=true")
+        is_behind = indices and name not in indices
+        if is_behind and streams.drop(self.request, addresses, name, composed=self._composes(addresses)):
             return
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
 
