@@ -82,14 +82,14 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
     ("words", "message"),
     [
         (("--store", "opensaerch"), "did you mean opensearch?"),
-        (("--nodes", "0"), "greater than or equal to 1 "),
+        (("--nodes", "0"), "0 is not in the range 1<=x<=1000"),
         (("--cpus", "0"), "0.0 CPUs for a node"),
         (("--memory", "much"), "'much' is no size"),
         (("--memory", "200m"), "leaves a node of 200 MiB too little"),
         (("--set", "heap"), "--set 'heap' sets nothing"),
         (("--set", "http.port=1"), "http.port is loadframe's to decide"),
         (("--version", "1.0"), "opensearch 1.0 is not among the embedded versions"),
-        (("--port", "80"), "greater than or equal to 1024"),
+        (("--port", "80"), "80 is not in the range 1024<=x<=65535"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_message_and_leaves_nothing(cluster, state, words, message):

@@ -149,7 +149,7 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
     [
         ({"--ca": "other.pem"}, 2, "its certificate does not verify: "),
         ({"--cert": None}, 1, "if it wants the client's certificate, give --cert"),
-        ({"--ca": None, "--cert": None}, 1, "if that speaks TLS, write https://"),
+        ({"--ca": None, "--cert": None}, 1, "if it speaks TLS, write https://"),
     ],
     ids=["another authority", "no certificate of the client's", "in the clear"],
 )

@@ -53,9 +53,11 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder, authority = tmp_path_factory.mktemp("secured"), trustme.CA()
     (folder / "own.pem").write_bytes(authority.issue_cert("client.example").private_key_and_cert_chain_pem.bytes())
+    (folder / "own.pem").chmod(0o600)
     authority.cert_pem.write_to_path(folder / "ca.pem")
     trustme.CA().cert_pem.write_to_path(folder / "other.pem")
     (folder / "people.yaml").write_text(WORKLOAD)
+    (folder / "strangers.yaml").write_text(WORKLOAD.replace("people", "strangers"))
     with Cluster.start(ClusterSpec(store="postgresql", home=str(SERVER))) as cluster:
         (node,) = cluster.nodes
         server, config = cluster.store.client(node.address), node.folder / "config"
@@ -118,7 +120,7 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
     assert status == 2
     assert "the server does not let us in as postgres" in errors and "--user" in errors
     status, _, errors = asked(
-        secured.words("bench", secured.folder / "people.yaml", "--store", "postgresql", user="eve")
+        secured.words("bench", secured.folder / "strangers.yaml", "--store", "postgresql", user="eve")
     )
     assert status == 2
     assert f"{secured.address}: the server does not allow the user eve to do that: permission denied" in errors

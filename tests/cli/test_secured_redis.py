@@ -83,7 +83,7 @@ def test_a_run_goes_by_tls_as_a_user_and_leaves_its_secret_nowhere(words, monkey
     [
         ("--ca", "other.pem", "its certificate does not verify"),
         ("--hosts", "rediss://127.0.0.1:{port}", "its certificate does not verify"),
-        ("--cert", None, "certificate"),
+        ("--cert", None, "if it wants the client's certificate, give --cert"),
         ("--hosts", "redis://localhost:{port}", "--ca is about TLS"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_heap_that_is_no_size_is_refused():
 
 @pytest.mark.parametrize("kind", ["opensearch", "elasticsearch", "cassandra"])
 @pytest.mark.parametrize(
-    ("options", "said"), [("-Xmx1g", "is loadframe's to decide"), ("UseZGC", "no option of a JVM's")]
+    ("options", "said"), [("-Xmx1g", "is loadframe's to decide"), ("UseZGC", "not an option of a JVM")]
 )
 def test_options_of_the_jvm_are_options_and_none_of_ours(kind, options, said):
     with pytest.raises(BadInput, match=said):

@@ -86,6 +86,14 @@ class Access:
         return "https" if self.tls else "http"
 
     @property
+    def tls_remedy(self) -> str:
+        """What about TLS may be the matter where a host does not answer, as the end of a remedy; empty for nothing."""
+        if self.tls is None:
+            return "; if it speaks TLS, write https://"
+        # Under TLS 1.3 a server that misses the client's certificate may just close the connection.
+        return "" if self.tls.certificate else "; if it wants the client's certificate, give --cert"
+
+    @property
     def headers(self) -> dict[str, str]:
         """What each request to the cluster carries."""
         return {"Authorization": self.auth.header} if self.auth else {}
@@ -156,7 +164,7 @@ class Access:
                 raise BadInput(
                     f"the TLS handshake failed ({error.reason or error})",
                     where=address,
-                    remedy="write http:// if it speaks in the clear; give --cert if it wants the client's certificate",
+                    remedy=f"write http:// if it speaks in the clear{self.tls_remedy}",
                 ) from error
             except OSError:
                 continue

@@ -28,6 +28,7 @@ class Http(Store):
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests."""
         self._scheme = access.scheme
+        self._tls_remedy = access.tls_remedy
         # The environment's proxies are for the way out. In the clear nothing is verified.
         verify = access.context or False
         self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
@@ -56,7 +57,7 @@ class Http(Store):
             raise Unreachable(
                 f"the service does not answer ({error})",
                 where=", ".join(addresses),
-                remedy="check that it runs, and write https:// before its addresses if it speaks TLS",
+                remedy=f"check that it runs, and that the addresses are right{self._tls_remedy}",
             ) from error
         return str(answer.headers.get("server", "unknown"))
 

@@ -69,6 +69,7 @@ class Cassandra(Store):
     def __init__(self, access: Access = OPEN) -> None:
         """Remember who asks, and how."""
         self._tls = access.context
+        self._tls_remedy = access.tls_remedy
         self._user = (access.auth.user or "", access.auth.secret) if access.auth else None
         #: The names by which nodes were given, by their IP addresses.
         self._names: dict[str, str] = {}
@@ -185,8 +186,7 @@ class Cassandra(Store):
             raise Unreachable(
                 f"the cluster does not answer ({error})",
                 where=", ".join(addresses),
-                remedy="check that it runs, and that the addresses are those where it speaks CQL; if that is by TLS, "
-                "give --ca, or write https:// before each",
+                remedy=f"check that it runs, and that the addresses are those where it speaks CQL{self._tls_remedy}",
             ) from error
 
     def _connect(self, address: str, timeout: float = 10.0) -> Connection:

@@ -23,6 +23,7 @@ class Administration:
     def __init__(self, access: Access) -> None:
         """Keep connections between requests, since statistics are asked for every second."""
         self.scheme = access.scheme
+        self._tls_remedy = access.tls_remedy
         self.user = access.auth.user or "" if access.auth else ""
         self.password = access.auth.secret if access.auth else ""
         self._headers = access.headers
@@ -57,7 +58,8 @@ class Administration:
             raise Unreachable(
                 f"the cluster does not answer ({error})",
                 where=", ".join(addresses),
-                remedy="check that it runs, and that the addresses are those of its administration, such as host:8091",
+                remedy="check that it runs, and that the addresses are those of its administration, such as host:8091"
+                f"{self._tls_remedy}",
             ) from error
         where = answer.request.url.netloc.decode()
         if answer.status_code in (401, 403):

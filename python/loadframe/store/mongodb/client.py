@@ -110,13 +110,10 @@ class Client:
         except errors.OperationFailure:
             raise
         except (errors.ConnectionFailure, OSError) as error:
-            remedy = "check that it runs, and that the address is where it speaks to clients"
-            if self._access.tls:
-                remedy += "; if it wants the client's certificate, give --cert"
-            else:
-                remedy += "; if that speaks TLS, write https://"
             raise Unreachable(
-                f"the server does not answer ({str(error).split(',')[0]})", where=self.address, remedy=remedy
+                f"the server does not answer ({str(error).split(',')[0]})",
+                where=self.address,
+                remedy=f"check that it runs, and that the address is its port for clients{self._access.tls_remedy}",
             ) from error
         except errors.PyMongoError as error:
             raise LoadframeError(f"the server's answer makes no sense: {error}", where=self.address) from error

@@ -169,11 +169,10 @@ class Client:
             raise self._silent(error) from error
 
     def _silent(self, error: Exception) -> Unreachable:
-        remedy = "check that it runs, and that the address is where it listens for clients"
-        if self._access.tls is None:
-            remedy += "; if it wants TLS, write https://"
         return Unreachable(
-            f"the server does not answer ({error.__cause__ or error})", where=self.address, remedy=remedy
+            f"the server does not answer ({error.__cause__ or error})",
+            where=self.address,
+            remedy=f"check that it runs, and that the address is its port for clients{self._access.tls_remedy}",
         )
 
 

@@ -24,6 +24,7 @@ class Client:
     def __init__(self, address: str, access: Access) -> None:
         """Take note of where, and as whom."""
         self.address = address
+        self._access = access
         self._auth = access.auth
         host, port = split_address(address)
         tls: dict[str, Any] = {}
@@ -103,7 +104,7 @@ class Client:
             raise Unreachable(
                 f"the server does not answer ({error})",
                 where=self.address,
-                remedy="check that it runs, and that the address is where it speaks RESP",
+                remedy=f"check that it runs, and that the address is where it speaks RESP{self._access.tls_remedy}",
             ) from error
         except exceptions.RedisError as error:
             raise StoreFailed(f"the server says: {error}", where=self.address) from error

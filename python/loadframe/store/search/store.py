@@ -51,6 +51,7 @@ class SearchStore(Store):
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests, since statistics are asked for every second."""
         self._scheme = access.scheme
+        self._tls_remedy = access.tls_remedy
         # The environment's proxies are for the way out; clusters are asked directly. In the clear nothing is verified.
         verify = access.context or False
         self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
@@ -96,11 +97,7 @@ class SearchStore(Store):
     def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
         if "certificate required" in reason.lower():
             return BadInput("it wants the client's certificate", where=addresses[-1], remedy="give --cert and --key")
-        remedy = "check that it runs, and that the addresses are those of its HTTP interface"
-        if self._scheme == "https":
-            remedy += "; if it wants the client's certificate, give --cert"
-        else:
-            remedy += "; if that speaks TLS, write https://"
+        remedy = f"check that it runs, and that the addresses are those of its HTTP interface{self._tls_remedy}"
         return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
 
     def version(self, addresses: Sequence[str]) -> str:

@@ -121,8 +121,8 @@ def administration(request: Request, shared: Shared, node: str, now: float) -> A
     match request.method, request.parts:
         case "GET", ():
             answer = {"name": node, "version": {"number": VERSION, "distribution": "sim"}}
-        case "GET", ("_cluster", "health", *_):
-            answer = _health(shared)
+        case _, ("_cluster", *rest):
+            answer = _of_cluster(tuple(rest), request, shared, now)
         case "GET", ("_nodes", "stats", *_):
             answer = {"nodes": {name: _statistics(shared, name, now) for name in placement.members}}
         case "GET", ("_nodes", *_):
@@ -135,19 +135,31 @@ def administration(request: Request, shared: Shared, node: str, now: float) -> A
         case "GET", ("_all", "_settings", *_):
             replicas = {name: str(definition["replicas"]) for name, definition in shared.definitions.items()}
             answer = {name: {"settings": {"index.number_of_replicas": count}} for name, count in replicas.items()}
-        case "GET", ("_cluster", "settings"):
-            answer = {"persistent": {_EXCLUDE: ",".join(sorted(placement.excluded))}, "transient": {}}
-        case "PUT", ("_cluster", "settings"):
-            names = request.json().get("persistent", {}).get(_EXCLUDE) or ""
-            placement.exclude(filter(None, names.split(",")), now)
-            answer = {"acknowledged": True}
-        case (("POST" | "DELETE"), ("_cluster", ("reroute" | "voting_config_exclusions"))):
-            answer = {"acknowledged": True}
+        case "GET", (("_index_template" | "_data_stream") as kind,):
+            answer = {f"{kind.removeprefix('_')}s": []}
         case _, (name, *rest) if not name.startswith("_"):
             answer = _of_collection(name, tuple(rest), request, shared, now)
         case _:
             raise _unknown(request)
     return answer
+
+
+def _of_cluster(path: tuple[str, ...], request: Request, shared: Shared, now: float) -> Any:
+    """Return the answer to a request below `_cluster`, and keep shards off nodes where it says so."""
+    placement = shared.placement
+    match request.method, path:
+        case "GET", ("health", *_):
+            return _health(shared)
+        case "GET", ("settings",):
+            return {"persistent": {_EXCLUDE: ",".join(sorted(placement.excluded))}, "transient": {}}
+        case "PUT", ("settings",):
+            names = request.json().get("persistent", {}).get(_EXCLUDE) or ""
+            placement.exclude(filter(None, names.split(",")), now)
+            return {"acknowledged": True}
+        case (("POST" | "DELETE"), ("reroute" | "voting_config_exclusions",)):
+            return {"acknowledged": True}
+        case _:
+            raise _unknown(request)
 
 
 def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: Shared, now: float) -> Any:
