@@ -1,5 +1,7 @@
 //! File descriptors: each client holds one, so their limit is the limit of what can be in flight. Said before the run.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::plan::{Pacing, Plan, PlanError, Spread};
 use crate::profile::Profile;
 
@@ -36,18 +38,11 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
 
 /// Raises the soft limit to the hard one and returns it.
 fn raise() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls are given a live value; a failure leaves the limit as it is, which is then what counts.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
-            return u64::MAX;
-        }
-        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
-        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) == 0 {
-            limit = raised;
-        }
-    }
-    limit.rlim_cur
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // A failure leaves the limit as it is, which is then what counts.
+    let limit = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised);
+    limit.current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

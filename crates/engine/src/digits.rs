@@ -8,31 +8,14 @@ const PAIRS: &[u8; 200] = b"\
 
 /// Appends `number` in decimal.
 #[inline]
-pub fn push_u64(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    while number >= 100 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(pair(number % 100));
-        number /= 100;
-    }
-    if number >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(pair(number));
-    } else {
-        at -= 1;
-        digits[at] = b'0' + number as u8;
-    }
-    out.extend_from_slice(&digits[at..]);
+pub fn push_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends `number` in decimal, with its sign if it is negative.
 #[inline]
 pub fn push_i64(out: &mut Vec<u8>, number: i64) {
-    if number < 0 {
-        out.push(b'-');
-    }
-    push_u64(out, number.unsigned_abs());
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends the shortest text that reads back as `number`, with a point or an exponent: `5.0`, `0.1`, `1e300`.

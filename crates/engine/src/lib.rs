@@ -5,6 +5,7 @@
 //! [`worker`] who sends it, [`recorder`] what became of it, [`collector`] where that is written. [`run`] joins them.
 
 pub mod access;
+pub mod calendar;
 pub mod clock;
 pub mod collector;
 pub mod corpus;

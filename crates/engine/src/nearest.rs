@@ -1,10 +1,12 @@
 //! Names in messages: whoever mistypes a word is told the one that was probably meant.
 
+use strsim::levenshtein;
+
 /// The word of `words` that is nearest to `wrong` by edit distance, if any is near enough to be meant.
 pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     words
         .into_iter()
-        .map(|word| (distance(wrong, word), word))
+        .map(|word| (levenshtein(wrong, word), word))
         .min()
         .filter(|&(distance, word)| distance <= 1.max(word.chars().count().max(wrong.chars().count()) / 3))
         .map(|(_, word)| word)
@@ -20,22 +22,6 @@ pub fn unknown<'a>(kind: &str, wrong: &str, words: impl IntoIterator<Item = &'a 
         return format!("unknown {kind} \"{wrong}\"; there are none");
     }
     format!("unknown {kind} \"{wrong}\"; there are {}", known.join(", "))
-}
-
-/// Edit distance (Levenshtein 1966): insertions, deletions and substitutions of characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

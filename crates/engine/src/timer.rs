@@ -10,11 +10,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use tokio::io::unix::AsyncFd;
 
 /// A worker's clock; cloned into whoever sleeps. It needs [`Timer::drive`] to run beside its sleepers.
@@ -53,13 +56,9 @@ impl Ord for Sleeper {
 impl Timer {
     /// A timer on the current runtime; fails when the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: the call takes no pointers; its result is checked before it is owned.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just opened and belongs to nobody else; `OwnedFd` names the same file until it is dropped.
-        let fd = unsafe { AsyncFd::register(OwnedFd::from_raw_fd(fd)) }?;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        // SAFETY: `OwnedFd` names the same open file until it is dropped.
+        let fd = unsafe { AsyncFd::register(fd) }?;
         Ok(Self(Rc::new(Inner { fd, sleepers: RefCell::default(), armed: Cell::new(None) })))
     }
 
@@ -128,10 +127,9 @@ impl Timer {
         self.0.armed.set(Some(due));
         // Zero would disarm it: an instant that has just passed is a nanosecond away.
         let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
-        let value = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
-        let setting = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        // SAFETY: both pointers are to live values or null; the descriptor is open as long as `self`.
-        unsafe { libc::timerfd_settime(self.0.fd.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) };
+        let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        timerfd_settime(&self.0.fd, TimerfdTimerFlags::empty(), &setting).expect("an open timer takes a valid time");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Commands as bytes.
 
+use loadframe_engine::digits::{push_i64, push_u64};
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Values;
 
@@ -50,19 +51,11 @@ fn push(out: &mut Vec<u8>, word: &[u8]) {
 
 fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = length;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-    out.extend_from_slice(b"\r\n");
+    push_u64(out, length as u64);
+    out.extend_from_slice(
+        b"
+",
+    );
 }
 
 /// Values as hashes hold them: numbers in digits, lists and mappings as JSON, nothing as the empty text.
@@ -70,7 +63,7 @@ fn text(value: &Scalar, out: &mut Vec<u8>) {
     match value {
         Scalar::Null => {}
         Scalar::Bool(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
-        Scalar::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Scalar::Int(number) => push_i64(out, *number),
         Scalar::Float(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Scalar::Text(text) => out.extend_from_slice(text.as_bytes()),
         Scalar::Json(json) => out.extend_from_slice(json),

@@ -10,8 +10,7 @@ use crate::draw::hash_name;
 /// The folder of corpora within the cache; `None` if nothing says where that is.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // SAFETY: asks for a number, and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = rustix::process::geteuid().is_root();
     let base = match set("LOADFRAME_CACHE") {
         Some(ours) => ours,
         // Root's servers run as another user, who cannot look into root's home.

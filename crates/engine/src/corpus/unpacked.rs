@@ -5,10 +5,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::cache::{self, Stamp};
@@ -60,10 +60,7 @@ pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result
     fs::create_dir_all(folder).map_err(away)?;
     // Other generators on this machine wait for the one that unpacks.
     let lock = File::create(target.with_extension("lock")).map_err(away)?;
-    // SAFETY: the descriptor is open as long as `lock` lives.
-    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
-        return Err(away(io::Error::last_os_error()));
-    }
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| away(error.into()))?;
     if !target.exists() {
         let partial = target.with_extension("partial");
         let source = BufReader::with_capacity(BUFFER, Progress::new(source, stamp.bytes, path));

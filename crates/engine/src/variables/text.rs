@@ -6,6 +6,7 @@ use super::Encoding;
 use super::encoded::Encoded;
 use super::form::Form;
 use super::whole::below;
+use crate::calendar::{self, DAY};
 use crate::digits::{pair, push_i64, push_u64};
 use crate::draw::{Draw, mix};
 use crate::plan::PlanError;
@@ -15,7 +16,6 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 const LONGEST: u64 = 1 << 20;
 
 const SECOND: i64 = 1000;
-const DAY: i64 = 24 * 60 * 60 * SECOND;
 
 /// Random letters.
 #[derive(Clone, Debug)]
@@ -99,8 +99,10 @@ impl Dates {
     /// those of strftime, or `epoch_second` or `epoch_millis`, which are numbers.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("date", argument, &["from", "to", "format"])?;
-        let instant =
-            |key| instant(form.text(key)?).ok_or_else(|| form.wrong(key, "like 2015-01-31 or 2015-01-31T12:30:00"));
+        let instant = |key| {
+            calendar::milliseconds(form.text(key)?)
+                .ok_or_else(|| form.wrong(key, "like 2015-01-31 or 2015-01-31T12:30:00"))
+        };
         let (from, to) = (instant("from")?, instant("to")?);
         if from >= to {
             return Err(form.wrong("to", "later than from"));
@@ -122,7 +124,7 @@ impl Dates {
             Format::Seconds => return push_i64(out, millis.div_euclid(SECOND)),
             Format::Pieces(pieces) => pieces,
         };
-        let (year, month, day) = civil(millis.div_euclid(DAY));
+        let (year, month, day) = date(millis);
         let time = millis.rem_euclid(DAY) as u64;
         let quote = encoding == Encoding::Json;
         if quote {
@@ -155,7 +157,7 @@ impl Dates {
 
 /// Appends a second since 1970 as `2015-01-31T12:30:00Z`.
 pub fn push_second(out: &mut Vec<u8>, second: i64) {
-    let (year, month, day) = civil(second.div_euclid(DAY / SECOND));
+    let (year, month, day) = date(second * SECOND);
     let time = second.rem_euclid(DAY / SECOND) as u64;
     let parts = [(year / 100, ""), (year % 100, "-"), (month, "-"), (day, "T")];
     let clock = [(time / 3600, ":"), (time / 60 % 60, ":"), (time % 60, "Z")];
@@ -163,6 +165,13 @@ pub fn push_second(out: &mut Vec<u8>, second: i64) {
         out.extend_from_slice(pair(number));
         out.extend_from_slice(end.as_bytes());
     }
+}
+
+/// The year, the month and the day of an instant of the years 0 to 9999; the first day of year 0 for any other.
+#[inline]
+fn date(milliseconds: i64) -> (u64, u64, u64) {
+    let date = calendar::at(milliseconds).unwrap_or_default().date();
+    (date.year() as u64, date.month() as u64, date.day() as u64)
 }
 
 fn pieces(format: &str) -> Option<Format> {
@@ -192,84 +201,14 @@ fn pieces(format: &str) -> Option<Format> {
     Some(Format::Pieces(pieces))
 }
 
-/// Milliseconds since 1970 of `2015-01-31` or `2015-01-31T12:30:00`, with a space for the `T` or a `Z` at the end.
-fn instant(text: &str) -> Option<i64> {
-    let text = text.strip_suffix('Z').unwrap_or(text);
-    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
-    let digits = |part: &str, length: usize, last: i64| {
-        let fits = part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
-        fits.then(|| part.parse().ok()).flatten().filter(|number| (0..=last).contains(number))
-    };
-    let mut parts = date.split('-');
-    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-    let (year, month, day) = (digits(year, 4, 9999)?, digits(month, 2, 12)?, digits(day, 2, 31)?);
-    let mut clock = time.split(':');
-    let (hour, minute, second) = (clock.next()?, clock.next()?, clock.next().unwrap_or("00"));
-    let (hour, minute, second) = (digits(hour, 2, 23)?, digits(minute, 2, 59)?, digits(second, 2, 59)?);
-    let days = days(year, month, day);
-    let same = civil(days) == (year as u64, month as u64, day as u64);
-    let more = parts.next().is_some() || clock.next().is_some();
-    (same && !more).then_some(days * DAY + ((hour * 60 + minute) * 60 + second) * SECOND)
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that leap days come last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
-}
-
-/// The date, (year, month, day), so many days after 1970-01-01; for years from 0 to 9999.
-fn civil(days: i64) -> (u64, u64, u64) {
-    let mut year = (days + 719_468) * 400 / 146_097;
-    let first = |year: i64| days_of_march(year);
-    while first(year) > days {
-        year -= 1;
-    }
-    while first(year + 1) <= days {
-        year += 1;
-    }
-    let day = days - first(year);
-    let month = (5 * day + 2) / 153;
-    let (shown, day) = (if month < 10 { month + 3 } else { month - 9 }, day - (153 * month + 2) / 5 + 1);
-    let year = if month < 10 { year } else { year + 1 };
-    (year.max(0) as u64, shown as u64, day as u64)
-}
-
-fn days_of_march(year: i64) -> i64 {
-    days(year, 3, 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn each_day_of_four_centuries_follows_the_one_before() {
-        let lengths = |year: u64| {
-            let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-            [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
-        };
-        let mut number = instant("1899-12-31").unwrap() / DAY;
-        for year in 1900..2300 {
-            for (month, length) in (1..).zip(lengths(year)) {
-                for day in 1..=length {
-                    number += 1;
-                    assert_eq!(civil(number), (year, month, day));
-                }
-            }
-        }
-        assert_eq!(instant("1970-01-01"), Some(0));
+    fn a_second_is_written_with_its_date() {
         let mut out = Vec::new();
         push_second(&mut out, 1_436_013_005);
         assert_eq!(out, b"2015-07-04T12:30:05Z");
-        assert_eq!(instant("2015-07-04T12:30:05Z"), Some(1_436_013_005_000));
-    }
-
-    #[test]
-    fn what_is_no_date_is_none() {
-        for text in ["2015-02-29", "2015-13-01", "2015-1-1", "2015", "2015-01-01T25:00", "2015-01-01-01", "now", ""] {
-            assert_eq!(instant(text), None, "{text}");
-        }
     }
 }
