@@ -87,7 +87,7 @@ def test_what_the_server_does_not_know_is_said_and_not_left_out(mock):
         {"query": {"statement": "SELECT mockrow"}, "assert": {"hits": 1, "fields": {"row": "value"}}},
         {"read": {"collection": "nobody", "id": "a"}},
     )
-    assert (durable["error"], durable["message"]) == ("client", "this server knows no durable writes")
+    assert (durable["error"], durable["message"]) == ("client", "this server does not support durable writes")
     assert (statement["error"], statement["message"]) == ("client", "keyspace not found")
     assert (query["error"], query["documents"]) == (None, 1)
     assert (nobody["error"], nobody["message"]) == ("client", 'there is no bucket "nobody"')

@@ -96,13 +96,13 @@ impl Assertion {
     }
 
     /// Judges how many documents were found; `hint` goes behind a message that says too few.
-    pub fn judge_hits(&self, found: u64, hint: &str) -> Result<(), Failure> {
+    pub fn judge_hits(&self, count: u64, hint: &str) -> Result<(), Failure> {
         match (self.min_hits, self.hits) {
-            (Some(least), _) if found < least => {
-                Err(assertion(format!("{found} hits, fewer than the {least} that are asserted{hint}")))
+            (Some(least), _) if count < least => {
+                Err(assertion(format!("{count} hits, fewer than the {least} that are asserted{hint}")))
             }
-            (_, Some(hits)) if found != hits => {
-                Err(assertion(format!("{found} hits, and not the {hits} that are asserted{hint}")))
+            (_, Some(hits)) if count != hits => {
+                Err(assertion(format!("{count} hits, and not the {hits} that are asserted{hint}")))
             }
             _ => Ok(()),
         }
@@ -125,8 +125,8 @@ impl Assertion {
                     excerpt(answer)
                 )));
             };
-            let found = field.pointer.find(place).ok().flatten();
-            field.judge(values, found.and_then(|json| serde_json::from_slice(json).ok()))?;
+            let actual = field.pointer.find(place).ok().flatten();
+            field.judge(values, actual.and_then(|json| serde_json::from_slice(json).ok()))?;
         }
         Ok(())
     }
@@ -172,16 +172,16 @@ impl Truth {
 }
 
 impl Field {
-    fn judge(&self, values: &Values, found: Option<Value>) -> Result<(), Failure> {
+    fn judge(&self, values: &Values, actual: Option<Value>) -> Result<(), Failure> {
         let mut rendered = Vec::new();
         self.value.render(values, &mut rendered);
         let expected: Value = serde_json::from_slice(&rendered).unwrap_or(Value::Null);
         let name = &self.name;
-        match found {
-            Some(found) if alike(&found, &expected) => Ok(()),
-            Some(found) => {
-                let found = excerpt(found.to_string().as_bytes());
-                Err(assertion(format!("the field {name:?} is {found}, and not {expected}")))
+        match actual {
+            Some(actual) if alike(&actual, &expected) => Ok(()),
+            Some(actual) => {
+                let actual = excerpt(actual.to_string().as_bytes());
+                Err(assertion(format!("the field {name:?} is {actual}, and not {expected}")))
             }
             None => Err(assertion(format!("there is no field {name:?}, which should be {expected}"))),
         }
@@ -291,9 +291,9 @@ mod tests {
 
     #[test]
     fn hits_are_bounded_or_exact() {
-        let judged = |form: Value, found: u64| {
+        let judged = |form: Value, count: u64| {
             let assertion = Assertion::map(&form, &variables()).unwrap();
-            assertion.judge_hits(found, "").map_err(|failure| failure.message)
+            assertion.judge_hits(count, "").map_err(|failure| failure.message)
         };
         assert_eq!(judged(json!({"min_hits": 3}), 3), Ok(()));
         assert_eq!(judged(json!({"min_hits": 3}), 2).unwrap_err(), "2 hits, fewer than the 3 that are asserted");

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use self::asking::{Asked, Means};
 use self::line::Terms;
-use self::nodes::{Bucket, Nodes};
+use self::nodes::{Bucket, CouchbaseNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::packet::read_request;
@@ -38,16 +38,16 @@ use crate::neutral::{Action, Neutral, Write};
 /// The driver of one target.
 #[derive(Debug)]
 pub struct Couchbase {
-    nodes: Arc<Nodes>,
+    nodes: Arc<CouchbaseNodes>,
 }
 
-/// What one client holds.
+/// The state of one client.
 #[derive(Default)]
 pub struct Connection {
     means: Means,
     statements: Statements,
     room: Room,
-    /// Filled where somebody wants to see what was asked and answered.
+    /// Filled if the request and its answer are to be shown.
     shown: Option<Exchange>,
 }
 
@@ -58,7 +58,7 @@ impl Driver for Couchbase {
     fn new(target: &Target) -> Result<Self, PlanError> {
         let terms = Terms::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, terms.tls.clone())?;
-        Ok(Self { nodes: Arc::new(Nodes::new(Arc::new(topology), terms)) })
+        Ok(Self { nodes: Arc::new(CouchbaseNodes::new(Arc::new(topology), terms)) })
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
@@ -242,7 +242,7 @@ fn words(request: &[u8]) -> String {
         0xd1 => "MUTATE",
         _ => "?",
     };
-    // Paths stand between lengths, which are no text.
+    // Paths stand between lengths, which are not text.
     let plain: String = value.chars().map(|c| if c.is_control() || c == '\u{fffd}' { ' ' } else { c }).collect();
     format!("{name} {key} (vbucket {vbucket}) {plain}").trim_end().to_owned()
 }

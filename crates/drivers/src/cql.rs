@@ -34,7 +34,7 @@ use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 
 use self::asking::Asking;
-use self::nodes::Nodes;
+use self::nodes::CqlNodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
@@ -42,12 +42,12 @@ use self::statement::Buffers;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
 
-/// How long a node is waited for before the load.
+/// How long to wait for a node before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The driver of one target.
 pub struct Cql {
-    nodes: Arc<Nodes>,
+    nodes: Arc<CqlNodes>,
     user: Option<(String, Secret)>,
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
@@ -58,12 +58,12 @@ pub struct Cql {
     keyspaces: Mutex<Option<BTreeSet<String>>>,
 }
 
-/// What one client holds.
+/// The state of one client.
 #[derive(Debug, Default)]
 pub struct Connection {
     buffers: Buffers,
     deadline: Deadline,
-    /// Filled where somebody wants to see what was asked and answered.
+    /// Filled if the request and its answer are to be shown.
     shown: Option<Exchange>,
 }
 
@@ -78,9 +78,11 @@ impl Driver for Cql {
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+            Some(_) => {
+                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+            }
         };
-        let nodes = Arc::new(Nodes::default());
+        let nodes = Arc::new(CqlNodes::default());
         nodes.set(&target.hosts)?;
         let tls = target.tls.as_ref().map(|plan| tls::config(plan, &nodes)).transpose()?;
         Ok(Self {
@@ -173,7 +175,7 @@ impl Cql {
     }
 }
 
-/// Whether a node answered and does not let us in.
+/// Whether a node answered and refuses us.
 fn refuses_us(error: &NewSessionError) -> bool {
     matches!(connecting(error), Some(ConnectionError::ConnectionSetupRequestError(_)))
 }

@@ -1,6 +1,6 @@
 //! The beginning of what a server says, for messages.
 
-/// As much of a body as stands in a message when there is no better.
+/// How many bytes of a body a message shows.
 const EXCERPT: usize = 200;
 
 /// The beginning of a body on one line.

@@ -21,7 +21,7 @@ pub struct Http {
     http: Http1,
 }
 
-/// What one client holds: its connections, and what it knows from answers.
+/// The state of one client: its connections, and what it knows from answers.
 pub struct Connection {
     http: http1::Connection,
     captured: Option<Captured>,

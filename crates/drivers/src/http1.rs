@@ -33,7 +33,7 @@ use crate::net::topology::Topology;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// How long a host is waited for before the load.
+/// How long to wait for a host before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One target, as all its clients share it.
@@ -45,7 +45,7 @@ pub struct Http1 {
     cap: Option<Cap>,
 }
 
-/// What all clients together may have.
+/// The limit of all clients together.
 #[derive(Debug)]
 struct Cap {
     /// Routes, over all workers.
@@ -54,7 +54,7 @@ struct Cap {
     pools: PerThread<Pool>,
 }
 
-/// What one client holds.
+/// The state of one client.
 pub struct Connection {
     means: Means,
     /// The node that was asked last.
@@ -63,7 +63,7 @@ pub struct Connection {
     buffers: Buffers,
 }
 
-/// What a client's requests go by.
+/// The routes of a client's requests.
 enum Means {
     Own(Route),
     /// Borrowed for each.
@@ -93,8 +93,8 @@ impl Http1 {
         self.timeout
     }
 
-    /// Says of each host whether its end of TLS and ours will ever agree; a host that is not there is no error. All
-    /// are asked at once.
+    /// Checks that a TLS connection to each host is possible; a host that does not answer is not an error. All hosts
+    /// are checked at once.
     pub async fn verify(&self) -> Result<(), PlanError> {
         let Some(tls) = &self.access.tls else { return Ok(()) };
         let timeout = self.timeout.min(PATIENCE);
@@ -117,7 +117,7 @@ impl Http1 {
         self.topology.set_hosts(hosts)
     }
 
-    /// The hosts that there ever were, by the numbers of their nodes.
+    /// All hosts that the target ever had, by the numbers of their nodes.
     pub fn hosts(&self) -> Vec<String> {
         self.topology.hosts()
     }
@@ -127,13 +127,13 @@ impl Http1 {
         self.topology.unreachable()
     }
 
-    /// Lets no more than so many connections be open at a time; see [`Driver::cap`](loadframe_engine::driver::Driver).
+    /// Limits the number of connections that are open at a time; see [`Driver::cap`](loadframe_engine::driver::Driver).
     pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
-        let each = self.topology.connections();
-        let routes = connections / each;
+        let per_client = self.topology.connections();
+        let routes = connections / per_client;
         if routes < workers {
             return Err(PlanError(format!(
-                "{connections} connections are too few: each of {workers} worker threads needs one to each of {each} \
+                "{connections} connections are too few: each of {workers} worker threads needs one to each of {per_client} \
                  hosts, unless the spread is fixed"
             )));
         }
@@ -141,21 +141,21 @@ impl Http1 {
         Ok(())
     }
 
-    /// What client number `client` holds; it connects when it first asks.
+    /// The connection of client number `client`; it connects at its first request.
     pub fn connection(&self, client: u64) -> Connection {
         let means = match &self.cap {
             None => Means::Own(Route::new(self.topology.assign(client))),
             Some(cap) => {
                 // A worker's clients are those whose numbers leave its own when divided by that of all workers.
-                let own = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
+                let numbers = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
                 let route = |number| Route::new(self.topology.assign(number));
-                Means::Shared(cap.pools.get(|| Pool::new(own.map(route).collect())))
+                Means::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())))
             }
         };
         Connection { means, node: 0, client: HttpClient::new(), buffers: Buffers::default() }
     }
 
-    /// A request as people read it, which is not sent. See [`Connection::shown`].
+    /// A request as text, without sending it. See [`Connection::shown`].
     pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
         let buffers = &mut connection.buffers;
         request.render(&self.topology.members()[0].host, &self.access, values, buffers);
@@ -163,9 +163,9 @@ impl Http1 {
         text::message(line, body)
     }
 
-    /// Renders and sends a request and waits for the answer; the error is what became of a request without one. A
-    /// connection that is not there, or no longer, is made first; after a node that refused it the next call asks
-    /// another. All of this happens within `limit`.
+    /// Renders and sends a request and waits for the answer; the error is the reply of a request without one. Connects
+    /// first if there is no usable connection; after a refused connection the next call asks another node. All of this
+    /// happens within `limit`.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -223,18 +223,18 @@ impl Connection {
         self.client.answer()
     }
 
-    /// The last answer, and the bytes that the next request which has room for them takes along.
+    /// The last answer, and the buffer of bytes that the next request with a place for them carries.
     pub fn carry(&mut self) -> (&Answer, &mut Vec<u8>) {
         (self.client.answer(), &mut self.buffers.carried)
     }
 
-    /// Has the requests that follow carry only those of their documents, by their places; all of them if it is empty.
+    /// Limits the following requests to the documents at these places; empty: all documents.
     pub fn confine(&mut self, places: &[u32]) {
         self.buffers.only.clear();
         self.buffers.only.extend_from_slice(places);
     }
 
-    /// Forgets the last request and its answer: the next one is not sent.
+    /// Forgets the last request and its answer, when the next request is not sent.
     pub fn forget(&mut self) {
         self.client.forget();
         self.buffers = Buffers::default();
@@ -245,13 +245,13 @@ impl Connection {
         self.node
     }
 
-    /// The last request and its answer for people. Of the heads only the first lines: the rest is no secret's place.
+    /// The last request and its answer as text. Only the first lines of the heads are shown: the rest may hold secrets.
     pub fn shown(&self, request: &Request, reply: &Reply) -> Exchange {
         let answer = match &reply.outcome {
             Err(failure) if !self.answer().is_complete() => failure.message.clone(),
             _ => match (text::message(self.answer().status_line(), self.answer().body()), self.answer().dropped()) {
                 (whole, 0) => whole,
-                (beginning, dropped) => format!("{beginning}\n... and {dropped} bytes more, which nobody reads"),
+                (beginning, dropped) => format!("{beginning}\n... and {dropped} more bytes, which are not kept"),
             },
         };
         let (line, body) = request.rendered(&self.buffers);
@@ -260,17 +260,17 @@ impl Connection {
 }
 
 impl Answered {
-    /// A request that went nowhere.
+    /// A request that was not sent.
     fn unsent(node: u16) -> Self {
         Self { exchanged: Exchanged::never(), node, documents: 0 }
     }
 
-    /// What became of the request, once the answer is judged.
+    /// The reply of the request, once the answer is judged.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
         self.exchanged.reply(self.node, documents, outcome)
     }
 
-    /// What became of it without an answer.
+    /// The reply of the request without an answer.
     fn without(self, trouble: Trouble) -> Reply {
         self.reply(0, Err(trouble.into()))
     }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// The text is no JSON, or not of the shape that was asked for.
+/// The text is not JSON, or not of the shape that was asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unexpected;
 
@@ -29,15 +29,15 @@ impl<'a> Cursor<'a> {
 
     /// At the value of a member of the object that `bytes` are; `None` if it has no such member.
     pub fn member(bytes: &'a [u8], name: &[u8]) -> Result<Option<Self>, Unexpected> {
-        let mut found = None;
+        let mut value = None;
         Self::new(bytes).object(|member, cursor| {
             if member != name {
                 return cursor.skip().map(|()| true);
             }
-            found = Some(Self { bytes: cursor.bytes, at: cursor.at });
+            value = Some(Self { bytes: cursor.bytes, at: cursor.at });
             Ok(false)
         })?;
-        Ok(found)
+        Ok(value)
     }
 
     /// Walks through the members of the object that is here. `member` is given each name, with the cursor at the
@@ -179,14 +179,14 @@ impl<'a> Cursor<'a> {
         let mut escapes = false;
         loop {
             let rest = self.bytes.get(self.at..).ok_or(Unexpected)?;
-            let found = memchr2(b'"', b'\\', rest).ok_or(Unexpected)?;
-            if rest[found] == b'"' {
-                let end = self.at + found;
+            let special = memchr2(b'"', b'\\', rest).ok_or(Unexpected)?;
+            if rest[special] == b'"' {
+                let end = self.at + special;
                 self.at = end + 1;
                 return Ok((&self.bytes[start..end], escapes));
             }
             escapes = true;
-            self.at += found + 2;
+            self.at += special + 2;
         }
     }
 

@@ -1,4 +1,5 @@
-//! The protocol of MongoDB, by the official driver: single servers, replica sets, and sharded clusters by their routers.
+//! The protocol of MongoDB, by the official driver: single servers, replica sets, and sharded clusters by their
+//! routers.
 //!
 //! Requests are BSON, written once by this module and sent as raw commands. Each worker thread has a client of the
 //! driver for each node, so that which node a request goes to is decided, and known, here.
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 use self::asking::Asking;
 use self::line::{Line, Thread};
-use self::nodes::{Mode, Nodes};
+use self::nodes::{Mode, MongoNodes};
 use self::operation::Kind;
 pub use self::operation::Operation;
 use self::request::Room;
@@ -38,11 +39,11 @@ use crate::tally::Tally;
 
 /// The driver of one target.
 pub struct Mongo {
-    nodes: Arc<Nodes>,
+    nodes: Arc<MongoNodes>,
     threads: PerThread<Thread>,
 }
 
-/// What one client holds.
+/// The state of one client.
 pub struct Connection {
     client: u64,
     /// Among the hosts that are alike.
@@ -51,7 +52,7 @@ pub struct Connection {
     lines: Vec<Option<Line>>,
     room: Room,
     deadline: Deadline,
-    /// Filled where somebody wants to see what was asked and answered.
+    /// Filled if the request and its answer are to be shown.
     shown: Option<Exchange>,
 }
 
@@ -60,7 +61,7 @@ impl Driver for Mongo {
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
-        let nodes = Nodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
+        let nodes = MongoNodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), threads: PerThread::new() })
     }
 
@@ -76,7 +77,7 @@ impl Driver for Mongo {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds out what the target is. Refuses credentials that it does not take.
+    /// Finds out what the target is. The error says that it refuses the credentials.
     async fn verify(&self) -> Result<(), PlanError> {
         DiscoveryError::refusal(self.nodes.discover().await)
     }

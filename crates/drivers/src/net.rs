@@ -1,6 +1,6 @@
 //! What every driver needs of a network, whatever protocol it speaks: a [`target_node`] with its host, the [`topology`]
-//! that says which node a client asks, a [`wire`] (with or without [`tls`]), a [`client`] that has one request in flight on
-//! it, the [`deadline`] of that request and the [`buffer`] for its answer.
+//! that says which node a client asks, a [`wire`] (with or without [`tls`]), a [`client`] that has one request in
+//! flight on it, the [`deadline`] of that request and the [`buffer`] for its answer.
 //!
 //! Nothing here knows a protocol, an operation or what an answer means.
 

@@ -137,9 +137,9 @@ impl Action {
 
     /// The action of that name.
     pub fn parse(name: &str) -> Result<Self, PlanError> {
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        let action = Self::NAMES.iter().find(|(known, _)| *known == name);
         let names = Self::NAMES.iter().map(|(known, _)| *known);
-        found.map(|(_, action)| *action).ok_or_else(|| PlanError(unknown("action", name, names)))
+        action.map(|(_, known)| *known).ok_or_else(|| PlanError(unknown("action", name, names)))
     }
 }
 
@@ -175,7 +175,7 @@ impl Neutral {
         }
     }
 
-    /// Reads the verb `name` with its `argument`; `None` if it is no verb.
+    /// Reads the verb `name` with its `argument`; `None` if it is not a verb.
     pub fn map(name: &str, argument: &Value, context: &Context) -> Option<Result<Self, PlanError>> {
         let mapped = match name {
             "insert" => Write::map(argument, context).map(Self::Insert),
@@ -315,7 +315,7 @@ impl Cell {
         self.0.render(values, buffer);
     }
 
-    /// The value of this request; `buffer` holds its bytes. `None` if it is no JSON, which no variable makes.
+    /// The value of this request; `buffer` holds its bytes. `None` if it is not JSON, which no variable makes.
     pub fn scalar<'a>(&self, values: &Values, buffer: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
         self.json(values, buffer);
         Scalar::parse(buffer)

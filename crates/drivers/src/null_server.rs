@@ -35,8 +35,8 @@ pub struct NullServer {
 }
 
 impl NullServer {
-    /// Starts a server of that driver's protocol on a free port of loopback, in a thread of its own. `Unsupported` for a
-    /// driver whose protocol it does not speak.
+    /// Starts a server of that driver's protocol on a free port of loopback, in a thread of its own. `Unsupported` for
+    /// a driver whose protocol it does not speak.
     pub fn start(driver: &str) -> io::Result<Self> {
         let serve: fn(SocketAddr) -> Box<dyn Protocol> = match driver {
             "http" | "search" => |_| Box::new(http::Http::default()),

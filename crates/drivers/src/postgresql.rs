@@ -27,7 +27,7 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use self::line::{Line, Terms};
-use self::nodes::Nodes;
+use self::nodes::PostgresNodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
 use self::turn::Asking;
@@ -35,7 +35,7 @@ use crate::net::deadline::{Deadline, Limit};
 
 /// The driver of one target.
 pub struct Postgres {
-    nodes: Arc<Nodes>,
+    nodes: Arc<PostgresNodes>,
     /// How many operations were mapped.
     operations: AtomicUsize,
 }
@@ -55,7 +55,7 @@ impl Driver for Postgres {
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
-        let nodes = Nodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
+        let nodes = PostgresNodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), operations: AtomicUsize::new(0) })
     }
 

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use self::asking::{Asked, Means};
 use self::line::Terms;
-use self::nodes::{Mode, Nodes};
+use self::nodes::{Mode, RedisNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::resp::{Item, Reader};
@@ -40,14 +40,14 @@ use crate::neutral::{Action, Neutral};
 /// The driver of one target.
 #[derive(Debug)]
 pub struct Redis {
-    nodes: Arc<Nodes>,
+    nodes: Arc<RedisNodes>,
 }
 
-/// What one client holds.
+/// The state of one client.
 pub struct Connection {
     means: Means,
     room: Room,
-    /// Filled where somebody wants to see what was asked and answered.
+    /// Filled if the request and its answer are to be shown.
     shown: Option<Exchange>,
 }
 
@@ -58,7 +58,7 @@ impl Driver for Redis {
     fn new(target: &Target) -> Result<Self, PlanError> {
         let terms = Terms::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, terms.tls.clone())?;
-        Ok(Self { nodes: Arc::new(Nodes::new(Arc::new(topology), terms)) })
+        Ok(Self { nodes: Arc::new(RedisNodes::new(Arc::new(topology), terms)) })
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
@@ -73,7 +73,7 @@ impl Driver for Redis {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds out what the target is. Refuses credentials that it does not take.
+    /// Finds out what the target is. The error says that it refuses the credentials.
     async fn verify(&self) -> Result<(), PlanError> {
         DiscoveryError::refusal(self.nodes.discover(Limit::starting_now(self.nodes.terms.timeout)).await)
     }

@@ -130,7 +130,7 @@ pub struct Stream {
     pub mix: Vec<(String, f64)>,
     /// The operations that one user walks through in order, instead of a mix.
     #[serde(default)]
-    pub journey: Vec<Step>,
+    pub journey: Vec<JourneyStep>,
     /// When requests are due.
     pub pacing: Pacing,
     /// When the stream is over.
@@ -143,7 +143,7 @@ pub struct Stream {
 /// A step of a journey.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct JourneyStep {
     /// What is asked for.
     pub operation: String,
     /// The think time between this step's answer and the next step.

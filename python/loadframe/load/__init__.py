@@ -1,6 +1,6 @@
-"""The engine on this process: runs a phase's plan and keeps what was measured when it is interrupted.
+"""Runs the plan of a phase on the engine in this process, and keeps what was measured if it is interrupted.
 
-It also measures what the engine itself is good for on this machine.
+It also measures the capacity of the engine itself on this machine.
 """
 
 from loadframe.load.calibration import Calibration

@@ -1,6 +1,6 @@
-"""Measures what the generator itself is good for on this machine: each driver against a server that does nothing.
+"""Measures the capacity of the generator itself on this machine: each driver against a server that does nothing.
 
-One worker thread, so that figures are per core; the server has a thread of its own. Nothing is said about any store.
+One worker thread runs, so figures are per core; the server has its own thread. The figures are not about any store.
 """
 
 import csv
@@ -17,21 +17,21 @@ from loadframe.errors import LoadframeError
 from loadframe.load.calibration import Calibration, DriverCeiling, Lateness
 from loadframe.load.phase import run_phase
 
-#: Offered rates, 1/s, at which lateness is looked at.
+#: Offered rates, 1/s, at which lateness is measured.
 RATES = (1_000, 10_000, 50_000)
-#: Clients of the closed loop: enough that the worker never waits for the server, as long as that has a core.
+#: Clients of the closed loop: enough that the worker never waits for the server, as long as the server has a core.
 _CLIENTS = 32
-#: Bulk requests carry so many documents of so many bytes.
+#: Documents per bulk request, and bytes per document.
 _BULK_SIZE = 5_000
 _DOCUMENT = 500
-#: The corpus is a file of so many documents, named so often that no measurement comes to its end.
+#: Documents in the corpus file, and how often the plan names the file so that no measurement reaches the end.
 _DOCUMENTS = 20_000
 _REPEATED = 400
 
 _SEARCH = {"search": {"collection": "nothing", "body": {"query": {"match_all": {}}}, "size": 10}}
 _HTTP = {"http": {"method": "GET", "path": "/"}}
 _REDIS = {"command": ["GET", "key"]}
-#: Of the null server's only table, where it has tables.
+#: From the null server's only table, where it has tables.
 _READ = {"read": {"collection": "nothing", "id": "key"}}
 _BULK = {"bulk": {"collection": "nothing", "corpus": "documents", "size": _BULK_SIZE}}
 _KEYED_BULK = {"bulk": {**_BULK["bulk"], "id": "id"}}
@@ -45,7 +45,7 @@ class Probe:
     bulk: Mapping[str, Any] | None = None
 
 
-#: By driver; a driver that no null server speaks to is not calibrated.
+#: By driver. A driver without a null server is not calibrated.
 PROBES: dict[str, Probe] = {
     "couchbase": Probe(_READ, _KEYED_BULK),
     "cql": Probe(_READ, _KEYED_BULK),
@@ -59,7 +59,7 @@ PROBES: dict[str, Probe] = {
 
 @dataclass(frozen=True)
 class _Measured:
-    """One phase: what its worker did in the measured window. Times in s."""
+    """What the worker of one phase did in the measured window. Times in s."""
 
     requests: int
     documents: int
@@ -76,11 +76,11 @@ def measurable() -> list[str]:
 
 
 def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int], None]) -> Calibration:
-    """Measure the drivers and return what came out; `tell` hears what is measured, and which of how many it is.
+    """Measure the drivers and return the figures. `tell` gets the name of a measurement, its number and their count.
 
-    Takes about 3 s a measurement, with `quick` 1 s: a first idea, no basis for a verdict.
+    One measurement takes about 3 s, with `quick` 1 s: that gives a first idea and is not a basis for a verdict.
     """
-    # Whole seconds, by which the worker's CPU time is recorded.
+    # Whole seconds, because the worker's CPU time is recorded per second.
     warmup, duration = (0, 1) if quick else (1, 2)
     total = sum(1 + len(RATES) + (PROBES[driver].bulk is not None) for driver in drivers)
     steps = iter(range(total))
@@ -93,9 +93,9 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         def measure(what: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _Measured:
             nonlocal waited
             tell(f"{driver}: {what}", next(steps), total)
-            # The null driver asks nobody, so it does not matter whom.
-            speaks = "http" if driver == "null" else driver
-            with tempfile.TemporaryDirectory(dir=folder) as records, closing(_engine.NullServer(speaks)) as server:
+            # The null driver connects to no server, so any server will do.
+            protocol = "http" if driver == "null" else driver
+            with tempfile.TemporaryDirectory(dir=folder) as records, closing(_engine.NullServer(protocol)) as server:
                 plan = _plan(driver, server.address, corpus, operation, pacing, warmup, duration)
                 run_phase(plan, Path(records), lambda _: None)
                 measured = _read(Path(records), warmup, duration)
@@ -164,7 +164,7 @@ def _read(records: Path, warmup: int, duration: int) -> _Measured:
     seconds = [row for row in _rows(records / "generator.csv") if warmup <= int(row["second"]) < warmup + duration]
     lateness = _engine.HistogramLog(records / "histograms.hlog").total("generator/lateness", warmup, warmup + duration)
     return _Measured(
-        # A machine that is busy with other things may finish nothing in a second.
+        # On a busy machine no request may complete within a second.
         requests=max(operation["completed"], 1),
         documents=max(operation["completed_documents"], 1),
         seconds=duration,

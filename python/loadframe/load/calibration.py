@@ -1,4 +1,4 @@
-"""What calibration found, kept per machine: JSON files in a cache, named by the hardware that they are about."""
+"""The results of calibrations: one JSON file per machine in a cache, named after a hash of the hardware."""
 
 import hashlib
 import json
@@ -14,15 +14,15 @@ from loadframe.errors import BadInput
 from loadframe.record.machine import hardware
 from loadframe.units import format_share
 
-#: What makes two machines alike: how fast a core is, and how many there are.
+#: Two machines are the same for a calibration if these agree: they determine the speed and the number of cores.
 _HARDWARE = ("cpu", "architecture", "virtual", "threads", "usable", "clock", "governor")
-#: A worker that waited longer than this share of the time for a core was not alone on the machine.
+#: If a worker waited for a core for more than this share of the time, other processes disturbed the calibration.
 _DISTURBED = 0.05
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """How late requests of an open load were turned to: offered rate in 1/s, percentiles in s, share achieved."""
+    """How late the requests of an open load were started: offered rate in 1/s, percentiles in s, share achieved."""
 
     rate: float
     p50: float
@@ -32,9 +32,9 @@ class Lateness:
 
 @dataclass(frozen=True)
 class DriverCeiling:
-    """What one core does with a driver: requests and documents per second of CPU time, and what each costs in s.
+    """What one core can do with a driver: requests and documents per second of CPU time, and their CPU time in s.
 
-    `reached` is what one worker sent per second of the clock, with the server's thread beside it.
+    `reached` is how many requests one worker sent per second of wall time, with the server's thread beside it.
     """
 
     requests: float
@@ -47,7 +47,7 @@ class DriverCeiling:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All drivers on one machine. `waited_share`: the greatest share of time for which the worker had no core."""
+    """All drivers on one machine. `waited_share`: the largest share of the time that a worker waited for a core."""
 
     measured: str
     version: str
@@ -58,27 +58,29 @@ class Calibration:
 
     @classmethod
     def now(cls, drivers: dict[str, DriverCeiling], *, quick: bool, waited_share: float) -> Self:
-        """Return figures that were measured just now, on this machine, with this version."""
+        """Return figures that were measured just now on this machine with this version."""
         measured = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(measured, loadframe.__version__, _machine(), quick, waited_share, drivers)
 
     @classmethod
     def load(cls, cache: Path) -> Self | None:
-        """Return what is known of this machine; None if nothing is, or only of another version of Loadframe."""
+        """Return the calibration of this machine; None if there is none of this version of Loadframe."""
         try:
             known = json.loads(_path(cache, _machine()).read_text())
             drivers = {
-                name: DriverCeiling(**ceiling | {"lateness": tuple(Lateness(**each) for each in ceiling["lateness"])})
+                name: DriverCeiling(
+                    **ceiling | {"lateness": tuple(Lateness(**values) for values in ceiling["lateness"])}
+                )
                 for name, ceiling in known["drivers"].items()
             }
             calibration = cls(**known | {"drivers": drivers})
         except (OSError, ValueError, KeyError, TypeError):
-            # A file that another version wrote, or that was cut off, is as good as none.
+            # Another version wrote the file, or it is truncated: treat it as missing.
             return None
         return calibration if calibration.version == loadframe.__version__ else None
 
     def save(self, cache: Path) -> Path:
-        """Keep the figures in place of older ones of the same machine; BadInput if the cache cannot be written."""
+        """Store the figures in place of older ones of this machine; BadInput if the cache cannot be written."""
         path = _path(cache, self.machine)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,29 +89,29 @@ class Calibration:
             partial.replace(path)
         except OSError as error:
             remedy = "set LOADFRAME_CACHE to a folder that can be written"
-            raise BadInput(f"the figures cannot be kept: {error.strerror}", where=str(path), remedy=remedy) from error
+            raise BadInput(f"the figures cannot be stored: {error.strerror}", where=str(path), remedy=remedy) from error
         return path
 
     def ceiling(self, driver: str) -> float | None:
-        """Return the requests per second that one worker of this driver is good for; None if that is not known well."""
-        known = self.drivers.get(driver)
-        return known.requests if known and self.doubt is None else None
+        """Return how many requests per second one worker of this driver can send; None if no reliable figure exists."""
+        ceiling = self.drivers.get(driver)
+        return ceiling.requests if ceiling and self.doubt is None else None
 
     @property
     def doubt(self) -> str | None:
-        """Why no verdict rests on these figures; None if one may."""
+        """Why no verdict may use these figures; None if it may."""
         if self.waited_share > _DISTURBED:
             return f"other processes had the generator's core for up to {format_share(self.waited_share)} of the time"
-        return "it was a quick one" if self.quick else None
+        return "it was a quick calibration" if self.quick else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the calibration as values for JSON."""
         return asdict(self)
 
 
 def _machine() -> dict[str, Any]:
-    found = hardware()
-    return {key: found[key] for key in _HARDWARE}
+    properties = hardware()
+    return {key: properties[key] for key in _HARDWARE}
 
 
 def _path(cache: Path, machine: Mapping[str, Any]) -> Path:

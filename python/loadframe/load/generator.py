@@ -1,17 +1,17 @@
-"""What generates the load of a run, and how it shares out the hosts and the connections to them."""
+"""The generator of a run's load, and how it spreads requests over hosts and connections."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: Which of several hosts a request goes to: each client keeps to one, they take turns, or the idlest.
+#: Which host a request goes to: always the client's own, each host in turn, or the one with the fewest in flight.
 Spread = Literal["fixed", "round_robin", "all"]
 
 
 @dataclass(frozen=True)
 class Generator:
-    """Worker threads, how requests are spread over hosts, and how many connections they may share.
+    """Worker threads, how requests are spread over hosts, and how many connections the clients share.
 
-    `connections` is a cap over all threads; None lets each client have its own.
+    `connections` is a limit over all threads; with None each client has its own.
     """
 
     threads: int = 1
@@ -19,10 +19,10 @@ class Generator:
     connections: int | None = None
 
     def target(self) -> dict[str, Any]:
-        """Return what the engine's plan says of it in its target."""
-        capped = {} if self.connections is None else {"connections": self.connections}
-        return {"spread": self.spread, **capped}
+        """Return the generator's part of the target in the engine's plan."""
+        limit = {} if self.connections is None else {"connections": self.connections}
+        return {"spread": self.spread, **limit}
 
     def describe(self) -> dict[str, Any]:
-        """Return what a manifest says of it."""
+        """Return the generator's part of a manifest."""
         return {"ranks": 1, "threads": self.threads, "spread": self.spread, "connections": self.connections}

@@ -1,4 +1,4 @@
-"""Runs one phase on the engine. It draws no progress itself and decides nothing about the run."""
+"""Runs one phase on the engine. It shows no progress and decides nothing about the run."""
 
 import contextlib
 import json
@@ -15,13 +15,13 @@ from loadframe.record.redact import command, plain
 
 T = TypeVar("T")
 
-#: How often progress is told, and an interrupt heard, s.
+#: Interval between reports of progress, and between checks for an interrupt, s.
 _TELL = 0.2
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Figures for a person who waits: totals of the phase so far, rates of its last second, times in s."""
+    """Progress for display: totals of the phase so far, rates of its last second, times in s."""
 
     seconds: int
     requests: int
@@ -33,12 +33,12 @@ class Progress:
     response_p99: float
 
 
-#: What the engine says of a phase when it has ended: the content of `outcome.json`.
+#: The engine's account of a phase that has ended: the content of `outcome.json`.
 Outcome = dict[str, Any]
 
 
 class PhaseFailed(GeneratorFailed):
-    """A part of the generator died while the phase ran. `outcome` is of what it had measured until then."""
+    """A part of the generator failed while the phase ran. `outcome` covers what was measured until then."""
 
     def __init__(self, what: str, outcome: Outcome) -> None:
         super().__init__(f"the generator failed: {what}", remedy="the load was not what was asked for: run it again")
@@ -56,16 +56,16 @@ def run_phase(
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
-    `started` is told when the load begins, in s since the run began, which the plan says (`began`).
-    `hosts` is asked, as often as progress is told, which hosts the target has now; by default they stay as they are.
-    The worker threads run on these `cores` alone, if some are named.
-    Once `held` says so, the clients of closed streams who are there stay, and no others come, whatever their stages.
+    `started` is called with the instant at which the load begins, in s since the run began (`began` in the plan).
+    `hosts` is called at every report of progress and returns the target's hosts; by default they do not change.
+    `cores`: the worker threads run on these cores alone.
+    Once `held` returns true, the number of clients of closed streams stays as it is, whatever their stages say.
     An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
     outcome has `interrupted` set then, and the caller decides what becomes of the run. A `tell` that raises
-    KeyboardInterrupt ends it likewise, and nothing is raised. An interrupt that comes when the phase is over leaves the
-    outcome as it is. Nothing of the load goes on when this returns or raises.
-    BadInput if the engine refuses the plan, before anything was sent; PhaseFailed, with the outcome so far, when a part
-    of the generator dies; LoadframeError when the records cannot be written.
+    KeyboardInterrupt ends the phase likewise, and nothing is raised. An interrupt after the phase leaves the outcome as
+    it is. No part of the load is still running when this returns or raises.
+    BadInput if the engine refuses the plan, before anything is sent; PhaseFailed, with the outcome so far, if a part of
+    the generator fails; LoadframeError if the records cannot be written.
     """
     with interrupts.deferred():
         with _on(cores):
@@ -85,11 +85,11 @@ def run_phase(
                     handle.hold()
                     held = None
         except KeyboardInterrupt:
-            # Whoever is told may raise it too, and outside the main thread nothing else ends a phase from outside.
+            # `tell` may raise it too: outside the main thread that is the only way to end a phase from outside.
             pass
         finally:
             handle.stop()
-            # It waits until nothing of the load goes on, whatever was raised.
+            # Waits until no part of the load is running, whatever was raised.
             outcome = _outcome(handle)
         if outcome["failed"]:
             raise PhaseFailed(outcome["failed"], outcome)
@@ -98,7 +98,7 @@ def run_phase(
 
 @contextlib.contextmanager
 def _on(cores: Collection[int] | None) -> Iterator[None]:
-    """Have this thread on these cores, and with it those that it starts, which stay there."""
+    """Run this thread, and the threads that it starts, on these cores; those threads keep them."""
     before = os.sched_getaffinity(0)
     if cores:
         os.sched_setaffinity(0, cores)
@@ -112,7 +112,7 @@ def _follow(handle: _engine.Handle, hosts: list[str]) -> None:
     try:
         handle.set_hosts(hosts)
     except _engine.PlanRefused as error:
-        remedy = "see that the names of nodes that join can be resolved here"
+        remedy = "make sure that this machine can resolve the names of nodes that join"
         raise LoadframeError(f"the load cannot follow the cluster: {error}", remedy=remedy) from None
 
 
@@ -125,34 +125,37 @@ def _outcome(handle: _engine.Handle) -> Outcome:
 
 
 def _unrecorded(why: str) -> GeneratorFailed:
-    return GeneratorFailed(f"the generator failed: {why}", remedy="see whether the disk is full")
+    return GeneratorFailed(
+        f"the generator failed: {why}",
+        remedy="check free disk space and the limit of processes",
+    )
 
 
 def validate_plan(plan: Mapping[str, Any]) -> None:
-    """Raise BadInput if the engine would refuse the plan: a malformed corpus, an operation that makes no sense."""
+    """Raise BadInput if the engine would refuse the plan, for example for a malformed corpus or operation."""
     _ask(plan, _engine.validate)
 
 
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Send each operation of a plan once; return request, answer and judgement of each, in the plan's order.
+    """Send each operation of a plan once; return the request, answer and judgement of each, in the plan's order.
 
-    Secrets that the workload has in a request, or the store in an answer, are blanked.
+    Secrets in requests and in answers are blanked.
     """
     answers = _ask(plan, _engine.check)
     return [{**plain(answer), "request": _request(plan, answer["request"])} for answer in answers]
 
 
 def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return each operation of a plan with the request that it would send; None where only sending makes one.
+    """Return each operation of a plan with the request that it would send; None where only sending creates one.
 
-    Secrets that the workload has in a request are blanked.
+    Secrets in requests are blanked.
     """
     rendered = _ask(plan, _engine.render)
     return [(name, None if request is None else _request(plan, request)) for name, request in rendered]
 
 
 def _request(plan: Mapping[str, Any], request: str) -> str:
-    """Return a request without its secrets. Redis has neither keys nor quotes that tell which word is one."""
+    """Return a request without its secrets. In Redis commands no key or quote marks which word is a secret."""
     shown: str = command(request) if plan["target"]["driver"] == "redis" else plain(request)
     return shown
 

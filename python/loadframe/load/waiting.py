@@ -1,4 +1,4 @@
-"""Waits for the engine, and hears interrupts meanwhile: while it connects or reads a corpus, Python hears nothing."""
+"""Waits for the engine and handles interrupts meanwhile: Python handles none while the engine connects or reads."""
 
 import threading
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import TypeVar
 
 from loadframe import interrupts
 
-#: How often an interrupt is looked for, s.
+#: Interval between checks for an interrupt, s.
 _LOOK = 0.1
 
 T = TypeVar("T")
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """Return what `call` returns, or raise what it raises; KeyboardInterrupt as soon as an interrupt has come.
+    """Return what `call` returns, or raise what it raises; KeyboardInterrupt as soon as an interrupt arrives.
 
-    The call runs in another thread, on the cores of this one. What it returns after an interrupt is dropped.
+    The call runs in another thread, on the cores of this one. Its result after an interrupt is discarded.
     """
     future: Future[T] = Future()
 

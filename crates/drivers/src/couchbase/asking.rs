@@ -6,7 +6,7 @@ use loadframe_engine::driver::Failure;
 
 use super::judge::NOT_MINE;
 use super::line::Line;
-use super::nodes::{Bucket, Nodes, unserved};
+use super::nodes::{Bucket, CouchbaseNodes, unserved};
 use super::packet::Response;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
@@ -48,7 +48,7 @@ impl Means {
     /// Opens a line to a node.
     pub async fn open(
         &mut self,
-        nodes: &Nodes,
+        nodes: &CouchbaseNodes,
         bucket: &Bucket,
         node: u16,
         durable: bool,
@@ -70,7 +70,7 @@ impl Means {
     /// Asks one request that is about a vbucket.
     pub async fn ask(
         &mut self,
-        nodes: &Nodes,
+        nodes: &CouchbaseNodes,
         bucket: &Bucket,
         request: &[u8],
         vbucket: u16,

@@ -9,7 +9,7 @@ use loadframe_engine::driver::{Failure, Reply};
 
 use super::asking::Means;
 use super::judge::{NOT_MINE, client, refusal};
-use super::nodes::{Bucket, Nodes, unserved};
+use super::nodes::{Bucket, CouchbaseNodes, unserved};
 use super::operation::{changed, misnamed, stored};
 use super::packet::{Opcode, Packet, Response};
 use super::subdoc::{self, FIELDS};
@@ -28,7 +28,7 @@ struct Document {
 /// Sends the documents of request `k`, or those at the places `only`.
 pub async fn ask(
     means: &mut Means,
-    nodes: &Nodes,
+    nodes: &CouchbaseNodes,
     (bulk, only): (&Bulk, Option<&[u32]>),
     bucket: &Bucket,
     durability: Option<u8>,
@@ -131,12 +131,12 @@ fn request(
         fields.push((name.to_vec(), cursor.value()?));
         Ok(true)
     });
-    read.map_err(|_| "a document of the corpus is no JSON object")?;
+    read.map_err(|_| "a document of the corpus is not a JSON object")?;
     let id = match &bulk.id {
         None => number.to_string(),
         Some(name) => {
-            let found = fields.iter().find(|(known, _)| known == name.as_bytes());
-            match found.and_then(|(_, json)| Scalar::parse(json)) {
+            let field = fields.iter().find(|(known, _)| known == name.as_bytes());
+            match field.and_then(|(_, json)| Scalar::parse(json)) {
                 Some(Scalar::Text(text)) => text.into_owned(),
                 Some(Scalar::Int(whole)) => whole.to_string(),
                 _ => return Err("a document of the corpus has no id"),

@@ -5,14 +5,14 @@ use loadframe_engine::variables::Values;
 use serde_json::{Map, Value};
 
 use super::packet::Response;
-use super::subdoc::{SOME_FAILED, culprit, found};
+use super::subdoc::{SOME_FAILED, culprit, values_found};
 use crate::assertion::Assertion;
 use crate::neutral::Neutral;
 
 /// The node does not have that vbucket, or not any more.
 pub const NOT_MINE: u16 = 0x07;
 
-/// Each status that is no success: its class, and what it says.
+/// Each status that is not a success: its class, and what it says.
 const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0x01, ErrorClass::Client, "not found"),
     (0x02, ErrorClass::Client, "already there"),
@@ -36,10 +36,10 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0xa2, ErrorClass::Rejected, "a durable write of the same document is under way"),
     (0xa3, ErrorClass::Timeout, "whether the durable write was done is unknown"),
     (0xa4, ErrorClass::Rejected, "a durable write of the same document is being committed anew"),
-    (0xc1, ErrorClass::Client, "a field's place is no mapping"),
-    (0xc2, ErrorClass::Client, "a field's name is no path"),
-    (0xc5, ErrorClass::Client, "the value is no JSON"),
-    (0xc6, ErrorClass::Client, "the document is no JSON"),
+    (0xc1, ErrorClass::Client, "a field's place is not a mapping"),
+    (0xc2, ErrorClass::Client, "a field's name is not a path"),
+    (0xc5, ErrorClass::Client, "the value is not JSON"),
+    (0xc6, ErrorClass::Client, "the document is not JSON"),
 ];
 
 /// The failure that an answer with a status other than 0 is.
@@ -94,7 +94,7 @@ pub fn document(neutral: &Neutral, answer: &Response<'_>, values: &Values) -> Ve
     match neutral {
         Neutral::Read(read) if !read.fields.is_empty() => {
             let mut document = Map::new();
-            for (name, json) in read.names(values).into_iter().zip(found(answer)) {
+            for (name, json) in read.names(values).into_iter().zip(values_found(answer)) {
                 if let Some(value) = json.and_then(|json| serde_json::from_slice(json).ok()) {
                     document.insert(name, value);
                 }
@@ -120,6 +120,6 @@ mod tests {
         let words = b"{\"error\":{\"context\":\"flags are wrong\"}}";
         assert_eq!(told(0x04, words), (ErrorClass::Client, "the request is invalid (flags are wrong)".into()));
         assert_eq!(told(0x77, b""), (ErrorClass::Server, "a status that is not known: 0x77".into()));
-        assert_eq!(told(SOME_FAILED, b"\x00\x00\xc5"), (ErrorClass::Client, "the value is no JSON".into()));
+        assert_eq!(told(SOME_FAILED, b"\x00\x00\xc5"), (ErrorClass::Client, "the value is not JSON".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! One connection to one node for one bucket: opened, let in, and spoken on.
+//! One connection to one node for one bucket: opening, authentication and exchanges.
 
 use std::time::Duration;
 
@@ -22,20 +22,20 @@ use crate::net::wire::Wire;
 /// writes.
 const FEATURES: [u16; 5] = [0x03, 0x07, 0x08, 0x10, 0x11];
 
-/// What nodes are approached with.
+/// How connections to the nodes are made.
 #[derive(Debug)]
 pub struct Terms {
-    /// None: in the clear.
+    /// `None`: without encryption.
     pub tls: Option<Tls>,
     user: Option<(String, Secret)>,
     /// The same for the HTTP services.
     pub authorization: Authorization,
-    /// How long an answer is waited for, unless an operation says otherwise.
+    /// How long to wait for an answer, unless an operation says otherwise.
     pub timeout: Duration,
 }
 
 impl Terms {
-    /// Reads certificates; says which credentials the protocol has not.
+    /// Reads certificates. The error names credentials that the protocol does not have.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
             return Err(PlanError("this protocol's requests are not compressed".to_owned()));
@@ -43,7 +43,9 @@ impl Terms {
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+            Some(_) => {
+                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+            }
         };
         let access = Access::new(target)?;
         Ok(Self { tls: access.tls, user, authorization: access.authorization, timeout: target.timeout })
@@ -65,7 +67,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Connects, if there is no connection that can be used, says who asks, and takes the bucket.
+    /// Connects, authenticates and selects the bucket, if there is no usable connection.
     pub async fn open(&mut self, host: &Host, terms: &Terms, bucket: &str, limit: Limit) -> Result<(), Failure> {
         if self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());
@@ -109,23 +111,23 @@ impl Line {
         Ok(outcome?)
     }
 
-    /// Sends so many requests and waits for all of their answers.
+    /// Sends `count` requests and waits for all of their answers.
     pub async fn speak(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.answer_mut().begin(count);
         self.client.speak(&mut self.wire, [requests, b""], limit).await
     }
 
-    /// The answers of the last exchange, if it ended well.
+    /// The answers of the last exchange, if it succeeded.
     pub fn answers(&self) -> &Answers {
         self.client.answer()
     }
 
-    /// Says that the node will not understand a durable write.
+    /// The error says that the node does not support durable writes.
     pub fn require_durable(&self) -> Result<(), Failure> {
         if self.durable {
             return Ok(());
         }
-        let message = "this server knows no durable writes".to_owned();
+        let message = "this server does not support durable writes".to_owned();
         Err(Failure::new(ErrorClass::Client, message))
     }
 }

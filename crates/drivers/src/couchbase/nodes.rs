@@ -1,4 +1,4 @@
-//! What all clients of a target know together: its buckets, and which node has which part of each.
+//! What all clients of a target share: its buckets, and which node has which part of each.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::net::known::Known;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
-/// How long a node is waited for that is asked for the others.
+/// How long to wait for a node that is asked for the other nodes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a bucket's configuration is asked for: the short form, and the long one of servers that have no other.
@@ -43,10 +43,10 @@ pub struct Bucket {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct CouchbaseNodes {
     /// The hosts that the user named, or whoever changes them: any of them tells of the others.
     pub topology: Arc<Topology>,
-    /// How nodes let us in.
+    /// How connections to the nodes are made.
     pub terms: Terms,
     /// The nodes that have documents.
     pub known: Known,
@@ -56,18 +56,18 @@ pub struct Nodes {
 }
 
 impl Bucket {
-    /// Its parts may lie elsewhere by now.
+    /// Takes note that its parts may have moved.
     pub fn doubt(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Says to one who asks, and to nobody else, that its parts are to be asked for again.
+    /// Returns true to exactly one caller if its parts have to be asked for again.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Nodes {
+impl CouchbaseNodes {
     /// Nothing is asked yet.
     pub fn new(topology: Arc<Topology>, terms: Terms) -> Self {
         Self { topology, terms, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
@@ -76,9 +76,9 @@ impl Nodes {
     /// The bucket of that name.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, PlanError> {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
-            return Err(PlanError(format!("{name:?} is no name of a bucket: letters, digits, ., _ and - are")));
+            return Err(PlanError(format!("{name:?} is not a valid bucket name: use letters, digits, ., _ and -")));
         }
-        let mut buckets = self.buckets.lock().expect("nobody panics with it in hand");
+        let mut buckets = self.buckets.lock().expect("no thread panics while it holds the lock");
         if let Some(known) = buckets.iter().find(|known| known.name == name) {
             return Ok(known.clone());
         }
@@ -95,17 +95,17 @@ impl Nodes {
 
     /// Every bucket that operations are about.
     pub fn buckets(&self) -> Vec<Arc<Bucket>> {
-        self.buckets.lock().expect("nobody panics with it in hand").clone()
+        self.buckets.lock().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// The hosts that there ever were, by the numbers that requests are recorded with.
+    /// All hosts that the target ever had, by their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         self.known.texts()
     }
 
     /// Where statement number `k` is answered.
     pub fn query(&self, k: u64) -> Option<(u16, Arc<Host>)> {
-        let query = self.query.lock().expect("nobody panics with it in hand");
+        let query = self.query.lock().expect("no thread panics while it holds the lock");
         (!query.is_empty()).then(|| query[(k % query.len() as u64) as usize].clone())
     }
 
@@ -142,17 +142,17 @@ impl Nodes {
     /// Takes note of a configuration that `host` has sent; says whether it is one. An older one than is
     /// known changes nothing.
     pub fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
-        let Some(found) = Configuration::parse(json) else { return false };
-        if bucket.rev.fetch_max(found.rev, Ordering::AcqRel) > found.rev {
+        let Some(configuration) = Configuration::parse(json) else { return false };
+        if bucket.rev.fetch_max(configuration.rev, Ordering::AcqRel) > configuration.rev {
             return true;
         }
         let tls = self.terms.tls.is_some();
-        let seats = found.seats(&host.name, tls);
+        let seats = configuration.seats(&host.name, tls);
         let number = |seat: &Seat| self.known.number_of(&seat.address, &seat.name).ok();
         let numbers: Vec<Option<u16>> = seats.iter().map(number).collect();
-        bucket.vbuckets.set(found.owners().map(|place| place.and_then(|place| *numbers.get(place)?)));
-        let query = found.query(&host.name, tls);
-        *self.query.lock().expect("nobody panics with it in hand") =
+        bucket.vbuckets.set(configuration.owners().map(|place| place.and_then(|place| *numbers.get(place)?)));
+        let query = configuration.query(&host.name, tls);
+        *self.query.lock().expect("no thread panics while it holds the lock") =
             query.iter().filter_map(|seat| self.asked(seat)).collect();
         true
     }

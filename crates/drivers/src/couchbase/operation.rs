@@ -11,7 +11,7 @@ use loadframe_engine::variables::Values;
 use serde_json::{Map, Value, json};
 
 use super::judge::client;
-use super::nodes::{Bucket, Nodes};
+use super::nodes::{Bucket, CouchbaseNodes};
 use super::packet::{KEY_LIMIT, Opcode, Packet};
 use super::subdoc::{self, FIELDS, MAKE};
 use crate::assertion::Assertion;
@@ -34,7 +34,7 @@ const JSON: u32 = 0x0200_0006;
 pub struct Operation {
     /// What is asked.
     pub kind: Kind,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub timeout: Duration,
     /// How durable writes are to be.
     pub durability: Option<u8>,
@@ -53,7 +53,7 @@ pub enum Kind {
 
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"query": {...}}`.
-    pub fn map(form: &Value, context: &Context, nodes: &Nodes) -> Result<Self, PlanError> {
+    pub fn map(form: &Value, context: &Context, nodes: &CouchbaseNodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let timeout = timeout::of_operation(form, nodes.terms.timeout)?;
@@ -69,7 +69,7 @@ impl Operation {
             let bucket = nodes.bucket(neutral.collection())?;
             Kind::Neutral(neutral, bucket)
         };
-        let durability = form.get("durability").filter(|own| !own.is_null()).map(durability).transpose()?.flatten();
+        let durability = form.get("durability").filter(|given| !given.is_null()).map(durability).transpose()?.flatten();
         let assertion = form.get("assert").filter(|assert| !assert.is_null());
         let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
         if assertion.is_some() && matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads()) {
@@ -83,8 +83,8 @@ impl Operation {
 fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError(format!("\"durability\" wants a name, not {value}")))?;
     let names = DURABILITIES.iter().map(|(known, _)| *known);
-    let found = DURABILITIES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, level)| *level).ok_or_else(|| PlanError(unknown("durability", name, names)))
+    let level = DURABILITIES.iter().find(|(known, _)| *known == name);
+    level.map(|(_, number)| *number).ok_or_else(|| PlanError(unknown("durability", name, names)))
 }
 
 fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
@@ -263,10 +263,10 @@ mod tests {
     use super::*;
     use crate::net::topology::Topology;
 
-    fn nodes() -> Nodes {
+    fn nodes() -> CouchbaseNodes {
         let target: Target = serde_json::from_value(json!({"driver": "couchbase", "hosts": ["127.0.0.1:1"]})).unwrap();
         let topology = Topology::new(&target.hosts, target.spread, None).unwrap();
-        Nodes::new(Arc::new(topology), Terms::new(&target).unwrap())
+        CouchbaseNodes::new(Arc::new(topology), Terms::new(&target).unwrap())
     }
 
     fn context() -> Context {
@@ -349,7 +349,7 @@ mod tests {
         let read = json!({"collection": "c", "id": "a"});
         assert!(error(json!({"read": read, "durability": "mayority"})).contains("did you mean \"majority\"?"));
         assert!(error(json!({"delete": read, "assert": {"hits": 1}})).contains("answers with nothing"));
-        assert!(error(json!({"read": {"collection": "a b", "id": "a"}})).contains("no name of a bucket"));
+        assert!(error(json!({"read": {"collection": "a b", "id": "a"}})).contains("not a valid bucket name"));
         let long = "é".repeat(126);
         for verb in ["read", "delete"] {
             let refused = error(json!({verb: {"collection": "c", "id": long}}));

@@ -1,6 +1,6 @@
 //! Packets of the key-value protocol: a head of 24 bytes that says how long the rest is, extras, a key and a value.
 //!
-//! Whoever sits at the other end may send anything: what breaks the rules, or the bound, is an error.
+//! The peer may send anything: a violation of the rules or of the limit is an error.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ const FRAMED_ANSWER: u8 = 0x18;
 const ANSWER: u8 = 0x81;
 /// The frame that says how durable a write is to be, with one byte of content.
 const DURABILITY: u8 = 0x11;
-/// A key is no longer than this.
+/// The longest key, in bytes.
 pub const KEY_LIMIT: usize = 250;
 
 /// A request in the making: its head is filled in when the rest is there.
@@ -101,7 +101,7 @@ pub fn read_request(bytes: &[u8]) -> Option<(u8, u16, &[u8], &[u8])> {
     Some((head[1], vbucket, bytes.get(from..from + key)?, bytes.get(from + key..end)?))
 }
 
-/// Bytes that are no answer, or one beyond the bounds set here.
+/// Bytes that are not an answer, or one beyond the bounds set here.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
 
@@ -131,14 +131,14 @@ pub struct Response<'a> {
 }
 
 impl Answers {
-    /// Makes room for the answers to so many requests.
+    /// Prepares for the answers to this many requests.
     pub fn begin(&mut self, requests: usize) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.begin();
         *self = Self { bytes, left: requests, ..Self::default() };
     }
 
-    /// Whether all have come.
+    /// Whether all answers are complete.
     pub fn is_complete(&self) -> bool {
         self.left == 0
     }

@@ -51,7 +51,7 @@ impl Default for Service {
 }
 
 impl Service {
-    /// Connects, if there is no connection to that host that can be used.
+    /// Connects, if there is no usable connection to that host.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
         if self.at == host.text && self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, from_slice, to_string_pretty};
 
 use super::judge::client;
-use super::nodes::Nodes;
+use super::nodes::CouchbaseNodes;
 use super::operation::Operation;
 use super::rest::{Service, head};
 use crate::json::Cursor;
@@ -45,7 +45,7 @@ impl Statements {
     /// Sends a request and judges its answer.
     pub async fn ask(
         &mut self,
-        nodes: &Nodes,
+        nodes: &CouchbaseNodes,
         operation: &Operation,
         request: Request<'_>,
         values: &Values<'_>,
@@ -70,7 +70,7 @@ impl Statements {
 
     async fn send(
         &mut self,
-        nodes: &Nodes,
+        nodes: &CouchbaseNodes,
         Request { body, k, limit }: Request<'_>,
     ) -> (Exchanged, u16, Result<(), Failure>) {
         let Some((node, host)) = nodes.query(k) else {
@@ -94,7 +94,7 @@ fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -
     let failed = |class, message| Err(Failure { class, message });
     let class = if status >= 500 { ErrorClass::Server } else { ErrorClass::Client };
     let (Ok(results), Ok(errors)) = (Cursor::member(body, b"results"), Cursor::member(body, b"errors")) else {
-        return failed(class, format!("an answer of status {status} that is no JSON"));
+        return failed(class, format!("an answer of status {status} that is not JSON"));
     };
     let errors: Vec<Trouble> = errors.and_then(|mut errors| from_slice(errors.value().ok()?).ok()).unwrap_or_default();
     if let Some(trouble) = errors.into_iter().next() {
@@ -103,25 +103,25 @@ fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -
     if status >= 400 {
         return failed(class, format!("an answer of status {status}"));
     }
-    let (mut found, mut first) = (0, None);
+    let (mut documents, mut first) = (0, None);
     if let Some(mut results) = results {
         let walked = results.array(|_, cursor| {
             let json = cursor.value()?;
             first.get_or_insert(json);
-            found += 1;
+            documents += 1;
             Ok(true)
         });
         if walked.is_err() {
-            return failed(class, "an answer whose results are no list".to_owned());
+            return failed(class, "an answer whose results are not a list".to_owned());
         }
     }
     if let Some(assertion) = &operation.assertion {
-        assertion.judge_hits(found, "")?;
+        assertion.judge_hits(documents, "")?;
         if assertion.has_fields() {
             assertion.judge_json(values, first, body)?;
         }
     }
-    Ok(found)
+    Ok(documents)
 }
 
 /// The class of an error by its code: 1080 is the service's timeout, 5xxx are of its own making, and the status of a

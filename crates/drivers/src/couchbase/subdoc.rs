@@ -56,7 +56,7 @@ fn path(out: &mut Vec<u8>, field: &[u8]) {
 }
 
 /// The fields of an answer, in the order in which they were asked for: its JSON, or `None` for one that is not there.
-pub fn found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
+pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
     let mut rest = answer.value;
     std::iter::from_fn(move || {
         let (head, after) = rest.split_at_checked(6)?;
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn a_field_that_is_not_there_is_none_among_those_that_are() {
         let value = b"\x00\x00\x00\x00\x00\x0242\x00\xc0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\"a\"";
-        let fields: Vec<_> = found(&Response { status: SOME_FAILED, value }).collect();
+        let fields: Vec<_> = values_found(&Response { status: SOME_FAILED, value }).collect();
         assert_eq!(fields, [Some(&b"42"[..]), None, Some(b"\"a\"")]);
-        assert_eq!(found(&Response { status: 0, value: b"\x00\x00\xff\xff\xff\xff1" }).count(), 0);
+        assert_eq!(values_found(&Response { status: 0, value: b"\x00\x00\xff\xff\xff\xff1" }).count(), 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// The most vbuckets that a bucket has.
 const MOST: usize = 1024;
-/// The node that none is.
+/// The number that stands for no node.
 const NOBODY: u16 = u16::MAX;
 
 /// CRC-32 as zlib has it, the polynomial 0xedb88320 by the low bit.
@@ -122,16 +122,18 @@ pub struct Seat {
 }
 
 impl Configuration {
-    /// Reads JSON; `None` if it is no configuration of a bucket with vbuckets.
+    /// Reads JSON; `None` if it is not a configuration of a bucket with vbuckets.
     pub fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice::<Self>(json).ok().filter(|found| !found.v_bucket_server_map.v_bucket_map.is_empty())
+        serde_json::from_slice::<Self>(json)
+            .ok()
+            .filter(|configuration| !configuration.v_bucket_server_map.v_bucket_map.is_empty())
     }
 
     /// The nodes that have vbuckets, in the order of their places. `host` is the one that was asked.
     pub fn seats(&self, host: &str, tls: bool) -> Vec<Seat> {
-        let own = |text: &str| text.replace("$HOST", host);
+        let with_host = |text: &str| text.replace("$HOST", host);
         let seat = |address: &String| {
-            let kv = own(address);
+            let kv = with_host(address);
             let ext = self.nodes_ext.iter().find(|ext| ext.kv(host, false).as_ref() == Some(&kv));
             let name = ext.and_then(|ext| ext.management(host, tls)).unwrap_or_else(|| kv.clone());
             let kv = if tls { ext.and_then(|ext| ext.kv(host, true)).unwrap_or(kv) } else { kv };
@@ -206,12 +208,12 @@ mod tests {
             ],
             "vBucketServerMap": {"serverList": ["$HOST:11210", "b:12000"], "vBucketMap": [[0, 1], [1, 0], [-1, -1]]},
         });
-        let found = Configuration::parse(json.to_string().as_bytes()).unwrap();
+        let configuration = Configuration::parse(json.to_string().as_bytes()).unwrap();
         let seat = |kv: &str, name: &str| Seat { address: kv.to_owned(), name: name.to_owned() };
-        assert_eq!(found.seats("a", false), [seat("a:11210", "a:8091"), seat("b:12000", "b:9091")]);
-        assert_eq!(found.seats("a", true), [seat("a:11207", "a:18091"), seat("b:12000", "b:12000")]);
-        assert_eq!(found.owners().collect::<Vec<_>>(), [Some(0), Some(1), None]);
-        assert_eq!(found.query("a", false), [seat("a:8093", "a:8091")]);
+        assert_eq!(configuration.seats("a", false), [seat("a:11210", "a:8091"), seat("b:12000", "b:9091")]);
+        assert_eq!(configuration.seats("a", true), [seat("a:11207", "a:18091"), seat("b:12000", "b:12000")]);
+        assert_eq!(configuration.owners().collect::<Vec<_>>(), [Some(0), Some(1), None]);
+        assert_eq!(configuration.query("a", false), [seat("a:8093", "a:8091")]);
         assert!(Configuration::parse(b"{}").is_none());
         assert!(Configuration::parse(b"not found").is_none());
     }

@@ -10,7 +10,7 @@ use scylla::statement::prepared::PreparedStatement;
 use super::Connection;
 use super::answer::Answer;
 use super::failure::failure;
-use super::nodes::Nodes;
+use super::nodes::CqlNodes;
 use super::operation::Operation;
 use super::row::Row;
 use super::session::Thread;
@@ -21,7 +21,7 @@ use crate::net::deadline::{Deadline, Limit};
 #[derive(Clone, Copy)]
 pub struct Asking<'a> {
     /// All nodes.
-    pub nodes: &'a Nodes,
+    pub nodes: &'a CqlNodes,
     /// What the thread holds.
     pub thread: &'a Thread,
     /// Its session, which is open.
@@ -92,7 +92,7 @@ impl Asking<'_> {
 
 impl Asked {
     /// The same, a failure where no document was found.
-    pub fn found(self) -> Self {
+    pub fn or_not_found(self) -> Self {
         let missing = |answer: Answer| match answer.documents() {
             0 => Err(failure(ErrorClass::Client, "not found")),
             _ => Ok(answer),

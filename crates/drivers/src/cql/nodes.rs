@@ -8,7 +8,7 @@ use loadframe_engine::plan::PlanError;
 
 /// All nodes there ever were, as all threads share them.
 #[derive(Debug, Default)]
-pub struct Nodes {
+pub struct CqlNodes {
     known: Mutex<Vec<Host>>,
 }
 
@@ -21,8 +21,8 @@ struct Host {
     present: bool,
 }
 
-impl Nodes {
-    /// Takes the hosts in the place of those that there were; resolves their names.
+impl CqlNodes {
+    /// Replaces the hosts; resolves their names.
     pub fn set(&self, hosts: &[String]) -> Result<(), PlanError> {
         let resolved = hosts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_node_keeps_its_place_whoever_comes_and_goes() {
-        let nodes = Nodes::default();
+        let nodes = CqlNodes::default();
         nodes.set(&texts(&["127.0.0.1:9042", "127.0.0.2:9042"])).unwrap();
         assert_eq!(nodes.place("127.0.0.2:9042".parse().unwrap()), 1);
         assert_eq!(nodes.place("127.0.0.3:9042".parse().unwrap()), 2, "one that the cluster told of");
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_node_is_known_by_the_name_that_it_was_given_by() {
-        let nodes = Nodes::default();
+        let nodes = CqlNodes::default();
         nodes.set(&texts(&["localhost:9042"])).unwrap();
         assert_eq!(nodes.names("127.0.0.1".parse().unwrap()), ["localhost"]);
         assert!(nodes.names("127.0.0.9".parse().unwrap()).is_empty());
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_host_that_is_none_is_refused_and_nothing_changes() {
-        let nodes = Nodes::default();
+        let nodes = CqlNodes::default();
         nodes.set(&texts(&["127.0.0.1:9042"])).unwrap();
         for bad in ["127.0.0.1", "127.0.0.1:port", "https://127.0.0.1:9042"] {
             assert!(nodes.set(&texts(&[bad])).unwrap_err().0.contains(bad));

@@ -68,13 +68,13 @@ impl Operation {
     pub fn map(form: &Value, number: usize, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["cql"]).collect();
         let (kind, argument) = form::kind(form, &kinds, &OPTIONS)?;
-        let own = form.get("consistency").filter(|own| !own.is_null()).map(consistency).transpose()?;
+        let given = form.get("consistency").filter(|given| !given.is_null()).map(consistency).transpose()?;
         // What a read must see of a write when replicas are several, and no dearer when there is one.
-        let consistency = own.unwrap_or(Consistency::LocalQuorum);
+        let consistency = given.unwrap_or(Consistency::LocalQuorum);
         let mut terms = Terms { timeout: timeout::of_operation(form, timeout)?, consistency };
         let kind = if kind == "cql" {
-            let (native, own) = Native::map(argument, context).map_err(|error| error.within(kind))?;
-            terms.consistency = own.unwrap_or(terms.consistency);
+            let (native, given) = Native::map(argument, context).map_err(|error| error.within(kind))?;
+            terms.consistency = given.unwrap_or(terms.consistency);
             Kind::Native(native)
         } else {
             let neutral = Neutral::map(kind, argument, context);
@@ -127,9 +127,9 @@ impl Native {
 
 fn consistency(value: &Value) -> Result<Consistency, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError(format!("\"consistency\" wants a name, not {value}")))?;
-    let found = CONSISTENCIES.iter().find(|(known, _)| *known == name);
+    let level = CONSISTENCIES.iter().find(|(known, _)| *known == name);
     let names = CONSISTENCIES.iter().map(|(known, _)| *known);
-    found.map(|(_, level)| *level).ok_or_else(|| PlanError(unknown("consistency", name, names)))
+    level.map(|(_, consistency)| *consistency).ok_or_else(|| PlanError(unknown("consistency", name, names)))
 }
 
 #[cfg(test)]
@@ -150,8 +150,8 @@ mod tests {
         let read = map(json!({"read": {"collection": "c", "id": "a"}})).unwrap();
         assert_eq!(read.terms.timeout, Duration::from_secs(9));
         assert_eq!(read.terms.consistency, Consistency::LocalQuorum);
-        let own = map(json!({"read": {"collection": "c", "id": "a"}, "timeout": 0.5, "consistency": "one"})).unwrap();
-        assert_eq!((own.terms.timeout, own.terms.consistency), (Duration::from_millis(500), Consistency::One));
+        let short = map(json!({"read": {"collection": "c", "id": "a"}, "timeout": 0.5, "consistency": "one"})).unwrap();
+        assert_eq!((short.terms.timeout, short.terms.consistency), (Duration::from_millis(500), Consistency::One));
         let native = map(json!({"cql": {"statement": "SELECT 1", "values": [1], "consistency": "all"}})).unwrap();
         assert_eq!(native.terms.consistency, Consistency::All);
     }
@@ -166,7 +166,10 @@ mod tests {
             "cql: unknown consistency \"quorom\"; did you mean \"quorum\"?"
         );
         assert!(error(json!({"cql": {"statement": "SELECT ${x}"}})).contains("no holes"));
-        assert!(error(json!({"read": {"collection": "a b", "id": "1"}})).starts_with("read: \"a b\" is no name"));
+        assert!(
+            error(json!({"read": {"collection": "a b", "id": "1"}}))
+                .starts_with("read: \"a b\" is not a valid table name")
+        );
         assert!(error(json!({"read": {"collection": "a", "id": "1"}, "timeout": 0})).contains("timeout"));
     }
 

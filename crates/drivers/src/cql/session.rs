@@ -1,4 +1,5 @@
-//! One session for each worker thread: its connections, the statements that were prepared on it, what it knows of tables.
+//! One session for each worker thread: its connections, the statements that were prepared on it, what it knows of
+//! tables.
 //!
 //! The library's tasks live on the runtime that the session was opened on, so a thread never waits for another.
 
@@ -25,7 +26,7 @@ use tokio_rustls::rustls::ClientConfig;
 use uuid::Uuid;
 
 use super::failure::{self, failure};
-use super::nodes::Nodes;
+use super::nodes::CqlNodes;
 use super::routing::{Noting, noted};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
@@ -45,7 +46,7 @@ pub struct Settings {
 /// How a statement is executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub timeout: Duration,
     /// How many replicas have to agree.
     pub consistency: Consistency,
@@ -95,8 +96,8 @@ pub async fn open(
         .default_execution_profile_handle(profile.into_handle())
         .pool_size(PoolSize::PerShard(std::num::NonZeroUsize::MIN))
         .compression(None)
-        // A delay before each write is time that the store did not take. Requests that are due together are written together
-        // without it, since clients and writer share a thread.
+        // A delay before each write is time that the store did not take. Requests that are due together are written
+        // together without it, since clients and writer share a thread.
         .write_coalescing(false)
         .connection_timeout(patience)
         .keyspaces_to_fetch(&settings.keyspaces)
@@ -114,7 +115,7 @@ pub async fn open(
 
 impl Thread {
     /// The session, which is opened when it is first asked for.
-    pub async fn session(&self, nodes: &Nodes, settings: &Settings, limit: Limit) -> Result<&Session, Failure> {
+    pub async fn session(&self, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Result<&Session, Failure> {
         let open = async {
             let contacts = nodes.contacts();
             match limit.within(open(&contacts, settings, limit.timeout)).await {
@@ -132,13 +133,13 @@ impl Thread {
         if let Some(table) = self.tables.borrow().get(name) {
             return Ok(table.clone());
         }
-        let mut found = Table::find(&session.get_cluster_state(), name);
-        if found.is_err() {
+        let mut table = Table::find(&session.get_cluster_state(), name);
+        if table.is_err() {
             // It may be younger than what the session has read.
             session.refresh_metadata().await.map_err(|error| failure(ErrorClass::Connect, error.to_string()))?;
-            found = Table::find(&session.get_cluster_state(), name);
+            table = Table::find(&session.get_cluster_state(), name);
         }
-        let table = Rc::new(found?);
+        let table = Rc::new(table?);
         self.tables.borrow_mut().insert(name.clone(), table.clone());
         Ok(table)
     }
@@ -169,7 +170,7 @@ impl Thread {
     pub async fn execute(
         &self,
         session: &Session,
-        nodes: &Nodes,
+        nodes: &CqlNodes,
         (statement, row): (&PreparedStatement, &Row),
         limit: Limit,
         deadline: &mut Deadline,
@@ -190,7 +191,7 @@ impl Thread {
         Executed { sent, done, answer, node }
     }
 
-    fn place(&self, session: &Session, nodes: &Nodes, id: Uuid) -> u16 {
+    fn place(&self, session: &Session, nodes: &CqlNodes, id: Uuid) -> u16 {
         if let Some((_, place)) = self.places.borrow().iter().find(|(known, _)| *known == id) {
             return *place;
         }

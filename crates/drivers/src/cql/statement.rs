@@ -98,7 +98,8 @@ impl Buffers {
 
 /// The columns in a key of the prepared statements.
 pub fn columns(names: &[u8]) -> Result<Vec<&str>, Failure> {
-    let text = std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is no text"))?;
+    let text =
+        std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
     Ok(text.split_terminator(char::from(SEPARATOR)).collect())
 }
 
@@ -128,7 +129,7 @@ impl<'a> Document<'a> {
         match read {
             Ok(()) if document.id.is_some() => Ok(document),
             Ok(()) => Err(failure(ErrorClass::Client, format!("a document has no field \"{id}\" for its id"))),
-            Err(_) => Err(failure(ErrorClass::Client, "a document is no JSON object")),
+            Err(_) => Err(failure(ErrorClass::Client, "a document is not a JSON object")),
         }
     }
 
@@ -158,7 +159,7 @@ impl<'a> Document<'a> {
 }
 
 fn bind_id(row: &mut Row, statement: &PreparedStatement, at: usize, id: &[u8]) -> Result<(), Failure> {
-    let id = std::str::from_utf8(id).map_err(|_| failure(ErrorClass::Client, "the id is no text"))?;
+    let id = std::str::from_utf8(id).map_err(|_| failure(ErrorClass::Client, "the id is not text"))?;
     bind(row, statement, at, |column, out| encode_id(id, column, out).map(|()| true))
 }
 
@@ -170,7 +171,7 @@ fn bind_cell(
     values: &Values,
     buffer: &mut Vec<u8>,
 ) -> Result<(), Failure> {
-    let value = cell.scalar(values, buffer).ok_or_else(|| failure(ErrorClass::Client, "a value is no JSON"))?;
+    let value = cell.scalar(values, buffer).ok_or_else(|| failure(ErrorClass::Client, "a value is not JSON"))?;
     bind(row, statement, at, |column, out| encode(&value, column, out))
 }
 

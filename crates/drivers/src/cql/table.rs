@@ -37,7 +37,7 @@ impl TableName {
         if plain(keyspace) && plain(table) {
             Ok(Self { keyspace: keyspace.to_owned(), table: table.to_owned() })
         } else {
-            Err(PlanError(format!("\"{collection}\" is no name of a table: letters, digits and underscores make one")))
+            Err(PlanError(format!("\"{collection}\" is not a valid table name: use letters, digits and _")))
         }
     }
 }
@@ -47,9 +47,9 @@ impl Table {
     pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
         let TableName { keyspace, table } = name;
         let wrong = |message: String| failure(ErrorClass::Client, message);
-        let found = state.get_keyspace(keyspace).and_then(|keyspace| keyspace.tables.get(table));
-        let found = found.ok_or_else(|| wrong(format!("there is no table {keyspace}.{table}")))?;
-        match (found.partition_key.as_slice(), found.clustering_key.as_slice()) {
+        let metadata = state.get_keyspace(keyspace).and_then(|keyspace| keyspace.tables.get(table));
+        let metadata = metadata.ok_or_else(|| wrong(format!("there is no table {keyspace}.{table}")))?;
+        match (metadata.partition_key.as_slice(), metadata.clustering_key.as_slice()) {
             ([key], []) => Ok(Self::new(name, key)),
             _ => Err(wrong(format!("{keyspace}.{table} has a key of several columns; ask it by cql"))),
         }

@@ -10,11 +10,11 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-use super::nodes::Nodes;
+use super::nodes::CqlNodes;
 use crate::net::tls;
 
 /// What sessions use: the files that `plan` names, and certificates that are valid for a node's address or its name.
-pub fn config(plan: &access::Tls, nodes: &Arc<Nodes>) -> Result<Arc<ClientConfig>, PlanError> {
+pub fn config(plan: &access::Tls, nodes: &Arc<CqlNodes>) -> Result<Arc<ClientConfig>, PlanError> {
     let nodes = nodes.clone();
     tls::config(plan, |verifier| Arc::new(ByHost { verifier, nodes })).map(Arc::new)
 }
@@ -23,7 +23,7 @@ pub fn config(plan: &access::Tls, nodes: &Arc<Nodes>) -> Result<Arc<ClientConfig
 #[derive(Debug)]
 struct ByHost {
     verifier: Arc<WebPkiServerVerifier>,
-    nodes: Arc<Nodes>,
+    nodes: Arc<CqlNodes>,
 }
 
 impl ServerCertVerifier for ByHost {

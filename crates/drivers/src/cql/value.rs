@@ -1,7 +1,7 @@
 //! Values in the wire format of their column's type (native protocol v4, section 6).
 //!
-//! What cannot be meant is refused: a text is no int. An id is a text in every workload, so [`encode_id`] reads numbers
-//! out of it where the key's column holds such.
+//! What cannot be meant is refused: a text is not an int. An id is a text in every workload, so [`encode_id`] reads
+//! numbers out of it where the key's column holds such.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -45,16 +45,16 @@ pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<
         }
         ColumnType::UserDefinedType { definition, .. } => {
             for (name, typ) in &definition.field_types {
-                let mut found = None;
+                let mut element = None;
                 let member = |field: &[u8], cursor: &mut Cursor| {
                     let value = cursor.value()?;
                     if field == name.as_bytes() {
-                        found = Some(value.to_vec());
+                        element = Some(value.to_vec());
                     }
                     Ok(true)
                 };
                 Cursor::new(json).object(member).map_err(|_| within())?;
-                one(found.as_deref().unwrap_or(b"null"), typ, out, &within)?;
+                one(element.as_deref().unwrap_or(b"null"), typ, out, &within)?;
             }
         }
         _ => return Err(within()),

@@ -15,7 +15,8 @@ use crate::neutral::{Neutral, Read, Scan, Write};
 const READING: &[u8] = b"\0";
 
 impl Asking<'_> {
-    /// Asks for request `k`, of a bulk request only for the documents at the places `only` if any are named. The error is what stood in the way before anything was sent.
+    /// Executes request `k`; of a bulk request only the documents at the places `only`, if there are any named. The
+    /// error says why nothing was sent.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -85,7 +86,7 @@ impl Asking<'_> {
         let fields = columns(names)?;
         let statement = self.statement(names, || table.select(&fields)).await?;
         connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
-        Ok(self.judged(self.run(connection, &statement).await.found(), values))
+        Ok(self.judged(self.run(connection, &statement).await.or_not_found(), values))
     }
 
     async fn scan(
@@ -109,7 +110,7 @@ impl Asking<'_> {
     ) -> Result<Reply, Failure> {
         let statement = self.statement(READING, || table.select(&[])).await?;
         connection.buffers.draw_id(&statement, &write.key.id, None, values)?;
-        let first = self.judged(self.run(connection, &statement).await.found(), values);
+        let first = self.judged(self.run(connection, &statement).await.or_not_found(), values);
         let read = first.part(0);
         let bytes_received = first.received();
         if first.answer.is_err() {

@@ -75,11 +75,11 @@ impl Expect {
         };
         for (pointer, template) in &self.json {
             let expected: Value = serde_json::from_slice(&rendered(template)).unwrap_or(Value::Null);
-            let found = pick(pointer, body)?;
-            let value = serde_json::from_slice(found).map_err(|_| no_json(body))?;
+            let json = pick(pointer, body)?;
+            let value = serde_json::from_slice(json).map_err(|_| no_json(body))?;
             if !alike(&value, &expected) {
                 let text = pointer.text();
-                return Err(assertion(format!("at \"{text}\" there is {}, and not {expected}", excerpt(found))));
+                return Err(assertion(format!("at \"{text}\" there is {}, and not {expected}", excerpt(json))));
             }
         }
         if let Some(template) = &self.contains {
@@ -95,12 +95,12 @@ impl Expect {
 
 /// The JSON at a place of an answer's body.
 pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
-    let found = pointer.find(body).map_err(|_| no_json(body))?;
-    found.ok_or_else(|| assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body))))
+    let json = pointer.find(body).map_err(|_| no_json(body))?;
+    json.ok_or_else(|| assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body))))
 }
 
 fn no_json(body: &[u8]) -> Failure {
-    assertion(format!("the answer is no JSON: {}", excerpt(body)))
+    assertion(format!("the answer is not JSON: {}", excerpt(body)))
 }
 
 fn status(value: &Value) -> Result<u16, PlanError> {

@@ -113,7 +113,7 @@ impl Operation {
             match source {
                 Source::Json(pointer) => {
                     let json = pick(pointer, answer.body())?;
-                    let broken = |_| assertion(format!("what the answer has at \"{}\" is no JSON", pointer.text()));
+                    let broken = |_| assertion(format!("what the answer has at \"{}\" is not JSON", pointer.text()));
                     captured.keep_json(*slot, json).map_err(broken)?;
                 }
                 Source::Header(header) => {

@@ -1,4 +1,4 @@
-//! What opens the target: TLS, and the field of each request's head that says who asks.
+//! Access to the target: TLS, and the `authorization` header.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use loadframe_engine::plan::{PlanError, Target};
 
 use crate::net::tls::Tls;
 
-/// How all hosts of a target are talked to.
+/// How all hosts of a target are accessed.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// None: in the clear.
+    /// `None`: without encryption.
     pub tls: Option<Tls>,
-    /// Who asks.
+    /// The credentials.
     pub authorization: Authorization,
     /// Whether bodies are compressed.
     pub compress: bool,
 }
 
-/// The `authorization` field with the line's end; empty if nobody in particular asks.
+/// The `authorization` header with its line end; empty without credentials.
 #[derive(Default)]
 pub struct Authorization(Vec<u8>);
 
 impl Access {
-    /// Reads certificates; says which credentials cannot be sent.
+    /// Reads certificates. The error says which credentials cannot be sent.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some("http/1.1"))).transpose()?;
         let authorization = target.auth.as_ref().map(Authorization::new).transpose()?.unwrap_or_default();
@@ -60,7 +60,7 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// A secret that can stand in a head: anything else would end the field, or begin another.
+/// Checks that a secret can be part of a header: other characters would end the header or begin another.
 fn visible<'a>(what: &str, secret: &'a str) -> Result<&'a str, PlanError> {
     if !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(secret)

@@ -1,8 +1,8 @@
-//! One HTTP/1.1 answer (RFC 9112), read out of bytes as they come, into a buffer that serves all answers of a
-//! connection. It knows where an answer ends and nothing about what it says.
+//! One HTTP/1.1 answer (RFC 9112), read from bytes as they arrive, into a buffer that serves all answers of a
+//! connection. It recognises where an answer ends and does not interpret it.
 //!
-//! Whoever sits at the other end may send anything: heads, chunk sizes and bodies are bounded, and what breaks the
-//! rules is an error. Of a body that nobody will read only the beginning is kept: the rest is counted and dropped.
+//! The peer may send anything: heads, chunk sizes and bodies are bounded, and a violation of the
+//! rules is an error. Only the beginning of a body that will not be read is kept: the rest is counted and dropped.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use memchr::memchr;
 use crate::net::buffer::{AnswerBuffer, LIMIT};
 use crate::net::exchange::Frame;
 
-/// A head longer than this is none.
+/// The longest head, in bytes.
 const HEAD_LIMIT: usize = 64 << 10;
-/// The line of a chunk's size.
+/// The longest line with a chunk's size, in bytes.
 const CHUNK_LINE_LIMIT: usize = 4 << 10;
-/// A body longer than this is not waited for even where it is only counted: a length like that is a slip.
+/// The longest body that is only counted, in bytes: a greater length is an error of the server.
 const COUNTED_LIMIT: usize = 1 << 40;
-/// So much is kept of a body that is only counted: enough for what a store says of an error.
+/// How many bytes are kept of a body that is only counted: enough for a store's description of an error.
 const KEPT: usize = 64 << 10;
 
 /// What is done with the body of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There is none, as in the answer to HEAD, whatever its fields say.
+    /// The answer has no body, as the answer to HEAD, whatever its headers say.
     None,
-    /// Its bytes count, and nobody reads it.
+    /// Its bytes are counted, and it is not read.
     Counted,
     /// It is read as a whole.
     Read,
@@ -50,12 +50,12 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
 enum Stage {
     StatusLine,
     Fields,
-    /// So many bytes of the body are missing.
+    /// This many bytes of the body are missing.
     Length(u64),
     /// A body that ends with the connection.
     UntilClose,
     ChunkSize,
-    /// So many bytes of the chunk are missing.
+    /// This many bytes of the chunk are missing.
     Chunk(usize),
     /// The line end after a chunk's bytes.
     ChunkEnd,
@@ -76,11 +76,11 @@ struct Head {
 /// See the module. `begin`, then `space` and `advance` until it is complete.
 #[derive(Debug)]
 pub struct Answer {
-    /// What came from the peer, but for what was dropped.
+    /// What was received, without what was dropped.
     bytes: AnswerBuffer,
-    /// All bytes that came, also those that were dropped.
+    /// All bytes received, including those that were dropped.
     received: u64,
-    /// What comes before this has been dealt with.
+    /// Everything before this is processed.
     at: usize,
     /// Between `at` and this there is no line end.
     searched: usize,
@@ -114,14 +114,14 @@ impl Answer {
         }
     }
 
-    /// Makes room for the next answer, and says what is done with its body.
+    /// Prepares for the next answer. `body`: what is done with its body.
     pub fn begin(&mut self, body: Body) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.begin();
         *self = Self { bytes, body, ..Self::new() };
     }
 
-    /// Whether all of the answer has come.
+    /// Whether the answer is complete.
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Done
     }
@@ -148,7 +148,7 @@ impl Answer {
         self.bytes[self.head_start..self.body_start].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
     }
 
-    /// The body of a complete answer; if nobody was to read it, the beginning.
+    /// The body of a complete answer; its beginning if it was only counted.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body_start..self.body_end]
     }
@@ -158,12 +158,12 @@ impl Answer {
         if self.body == Body::Read { LIMIT } else { COUNTED_LIMIT }
     }
 
-    /// How many bytes of the body came that `body` has not.
+    /// How many bytes of the body were received and dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Takes the next `count` bytes for the body, where they join what is kept of it.
+    /// Appends the next `count` bytes to what is kept of the body.
     fn take(&mut self, count: usize) -> Result<(), Malformed> {
         let kept = self.body_end - self.body_start;
         if self.body == Body::Read && count > LIMIT - kept {
@@ -179,7 +179,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Moves what is still to be dealt with to the end of the body, over what was dropped and the sizes of chunks.
+    /// Moves the unprocessed bytes to the end of the body, over dropped bytes and the sizes of chunks.
     fn close_gap(&mut self) {
         let gap = self.at - self.body_end;
         let in_body = matches!(
@@ -194,7 +194,7 @@ impl Answer {
         }
     }
 
-    /// Does what can be done with the bytes at hand; false when more are wanted, or none.
+    /// Processes the available bytes by one step; returns false if more are needed or the answer is complete.
     fn step(&mut self) -> Result<bool, Malformed> {
         match self.stage {
             Stage::StatusLine => {
@@ -307,7 +307,7 @@ impl Frame for Answer {
         if self.bytes.is_full() {
             self.close_gap();
         }
-        // Heads and lines around the body have limits of their own, which are smaller.
+        // Heads and the lines around the body have smaller limits.
         let longest = LIMIT * 2;
         self.bytes.space(longest).ok_or_else(|| Malformed(format!("it is longer than {longest} bytes")))
     }
@@ -330,7 +330,7 @@ impl Frame for Answer {
         self.received
     }
 
-    /// The answer is complete, nothing came after it, and the server did not say that it would close.
+    /// Whether the answer is complete, nothing follows it, and the server did not announce that it will close.
     fn reusable(&self) -> bool {
         self.stage == Stage::Done && self.head.keep_alive && self.at == self.bytes.len()
     }
@@ -352,13 +352,13 @@ fn status_line(line: &[u8]) -> Result<Head, Malformed> {
     malformed(format!("it begins with {:?}", String::from_utf8_lossy(&line[..line.len().min(40)])))
 }
 
-/// Takes from a field what the head wants to know.
+/// Evaluates a header that concerns the body or the connection.
 fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
     let Some(colon) = memchr(b':', line) else {
-        return malformed(format!("{:?} is no field", String::from_utf8_lossy(&line[..line.len().min(40)])));
+        return malformed(format!("{:?} is not a field", String::from_utf8_lossy(&line[..line.len().min(40)])));
     };
     let (name, value) = (&line[..colon], &line[colon + 1..]);
-    // Names are told apart by their lengths first: most fields are none of these.
+    // Compares the length of the name first: most headers are different ones.
     match name.len() {
         10 if name.eq_ignore_ascii_case(b"connection") => {
             for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
@@ -391,7 +391,7 @@ fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
 fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok());
-    number.map_or_else(|| malformed(format!("{:?} is no length", String::from_utf8_lossy(digits))), Ok)
+    number.map_or_else(|| malformed(format!("{:?} is not a length", String::from_utf8_lossy(digits))), Ok)
 }
 
 /// `1a2b; extension`
@@ -400,7 +400,7 @@ fn chunk_size(line: &[u8], most: usize) -> Result<usize, Malformed> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| valid);
     let size = text.and_then(|digits| usize::from_str_radix(digits, 16).ok()).filter(|size| *size <= most);
-    size.map_or_else(|| malformed(format!("{:?} is no chunk size", String::from_utf8_lossy(line))), Ok)
+    size.map_or_else(|| malformed(format!("{:?} is not a chunk size", String::from_utf8_lossy(line))), Ok)
 }
 
 #[cfg(test)]

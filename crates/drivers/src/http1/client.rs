@@ -21,7 +21,8 @@ impl HttpClient {
         self.answer_mut().begin(Body::None);
     }
 
-    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `body`: what is done with the answer's.
+    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `body`: what is done with the
+    /// answer's.
     pub async fn exchange(
         &mut self,
         wire: &mut Option<Wire>,

@@ -14,12 +14,12 @@ thread_local! {
     static GZIP: RefCell<Compress> = RefCell::new(Compress::new_gzip(Compression::fast(), WINDOW));
 }
 
-/// Puts `bytes`, compressed, in the place of what `out` holds. In the steady state nothing is allocated.
+/// Replaces the content of `out` by `bytes`, compressed. In the steady state it allocates nothing.
 pub fn gzip(bytes: &[u8], out: &mut Vec<u8>) {
     GZIP.with_borrow_mut(|gzip| {
         gzip.reset();
         out.clear();
-        // What does not compress grows a little.
+        // Incompressible bytes grow a little.
         out.reserve(bytes.len() / 4 + 128);
         loop {
             let taken = gzip.total_in() as usize;

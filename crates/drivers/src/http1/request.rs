@@ -1,5 +1,5 @@
 //! A request that is built beforehand as far as it can be: rendering copies what is fixed and fills what is not.
-//! What the operation does not know, the `host` and `authorization` fields, is put in last.
+//! The `host` and `authorization` headers, which the operation does not know, are added last.
 
 use std::fmt::Debug;
 
@@ -28,7 +28,7 @@ pub struct Line<'a> {
 #[derive(Debug, Default)]
 struct Fields {
     template: Template,
-    /// Those that are ours to set otherwise.
+    /// Those that the generator sets otherwise.
     host: bool,
     authorization: bool,
     content_type: bool,
@@ -37,15 +37,15 @@ struct Fields {
 /// The body of a request.
 #[derive(Debug)]
 pub enum Body {
-    /// There is none, nor will the server expect one.
+    /// No body, and the server expects none.
     None,
     /// JSON.
     Json(Template),
-    /// A JSON text a line.
+    /// One JSON text per line.
     Lines(Template),
     /// Any text.
     Text(Template),
-    /// Lines of JSON: documents, and what is done with each.
+    /// Lines of JSON: documents, and the action for each.
     Batches(Box<dyn Batches>),
     /// JSON, with what was taken from earlier answers between its two pieces; see [`Buffers::carried`].
     Around(Template, Template),
@@ -63,11 +63,11 @@ impl Body {
     }
 }
 
-/// Fields that tell where a message ends: they are never an operation's.
+/// Headers that determine where a message ends: operations cannot set them.
 const FRAMING: [&str; 6] =
     ["content-length", "transfer-encoding", "connection", "content-encoding", "expect", "upgrade"];
 
-/// The documents that one request after the other carries.
+/// The documents that successive requests carry.
 pub trait Batches: Debug + Send + Sync {
     /// How many requests send each document once.
     fn requests(&self) -> u64;
@@ -75,7 +75,8 @@ pub trait Batches: Debug + Send + Sync {
     /// Appends the body of request `draw` to `body`; says how many documents it carries. `scratch` is empty room.
     fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64;
 
-    /// Leaves only the documents at those places, which ascend, in a `body` that `append` has made; says how many these are.
+    /// Leaves only the documents at those places, which ascend, in a `body` that `append` has made; says how many these
+    /// are.
     fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64;
 }
 
@@ -162,11 +163,11 @@ impl<'a> Line<'a> {
         let within = |error: PlanError| error.within(format!("header \"{name}\""));
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(token) {
-            return Err(within(PlanError("it is no name of a header".to_owned())));
+            return Err(within(PlanError("it is not a valid header name".to_owned())));
         }
         let lower = name.to_ascii_lowercase();
         if FRAMING.contains(&lower.as_str()) {
-            return Err(within(PlanError("it is the generator's to set; leave it out".to_owned())));
+            return Err(within(PlanError("the generator sets it; leave it out".to_owned())));
         }
         self.fields.host |= lower == "host";
         self.fields.authorization |= lower == "authorization";

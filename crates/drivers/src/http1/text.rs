@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// As much of a body as is shown.
+/// How many bytes of a body are shown.
 const LIMIT: usize = 4 << 10;
 
 /// A head's first line, and the body under it if there is one.

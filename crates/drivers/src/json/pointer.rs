@@ -16,7 +16,7 @@ impl Pointer {
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let mut tokens = text.split('/');
         if tokens.next() != Some("") {
-            return Err(PlanError(format!("{text:?} is no JSON pointer; write a slash before each name")));
+            return Err(PlanError(format!("{text:?} is not a JSON pointer; write a slash before each name")));
         }
         let tokens = tokens.map(|token| token.replace("~1", "/").replace("~0", "~").into_bytes()).collect();
         Ok(Self { text: text.to_owned(), tokens })
@@ -35,13 +35,13 @@ impl Pointer {
 
 fn find<'a>(cursor: &mut Cursor<'a>, tokens: &[Vec<u8>]) -> Result<Option<&'a [u8]>, Unexpected> {
     let Some((first, rest)) = tokens.split_first() else { return cursor.value().map(Some) };
-    let mut found = None;
+    let mut value = None;
     if cursor.at_object()? {
         cursor.object(|name, cursor| {
             if name != first.as_slice() {
                 return cursor.skip().map(|()| true);
             }
-            found = find(cursor, rest)?;
+            value = find(cursor, rest)?;
             Ok(false)
         })?;
     } else if cursor.at_array()? {
@@ -51,13 +51,13 @@ fn find<'a>(cursor: &mut Cursor<'a>, tokens: &[Vec<u8>]) -> Result<Option<&'a [u
             if index != wanted {
                 return cursor.skip().map(|()| true);
             }
-            found = find(cursor, rest)?;
+            value = find(cursor, rest)?;
             Ok(false)
         })?;
     } else {
         cursor.skip()?;
     }
-    Ok(found)
+    Ok(value)
 }
 
 #[cfg(test)]
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     fn at(pointer: &str, json: &str) -> Option<String> {
-        let found = Pointer::parse(pointer).unwrap().find(json.as_bytes()).unwrap();
-        found.map(|value| String::from_utf8(value.to_vec()).unwrap())
+        let value = Pointer::parse(pointer).unwrap().find(json.as_bytes()).unwrap();
+        value.map(|json| String::from_utf8(json.to_vec()).unwrap())
     }
 
     #[test]
@@ -115,6 +115,6 @@ mod tests {
         {
             assert!(Pointer::parse(pointer).unwrap().find(json.as_bytes()).is_err(), "{json}");
         }
-        assert_eq!(Pointer::parse("a").unwrap_err().0, "\"a\" is no JSON pointer; write a slash before each name");
+        assert_eq!(Pointer::parse("a").unwrap_err().0, "\"a\" is not a JSON pointer; write a slash before each name");
     }
 }

@@ -27,7 +27,7 @@ impl Answer {
     /// How many documents it has; a command that found none stands for one.
     pub fn documents(&self) -> u64 {
         match self {
-            Self::Found(found) => found.documents,
+            Self::Found(batch) => batch.documents,
             Self::Told(_) => 1,
         }
     }
@@ -35,17 +35,17 @@ impl Answer {
     /// Its bytes.
     pub fn size(&self) -> u64 {
         match self {
-            Self::Found(found) => found.bytes,
+            Self::Found(batch) => batch.bytes,
             Self::Told(answer) => RawDocumentBuf::try_from(answer).map_or(0, |raw| raw.as_bytes().len() as u64),
         }
     }
 
     /// The same, a failure where no document was found.
-    pub fn found(self) -> Result<Self, Failure> {
+    pub fn or_not_found(self) -> Result<Self, Failure> {
         if self.documents() == 0 { Err(missing()) } else { Ok(self) }
     }
 
-    /// The same, a failure where a write of one document was not done, or not as surely as it was asked for.
+    /// The same, but a failure if the write of one document was not done, or not with the write concern asked for.
     pub fn done(self) -> Result<Self, Failure> {
         let Self::Told(answer) = &self else { return Ok(self) };
         let error = answer.get_array("writeErrors").into_iter().flatten().find_map(Bson::as_document);
@@ -70,7 +70,7 @@ impl Answer {
 
     /// The documents of the first answer, as JSON.
     fn read(&self) -> impl Iterator<Item = Value> {
-        let first = if let Self::Found(found) = self { found.first.as_ref() } else { None };
+        let first = if let Self::Found(batch) = self { batch.first.as_ref() } else { None };
         let documents = first.and_then(|batch| batch.doc_slices().ok());
         documents.into_iter().flatten().filter_map(|document| json(document.ok()?.as_document()?))
     }
@@ -78,9 +78,9 @@ impl Answer {
     /// As people read it: documents one a line, under their number; or how the command went.
     pub fn text(&self) -> String {
         match self {
-            Self::Found(found) => {
+            Self::Found(batch) => {
                 let rows: String = self.read().map(|document| format!("\n{document}")).collect();
-                format!("{} documents{rows}", found.documents)
+                format!("{} documents{rows}", batch.documents)
             }
             Self::Told(answer) => {
                 let told = answer.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
@@ -121,6 +121,6 @@ mod tests {
         let answer = Answer::Told(doc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
         assert_eq!(answer.text(), r#"{"n":1,"ok":1.0}"#);
         assert_eq!(Answer::Found(Found::default()).text(), "0 documents");
-        assert!(Answer::Found(Found::default()).found().is_err());
+        assert!(Answer::Found(Found::default()).or_not_found().is_err());
     }
 }

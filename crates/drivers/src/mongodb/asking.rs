@@ -13,7 +13,7 @@ use super::bson::json;
 use super::bulk;
 use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
-use super::nodes::{Mode, Nodes};
+use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Kind, Operation};
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
@@ -23,7 +23,7 @@ use crate::tally::Tally;
 /// One operation of one client.
 pub struct Asking<'a> {
     /// All nodes.
-    pub nodes: &'a Arc<Nodes>,
+    pub nodes: &'a Arc<MongoNodes>,
     /// What the thread holds.
     pub thread: &'a Thread,
     /// What is asked.
@@ -71,7 +71,7 @@ impl Asking<'_> {
         let asked = self.send(connection, command, take).await;
         match &self.operation.kind {
             Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
-                let read = self.judged(asked.then(Answer::found), values);
+                let read = self.judged(asked.then(Answer::or_not_found), values);
                 let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
                 if read.answer.is_err() {
                     return Reply { parts: vec![read.part(0)], ..read.reply() };

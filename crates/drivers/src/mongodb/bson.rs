@@ -1,7 +1,8 @@
 //! BSON, written straight from the JSON that a request's values are drawn as; and read back as JSON for people.
 //!
-//! A whole number becomes an int of 32 bits, or of 64 where it has to. What JSON has no type for is written as MongoDB's
-//! own extended JSON (version 2, relaxed or canonical) has it: `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid": "..."}`,
+//! A whole number becomes an int of 32 bits, or of 64 where it has to. What JSON has no type for is written as
+//! MongoDB's own extended JSON (version 2, relaxed or canonical) has it: `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid":
+//! "..."}`,
 //! `{"$numberDecimal": "0.1"}`, `{"$binary": {...}}` and so on. The library converts it, and what it refuses is refused.
 //! A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
 
@@ -61,7 +62,7 @@ pub fn int(out: &mut Vec<u8>, name: &str, number: i64) {
     field(out, name.as_bytes(), &Scalar::Int(number)).expect("the name is of our own making");
 }
 
-/// Writes a field in its own type. The error is a name with a zero byte, or a value that is no JSON.
+/// Writes a field in its own type. The error is a name with a zero byte, or a value that is not JSON.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);

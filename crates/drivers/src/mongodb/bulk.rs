@@ -19,7 +19,8 @@ const MOST: usize = 100_000;
 /// Commands with the places of the documents that each has, among those that are sent.
 pub type Commands = Vec<(RawDocumentBuf, Vec<u32>)>;
 
-/// Writes the commands of request `k`, or of its documents at the places `only`. Documents that cannot be sent are counted in `tally`.
+/// Writes the commands of request `k`, or of its documents at the places `only`. Documents that cannot be sent are
+/// counted in `tally`.
 pub fn commands(
     (bulk, only): (&Bulk, Option<&[u32]>),
     concern: Option<Concern>,
@@ -34,7 +35,7 @@ pub fn commands(
         let begin = items.len();
         if item(&mut items, bulk, line).is_err() {
             items.truncate(begin);
-            tally.fail(failure(ErrorClass::Client, "a document of the corpus is no JSON object, or has no id"));
+            tally.fail(failure(ErrorClass::Client, "a document of the corpus is not a JSON object, or has no id"));
             continue;
         }
         if !ends.is_empty() && (items.len() > LIMIT || ends.len() == MOST) {
@@ -62,7 +63,7 @@ fn whole(bulk: &Bulk, concern: Option<Concern>, items: &[u8], ends: &[usize]) ->
     command(|out| {
         out.reserve(items.len() + 8 * ends.len());
         text(out, name, &bulk.collection);
-        // One that fails is no reason to leave the others.
+        // A document that fails does not stop the others.
         switch(out, "ordered", false);
         array(out, list, |out| {
             let mut begin = 0;
@@ -90,7 +91,7 @@ enum Verb {
 fn verb(bulk: &Bulk) -> Verb {
     match bulk.action {
         Action::Create => Verb::Insert,
-        // There can be nothing in the place of a document that has no id yet.
+        // A document without an id is new: there is nothing to replace.
         Action::Index if bulk.id.is_none() => Verb::Insert,
         Action::Index => Verb::Change { replace: true, make: true },
         Action::Update => Verb::Change { replace: false, make: false },
@@ -105,15 +106,15 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
         Some(name) => Some(id(line, name.as_bytes())?),
         None => None,
     };
-    let own = |out: &mut Vec<u8>| id.as_ref().map_or(Ok(()), |id| field(out, ID, &Scalar::Text(id.as_str().into())));
+    let by_id = |out: &mut Vec<u8>| id.as_ref().map_or(Ok(()), |id| field(out, ID, &Scalar::Text(id.as_str().into())));
     let rest = |out: &mut Vec<u8>| fields(out, line, id.as_ref().map(|_| ID));
     document(out, |out| match verb(bulk) {
         Verb::Insert => {
-            own(out)?;
+            by_id(out)?;
             rest(out)
         }
         Verb::Change { replace, make } => {
-            nested(out, "q", own)?;
+            nested(out, "q", by_id)?;
             nested(out, "u", |out| if replace { rest(out) } else { nested(out, "$set", rest) })?;
             if make {
                 switch(out, "upsert", true);
@@ -121,7 +122,7 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
             Ok(())
         }
         Verb::Delete => {
-            nested(out, "q", own)?;
+            nested(out, "q", by_id)?;
             int(out, "limit", 1);
             Ok(())
         }

@@ -20,7 +20,7 @@ pub fn unfit(_: Unexpected) -> Failure {
     )
 }
 
-/// Whether the node answered and will not have us.
+/// Whether the node answered and refuses us.
 pub fn is_refusal(error: &Error) -> bool {
     match &*error.kind {
         ErrorKind::Authentication { .. } | ErrorKind::InvalidTlsConfig { .. } => true,
@@ -48,10 +48,10 @@ pub fn request(error: &Error) -> Failure {
 /// An error inside of an answer that says that all is well.
 pub fn inside(error: &Document) -> Failure {
     let code = error.get_i32("code").unwrap_or_default();
-    failure(class(code), error.get_str("errmsg").unwrap_or("no reason is told"))
+    failure(class(code), error.get_str("errmsg").unwrap_or("no reason given"))
 }
 
-/// Whether the node that was asked is not the one to ask, or not any more.
+/// Whether another node has to be asked.
 pub fn is_displaced(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
 }

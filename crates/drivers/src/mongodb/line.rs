@@ -13,7 +13,7 @@ use mongodb::raw_batch_cursor::RawBatch;
 use mongodb::{Client, ClientSession, Database};
 
 use super::failure;
-use super::nodes::Nodes;
+use super::nodes::MongoNodes;
 
 /// Where all collections are.
 const DATABASE: &str = "loadframe";
@@ -23,7 +23,7 @@ const DATABASE: &str = "loadframe";
 pub struct Thread(RefCell<HashMap<String, Client>>);
 
 impl Thread {
-    fn client(&self, nodes: &Arc<Nodes>, address: &str) -> Result<Client> {
+    fn client(&self, nodes: &Arc<MongoNodes>, address: &str) -> Result<Client> {
         if let Some(client) = self.0.borrow().get(address) {
             return Ok(client.clone());
         }
@@ -59,7 +59,7 @@ pub struct Found {
 
 impl Line {
     /// A line to the node at `address`. It connects when it is first asked.
-    pub async fn open(nodes: &Arc<Nodes>, thread: &Thread, address: &str) -> std::result::Result<Self, Failure> {
+    pub async fn open(nodes: &Arc<MongoNodes>, thread: &Thread, address: &str) -> std::result::Result<Self, Failure> {
         let opened = async {
             let client = thread.client(nodes, address)?;
             let session = client.start_session().causal_consistency(false).await?;
@@ -84,14 +84,14 @@ impl Line {
             action = action.selection_criteria(criteria);
         }
         let mut cursor = action.session(&mut self.session).batch().await?;
-        let mut found = Found::default();
+        let mut documents = Found::default();
         let mut batches = cursor.stream(&mut self.session);
         while let Some(batch) = batches.next().await {
             let batch = batch?;
-            found.documents += batch.doc_slices()?.into_iter().count() as u64;
-            found.bytes += batch.as_raw_document().as_bytes().len() as u64;
-            found.first.get_or_insert(batch);
+            documents.documents += batch.doc_slices()?.into_iter().count() as u64;
+            documents.bytes += batch.as_raw_document().as_bytes().len() as u64;
+            documents.first.get_or_insert(batch);
         }
-        Ok(found)
+        Ok(documents)
     }
 }

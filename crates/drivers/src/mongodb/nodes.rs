@@ -1,4 +1,4 @@
-//! What all clients of a target know together: whether its hosts are each alike (a single server, routers) or members
+//! What all clients of a target share: whether its hosts are each alike (a single server, routers) or members
 //! of a replica set, and which member is the primary.
 //!
 //! Members tell who they are when they are asked; they are asked before the load, when a request fails as it would
@@ -20,13 +20,13 @@ use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
 use crate::net::topology::{Assignment, Topology};
 
-/// How long a node is waited for that is asked who it is.
+/// How long to wait for a node that is asked for its role.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Members are not asked again before this, in milliseconds.
 const PAUSE: u64 = 100;
 /// While a member is missing they are asked again after this, in milliseconds.
 const WATCH: u64 = 1000;
-/// Nobody has a reason to ask.
+/// There is no reason to ask.
 const NEVER: u64 = u64::MAX;
 
 /// What kind of hosts these are.
@@ -54,10 +54,10 @@ pub struct Members {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct MongoNodes {
     /// The hosts that the user named, or whoever changes them; members of a set tell of the others.
     pub topology: Arc<Topology>,
-    /// How nodes let us in.
+    /// How connections to the nodes are made.
     pub terms: Terms,
     spread: Spread,
     known: Known,
@@ -66,7 +66,7 @@ pub struct Nodes {
     began: Instant,
     /// When the members are to be asked again, in milliseconds since it began.
     due: AtomicU64,
-    /// Somebody asks them now.
+    /// They are being asked.
     asking: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ enum Told {
     },
 }
 
-impl Nodes {
+impl MongoNodes {
     /// Nothing is asked yet.
     pub fn new(hosts: &[String], spread: Spread, terms: Terms) -> Result<Self, PlanError> {
         Ok(Self {
@@ -111,15 +111,15 @@ impl Nodes {
 
     /// The members as they are known now.
     pub fn members(&self) -> Arc<Members> {
-        self.members.read().expect("nobody panics with it in hand").clone()
+        self.members.read().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// The hosts that there ever were, by the numbers that requests are recorded with.
+    /// All hosts that the target ever had, by their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         if self.mode() == Mode::Set { self.known.texts() } else { self.topology.hosts() }
     }
 
-    /// The hosts that let nobody in now.
+    /// The hosts that accept no connections at present.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         if self.mode() == Mode::Set { self.members().missing.clone() } else { self.topology.unreachable() }
     }
@@ -157,12 +157,12 @@ impl Nodes {
         Ok((number, self.known.host(number).text.clone()))
     }
 
-    /// What is known of the members may be wrong by now.
+    /// Takes note that the known members may be wrong.
     pub fn doubt(&self) {
         self.due.fetch_min(self.now() + PAUSE, Ordering::Relaxed);
     }
 
-    /// Says to one who asks, and to nobody else, that the members are to be asked again.
+    /// Returns true to exactly one caller if the members have to be asked again.
     pub fn claim(&self) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         if due == NEVER || self.now() < due || self.asking.swap(true, Ordering::Acquire) {
@@ -233,14 +233,14 @@ impl Nodes {
         if answered {
             members.secondaries.sort_unstable();
             members.missing = missing;
-            *self.members.write().expect("nobody panics with it in hand") = Arc::new(members);
+            *self.members.write().expect("no thread panics while it holds the lock") = Arc::new(members);
             self.mode.store(Mode::Set as u8, Ordering::Release);
             return Ok(());
         }
-        // Members of which none answers are none that can be asked.
+        // If no member answers, there is none to ask.
         if self.mode() == Mode::Set {
             let members = Members { missing, ..Members::default() };
-            *self.members.write().expect("nobody panics with it in hand") = Arc::new(members);
+            *self.members.write().expect("no thread panics while it holds the lock") = Arc::new(members);
         }
         last.map_or(Ok(()), Err)
     }
@@ -303,8 +303,8 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn nodes() -> Nodes {
-        Nodes::new(&["127.0.0.1:1".to_owned()], Spread::Fixed, Terms::plain()).unwrap()
+    fn nodes() -> MongoNodes {
+        MongoNodes::new(&["127.0.0.1:1".to_owned()], Spread::Fixed, Terms::plain()).unwrap()
     }
 
     #[test]

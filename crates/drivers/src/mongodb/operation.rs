@@ -24,7 +24,7 @@ const OPTIONS: [&str; 4] = ["timeout", "assert", "write_concern", "read_preferen
 pub struct Operation {
     /// What is asked.
     pub kind: Kind,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub timeout: Duration,
     /// What has to be done for a write before it is answered; the store's own default if it is not said.
     pub concern: Option<Concern>,
@@ -168,7 +168,7 @@ fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<
     let Some(value) = form.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
     let name = value.as_str().ok_or_else(|| PlanError(format!("\"{key}\" wants a name, not {value}")))?;
     match words.iter().find(|(known, _)| *known == name) {
-        Some((_, found)) => Ok(Some(*found)),
+        Some((_, value)) => Ok(Some(*value)),
         None => Err(PlanError(unknown(key, name, words.iter().map(|(known, _)| *known)))),
     }
 }

@@ -184,7 +184,7 @@ pub fn command(fields: impl FnOnce(&mut Vec<u8>) -> Result<(), Unexpected>) -> R
     RawDocumentBuf::from_bytes(out).map_err(|_| Unexpected)
 }
 
-/// The field that says how sure a write has to be, if it is said.
+/// The write concern, if there is one.
 pub fn write_concern(out: &mut Vec<u8>, concern: Option<Concern>) -> Result<(), Unexpected> {
     let Some(concern) = concern else { return Ok(()) };
     nested(out, "writeConcern", |out| {

@@ -18,10 +18,10 @@ const SELECTION: Duration = Duration::from_secs(1);
 /// Connections to a node that are opened at a time: as many clients begin at once.
 const OPENING: u32 = 16;
 
-/// What nodes are approached with.
+/// How connections to the nodes are made.
 #[derive(Clone)]
 pub struct Terms {
-    /// How long an answer is waited for, unless an operation says otherwise.
+    /// How long to wait for an answer, unless an operation says otherwise.
     pub timeout: Duration,
     user: Option<(String, Secret)>,
     tls: Option<TlsOptions>,
@@ -36,7 +36,9 @@ impl Terms {
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+            Some(_) => {
+                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+            }
         };
         let tls = target.tls.as_ref().map(|tls| {
             if tls.key.is_some() && tls.key != tls.certificate {
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn what_the_driver_has_not_is_refused() {
         assert!(terms(json!({"compress": true})).unwrap_err().contains("not compressed"));
-        assert!(terms(json!({"auth": {"bearer": "x"}})).unwrap_err().contains("no keys or tokens"));
+        assert!(terms(json!({"auth": {"bearer": "x"}})).unwrap_err().contains("no API keys or tokens"));
         assert!(terms(json!({"tls": {"certificate": "a.pem", "key": "b.pem"}})).unwrap_err().contains("one PEM file"));
         assert!(terms(json!({"tls": {"certificate": "a.pem", "key": "a.pem"}})).is_ok());
     }

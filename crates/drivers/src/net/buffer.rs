@@ -1,25 +1,25 @@
-//! A buffer for the answers of one connection: it grows with what has really come, up to a limit, and gives room back
-//! after a large answer.
+//! A buffer for the answers of one connection: it grows with the bytes received, up to a limit, and frees
+//! memory after a large answer.
 
 use std::ops::{Deref, DerefMut};
 
-/// An answer longer than this, in bytes, is not taken. Every client may hold one.
+/// The longest answer that is accepted, in bytes. Every client may hold one.
 pub const LIMIT: usize = 64 << 20;
-/// Room at first; it grows by doubling.
+/// Initial size, in bytes; it grows by doubling.
 const ROOM: usize = 16 << 10;
-/// Room beyond this is given back when the next answer begins, unless the last one needed much of it.
+/// A larger buffer is shrunk to this when the next answer begins, unless the last answer used much of it.
 const SPARE: usize = 1 << 20;
 
-/// The bytes of an answer that have come so far; it dereferences to them.
+/// The bytes of an answer received so far; it dereferences to them.
 #[derive(Debug, Default)]
 pub struct AnswerBuffer {
-    /// Initialised throughout; the first `filled` bytes came from the peer.
+    /// Fully initialised; the first `filled` bytes were received.
     bytes: Vec<u8>,
     filled: usize,
 }
 
 impl AnswerBuffer {
-    /// Forgets the last answer; gives room back if that one needed little of it.
+    /// Clears the buffer for the next answer; shrinks it if the last answer used little of it.
     pub fn begin(&mut self) {
         if self.bytes.len() > SPARE && self.filled < self.bytes.len() / 4 {
             self.bytes.truncate(SPARE);
@@ -28,7 +28,7 @@ impl AnswerBuffer {
         self.filled = 0;
     }
 
-    /// Where the next bytes are to be put, never empty; `None` if there are `limit` bytes already.
+    /// The unused part, never empty, to write the next bytes to; `None` if the answer already has `limit` bytes.
     pub fn space(&mut self, limit: usize) -> Option<&mut [u8]> {
         if self.is_full() {
             if self.filled >= limit {
@@ -39,7 +39,7 @@ impl AnswerBuffer {
         Some(&mut self.bytes[self.filled..])
     }
 
-    /// Takes note of `count` bytes that were put into `space`.
+    /// Adds the `count` bytes that were written to `space`.
     pub fn advance(&mut self, count: usize) {
         self.filled += count;
     }
@@ -50,7 +50,7 @@ impl AnswerBuffer {
         self.bytes.len()
     }
 
-    /// Whether more bytes need more room.
+    /// Whether the next byte requires a larger buffer.
     pub fn is_full(&self) -> bool {
         self.filled == self.bytes.len()
     }

@@ -1,8 +1,9 @@
-//! One request in flight on one connection, whatever its protocol: made for many small requests per second on one thread.
+//! One request in flight on one connection, whatever its protocol: made for many small requests per second on one
+//! thread.
 //!
 //! A request costs one write and one read when both fit the socket's buffers: a partial read tells Tokio that the
-//! socket is drained, and the next read waits for the kernel's word. The timeout costs a comparison: its timer
-//! is armed once per period, not per request. Nothing is tried twice; the caller decides.
+//! socket is drained, and the next read waits until the kernel reports data. The timeout costs a comparison: its timer
+//! is armed once per period, not per request. Nothing is retried; that is the caller's decision.
 
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -27,26 +28,26 @@ pub struct Client<F> {
 }
 
 impl<F: Frame> Client<F> {
-    /// One whose answers `answer` takes.
+    /// A client that reads its answers into `answer`.
     pub fn with(answer: F) -> Self {
         Self { answer, deadline: Deadline::default() }
     }
 
-    /// What takes the answers, to be made ready for the next.
+    /// The reader of answers, to prepare it for the next one.
     pub fn answer_mut(&mut self) -> &mut F {
         &mut self.answer
     }
 
-    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next; the
-    /// error says why there is no whole one, and `wire` is gone then, or when it cannot be used again. A server may
-    /// answer before it has read all; its word counts then.
+    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next. The error
+    /// says why there is no complete answer. `wire` is `None` afterwards if the connection cannot be used again. A
+    /// server may answer before it has read the whole request; that answer is used.
     pub async fn speak(
         &mut self,
         wire: &mut Option<Wire>,
         parts: [&[u8]; 2],
         limit: Limit,
     ) -> (Exchanged, Result<(), Trouble>) {
-        // The wire is put back when the exchange has ended well: one that was broken off is not used again.
+        // The wire is put back after a successful exchange only: after an aborted one it is not used again.
         let taken = wire.take();
         let sent = Instant::now();
         let Some(mut stream) = taken else {
@@ -81,19 +82,19 @@ impl<F: Frame> Client<F> {
         (Exchanged { sent, done, bytes_sent, bytes_received }, outcome)
     }
 
-    /// The answer of the last exchange; complete if that ended well.
+    /// The answer of the last exchange; complete if the exchange succeeded.
     pub fn answer(&self) -> &F {
         &self.answer
     }
 }
 
-/// A request on its way out.
+/// A request that is being written.
 struct Outgoing<'a> {
     parts: [&'a [u8]; 2],
     written: usize,
-    /// And nothing is held back by what encrypts it.
+    /// Nothing remains in the buffers of TLS.
     flushed: bool,
-    /// Writing failed: no more is written, but an answer may have come before.
+    /// Why writing failed. Nothing more is written, but an answer may have been sent before.
     trouble: Option<io::Error>,
 }
 
@@ -102,7 +103,7 @@ impl Outgoing<'_> {
         self.written == self.parts[0].len() + self.parts[1].len()
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket accepts.
     fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) {
         while !self.is_written() && self.trouble.is_none() {
             let [head, body] = self.parts;
@@ -130,8 +131,8 @@ impl Outgoing<'_> {
     }
 }
 
-/// Reads what has come; ready when the answer is complete or never will be, or when it goes on beyond the limit, which
-/// no timer would say of one that never pauses. `done` is read after each read.
+/// Reads the available bytes. Ready when the answer is complete, can never be complete, or takes longer than the limit;
+/// the timer alone would not notice an answer that never pauses. `done` is set after each read.
 fn poll_answer(
     wire: &mut Wire,
     answer: &mut impl Frame,
@@ -148,7 +149,7 @@ fn poll_answer(
             Ok(()) if count > 0 => answer.advance(count).map_err(malformed)?,
             Ok(()) if answer.end() => true,
             Ok(()) => return Poll::Ready(Err(closed(answer))),
-            // The end of TLS without a word: whether the answer was to end there, nobody knows.
+            // TLS ended without close_notify: it is unknown whether the answer was complete.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Err(closed(answer))),
             Err(error) => {
                 let words = refusal(&error).unwrap_or_else(|| error.to_string());
@@ -159,7 +160,7 @@ fn poll_answer(
             return Poll::Ready(Ok(()));
         }
         if *done >= limit.due {
-            return Poll::Ready(Err(Trouble::late("no whole answer", limit)));
+            return Poll::Ready(Err(Trouble::late("no complete answer", limit)));
         }
     }
 }
@@ -169,6 +170,6 @@ fn malformed(error: impl Display) -> Trouble {
 }
 
 fn closed(answer: &impl Frame) -> Trouble {
-    let when = if answer.received() == 0 { "without an answer" } else { "amid its answer" };
+    let when = if answer.received() == 0 { "without an answer" } else { "in the middle of its answer" };
     Trouble::broken(format!("the server closed the connection {when}"))
 }

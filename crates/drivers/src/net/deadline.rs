@@ -1,4 +1,4 @@
-//! Giving up on an answer that does not come.
+//! Time limits of requests.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,22 +8,23 @@ use std::time::{Duration, Instant};
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio::time::Sleep;
 
-/// How long one request may take in all: to wait for a connection, to connect, to be let in and to be answered.
+/// How long one request may take in all: waiting for a connection, connecting, authenticating and waiting for the
+/// answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// When its time is up.
+    /// When the time is over.
     pub due: Instant,
-    /// How much time it had, for messages.
+    /// The whole time that it had, for messages.
     pub timeout: Duration,
 }
 
 impl Limit {
-    /// That of a request which begins now.
+    /// The limit of a request that begins now.
     pub fn starting_now(timeout: Duration) -> Self {
         Self { due: Instant::now() + timeout, timeout }
     }
 
-    /// The same, or an earlier one: no more than `patience` from now.
+    /// This limit or `patience` from now, whichever is earlier.
     pub fn at_most(self, patience: Duration) -> Self {
         let due = Instant::now() + patience;
         if due < self.due { Self { due, timeout: patience } } else { self }
@@ -34,30 +35,30 @@ impl Limit {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// Whether there is no time left.
+    /// Whether the time is over.
     pub fn has_passed(self) -> bool {
         Instant::now() >= self.due
     }
 
-    /// A request that was not answered within it.
+    /// The failure of a request that was not answered in time.
     pub fn missed(self) -> Failure {
         Failure::new(ErrorClass::Timeout, format!("no answer within {} s", self.timeout.as_secs_f64()))
     }
 
-    /// What comes of `part` of the request, or `None` if nothing has come when its time is up. For what happens
-    /// seldom: it arms a timer of its own.
+    /// The result of `part` of the request, or `None` if the time is over first. For rare operations: it creates a
+    /// timer.
     pub async fn within<F: Future>(self, part: F) -> Option<F::Output> {
         tokio::time::timeout_at(tokio::time::Instant::from_std(self.due), part).await.ok()
     }
 }
 
-/// A timer that follows the deadlines of one request after another. It is armed for some deadline and left so; only
-/// when it fires does it look whether the deadline has moved on meanwhile, which it has unless the server is silent.
+/// A timer for the deadlines of successive requests. It is armed for one deadline and not changed for later ones; when
+/// it fires, it checks whether the deadline has moved meanwhile, which is so unless the server is silent.
 #[derive(Debug, Default)]
 pub struct Deadline(Option<Pin<Box<Sleep>>>);
 
 impl Deadline {
-    /// What comes of `request`, or `None` if nothing has come at `due`.
+    /// The result of `request`, or `None` if `due` comes first.
     pub async fn within<F: Future>(&mut self, due: Instant, request: F) -> Option<F::Output> {
         let mut request = pin!(request);
         self.arm(due);
@@ -68,7 +69,7 @@ impl Deadline {
         .await
     }
 
-    /// Sees to it that the timer fires at `due` or before.
+    /// Makes sure that the timer fires at `due` or earlier.
     pub fn arm(&mut self, due: Instant) {
         let due = tokio::time::Instant::from_std(due);
         match &mut self.0 {

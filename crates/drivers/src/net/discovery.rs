@@ -13,7 +13,8 @@ pub enum DiscoveryError {
 }
 
 impl DiscoveryError {
-    /// A refusal as an error of the plan, before the load; any other failure is none, since the nodes may come.
+    /// A refusal as an error of the plan, before the load; any other failure is ignored, since the nodes may start
+    /// later.
     pub fn refusal(outcome: Result<(), Self>) -> Result<(), PlanError> {
         match outcome {
             Err(Self::Refused(failure)) => Err(PlanError(failure.message)),

@@ -1,60 +1,61 @@
-//! One request and its answer on a connection: how the end of the answer is recognised, and when the bytes went and came.
+//! One request and its answer on a connection: how the end of the answer is recognised, and when the bytes went and
+//! came.
 
 use std::fmt::Display;
 use std::time::Instant;
 
 use loadframe_engine::driver::{Failure, Part, Reply};
 
-/// What takes the bytes of an answer as they come, and knows where it ends.
+/// A reader of answers, which recognises the end of an answer.
 pub trait Frame {
-    /// Says in words what is wrong with an answer.
+    /// What is wrong with an answer; its text is shown to users.
     type Error: Display;
-    /// Where the next bytes are to be put; never empty.
+    /// The buffer for the next bytes; never empty.
     fn space(&mut self) -> Result<&mut [u8], Self::Error>;
-    /// Takes note of `count` bytes that were put into `space`. Says whether the answer is complete.
+    /// Adds the `count` bytes that were written to `space`. Returns whether the answer is complete.
     fn advance(&mut self, count: usize) -> Result<bool, Self::Error>;
-    /// The peer has closed the connection. Says whether that completes the answer.
+    /// The peer closed the connection. Returns whether that completes the answer.
     fn end(&mut self) -> bool;
-    /// Bytes that came.
+    /// Bytes received.
     fn received(&self) -> u64;
     /// Whether the connection can serve another exchange after this answer.
     fn reusable(&self) -> bool;
 }
 
-/// A request that was sent, or begun to be.
+/// A request that was sent completely or in part.
 #[derive(Debug)]
 pub struct Exchanged {
     /// Right before the first byte was written.
     pub sent: Instant,
     /// Right after the last byte was read, or when the request was given up.
     pub done: Instant,
-    /// Bytes that the kernel took.
+    /// Bytes that the kernel accepted.
     pub bytes_sent: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes_received: u64,
 }
 
 impl Exchanged {
-    /// One that never began.
+    /// A request that was not sent.
     pub fn never() -> Self {
         let now = Instant::now();
         Self { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
     }
 
-    /// What became of the request that it was.
+    /// The reply of the whole request.
     pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { sent, done, bytes_sent, bytes_received } = self;
         Reply { bytes_sent, bytes_received, documents, node, ..Reply::new(sent, done, outcome) }
     }
 
-    /// What became of the part of a request that it was; `name` is its place among the operation's parts.
+    /// The reply of one part of a request; `name` is the part's place among the operation's parts.
     pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> Part {
         let Self { sent, done, .. } = *self;
         let failed = outcome.err().map(|failure| failure.class);
         Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
     }
 
-    /// This one and a later one of the same request.
+    /// This exchange joined with a later one of the same request.
     pub fn then(&self, later: &Self) -> Self {
         Self {
             sent: self.sent,

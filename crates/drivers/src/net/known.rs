@@ -1,4 +1,4 @@
-//! The nodes that a cluster tells of, by the numbers that requests are recorded with.
+//! The nodes that a cluster reports, by their numbers in the records.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -6,39 +6,39 @@ use loadframe_engine::plan::PlanError;
 
 use crate::net::target_node::Host;
 
-/// Every node of a cluster that was ever heard of, by its number.
+/// Every node that the cluster ever reported, by its number.
 #[derive(Debug, Default)]
 pub struct Known(Mutex<Vec<Arc<Host>>>);
 
 impl Known {
-    /// How each is called, by its number.
+    /// The names of the nodes, by their numbers.
     pub fn texts(&self) -> Vec<String> {
         self.lock().iter().map(|host| host.text.clone()).collect()
     }
 
-    /// A node by its number.
+    /// The node with that number.
     pub fn host(&self, number: u16) -> Arc<Host> {
         self.lock()[usize::from(number)].clone()
     }
 
-    /// The number of the node at `address`, `host:port`, which is a new one if it was never heard of.
+    /// The number of the node at `address`, `host:port`, which is a new one for an unknown node.
     pub fn number(&self, address: &str) -> Result<u16, PlanError> {
         let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
         if let Some(number) = place(&self.lock()) {
             return Ok(number as u16);
         }
-        // What the user calls by a name, the cluster calls by an address.
-        let found = Host::resolve(address)?;
+        // The user may write a name where the cluster reports an address.
+        let resolved = Host::resolve(address)?;
         let mut known = self.lock();
-        let same = |host: &Arc<Host>| host.addresses.iter().any(|address| found.addresses.contains(address));
+        let same = |host: &Arc<Host>| host.addresses.iter().any(|address| resolved.addresses.contains(address));
         let number = known.iter().position(same).unwrap_or_else(|| {
-            known.push(Arc::new(found));
+            known.push(Arc::new(resolved));
             known.len() - 1
         });
         u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))
     }
 
-    /// The same of one that is to be recorded as `name`.
+    /// The same for a node that is recorded under `name`.
     pub fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
         let number = self.number(address)?;
         let known = &mut self.lock()[usize::from(number)];
@@ -49,7 +49,7 @@ impl Known {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {
-        self.0.lock().expect("nobody panics with it in hand")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 }
 

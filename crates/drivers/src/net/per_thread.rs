@@ -1,4 +1,4 @@
-//! A value that each worker thread has for itself, such as a session whose tasks live on that thread's runtime.
+//! A value of which each worker thread has its own, such as a session whose tasks live on that thread's runtime.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -14,19 +14,19 @@ thread_local! {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// One `T` for each thread that asks; it goes with its thread.
+/// One `T` for each thread that asks for it; it is dropped with its thread.
 pub struct PerThread<T> {
     number: u64,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: 'static> PerThread<T> {
-    /// Nobody has one yet.
+    /// No thread has a value yet.
     pub fn new() -> Self {
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), of: PhantomData }
     }
 
-    /// This thread's; `make` makes the first.
+    /// The value of this thread; `make` creates it at the first call.
     pub fn get(&self, make: impl FnOnce() -> T) -> Rc<T> {
         let held = HELD.with_borrow(|held| held.get(&self.number).cloned());
         let held = held.unwrap_or_else(|| {

@@ -1,5 +1,6 @@
-//! Connections that the clients of one worker share, where there are to be fewer than clients. Whoever asks first is
-//! served first, and whatever has been idle for longest is lent first, so that all nodes get their share.
+//! Connections that the clients of one worker share, for when there are fewer connections than clients. Clients are
+//! served in the order of their requests, and the connection that was idle longest is lent first, so that all nodes get
+//! their share.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,25 +13,25 @@ use super::route::Route;
 /// See the module.
 pub struct Pool {
     idle: RefCell<VecDeque<Route>>,
-    /// As many as there are idle routes that nobody was promised.
+    /// As many permits as there are idle routes that no client was promised.
     free: Semaphore,
 }
 
-/// A route that goes back when it is dropped.
+/// A borrowed route; it returns to the pool when it is dropped.
 pub struct Borrowed<'a> {
     route: Option<Route>,
     pool: &'a Pool,
-    /// Given back after the route, as fields are dropped after their owner.
+    /// Released after the route has returned, because fields are dropped after their owner.
     _permit: SemaphorePermit<'a>,
 }
 
 impl Pool {
-    /// All of them idle.
+    /// A pool in which all routes are idle.
     pub fn new(routes: VecDeque<Route>) -> Self {
         Self { free: Semaphore::new(routes.len()), idle: RefCell::new(routes) }
     }
 
-    /// Waits until a route is free; `None` if none is in time.
+    /// Waits until a route is free; `None` if that does not happen within the limit.
     pub async fn borrow(&self, limit: Limit) -> Option<Borrowed<'_>> {
         let permit = match self.free.try_acquire() {
             Ok(permit) => permit,

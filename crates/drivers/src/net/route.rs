@@ -3,7 +3,7 @@
 use super::topology::Assignment;
 use super::wire::Wire;
 
-/// What one request at a time goes by.
+/// See the module. It serves one request at a time.
 pub struct Route {
     /// Which node is asked.
     pub assignment: Assignment,
@@ -12,13 +12,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// It connects when it is first used.
+    /// A route without a connection yet; it connects at its first use.
     pub fn new(assignment: Assignment) -> Self {
         Self { assignment, wires: Vec::new() }
     }
 }
 
-/// What has a connection, while there is one.
+/// Anything that may have a connection.
 pub trait Wired: Default {
     /// The connection, or the place for one.
     fn wire(&mut self) -> &mut Option<Wire>;
@@ -30,7 +30,7 @@ impl Wired for Option<Wire> {
     }
 }
 
-/// Turns to the node that request number `k` goes to; returns the connection to it, or the place for one.
+/// Selects the node for request number `k`; returns the connection to it, or the place for one.
 pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, k: u64) -> &'a mut W {
     let before = usize::from(assignment.node().number);
     if assignment.look() {
@@ -53,7 +53,7 @@ pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, k:
     &mut wires[number]
 }
 
-/// Whether there is a connection to a node that can be used; one that cannot is dropped.
+/// Whether there is a usable connection to a node; an unusable one is dropped.
 fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     if number >= wires.len() {
         wires.resize_with(number + 1, W::default);

@@ -1,4 +1,4 @@
-//! One of the nodes that are talked to: where it is, and whether it lets us in.
+//! A node of the target: its address, and whether it accepts connections.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loadframe_engine::plan::PlanError;
 
-/// A node that refused a connection is tried again after this,
+/// A node that refused a connection is tried again after this time,
 const SHORTEST: Duration = Duration::from_millis(100);
 /// and after twice as long each time, up to this.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -17,25 +17,25 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub struct TargetNode {
     /// Its number in the records: that of its host, for as long as the load runs.
     pub number: u16,
-    /// Where it is.
+    /// Its address.
     pub host: Host,
-    /// The last attempt to connect has failed, or none was made yet since it joined.
+    /// The last attempt to connect failed, or none was made since the node joined.
     down: AtomicBool,
-    /// When it is tried again, in milliseconds of the topology's clock; `u64::MAX` while somebody does.
+    /// When it is tried again, in milliseconds of the topology's clock; `u64::MAX` during an attempt.
     due: AtomicU64,
-    /// How long after the next failure, in milliseconds.
+    /// The pause after the next failure, in milliseconds.
     wait: AtomicU64,
-    /// Requests in flight, where they are counted.
+    /// Requests in flight, if they are counted.
     busy: AtomicU64,
-    /// Why the last attempt to connect has failed.
+    /// Why the last attempt to connect failed.
     refusal: Mutex<Option<String>>,
 }
 
-/// A request in flight to a node, for as long as it lives.
+/// Counts a request in flight to a node until it is dropped.
 pub struct Busy(Arc<TargetNode>);
 
 impl Busy {
-    /// Counts it.
+    /// Begins to count a request.
     pub fn new(node: Arc<TargetNode>) -> Self {
         node.busy.fetch_add(1, Ordering::Relaxed);
         Self(node)
@@ -51,18 +51,18 @@ impl Drop for Busy {
 /// `name:port`, resolved once.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// As the user has it.
+    /// As the user wrote it.
     pub text: String,
-    /// Where it may be reached, in the order of the resolver's preference.
+    /// Its addresses, in the order of the resolver's preference.
     pub addresses: Vec<SocketAddr>,
-    /// The name or the address in the user's words, as its certificate has to have it.
+    /// The name or the address as the user wrote it; the certificate has to be for this name.
     pub name: String,
-    /// Its `host` field in the head of a request, with the line's end.
+    /// The `host` header of a request, with its line end.
     pub field: Vec<u8>,
 }
 
 impl TargetNode {
-    /// `proven`: it counts as up until a connection is refused; otherwise nobody moves to it before it was reached.
+    /// `proven`: the node counts as up until a connection is refused; otherwise no client moves to it before it was reached.
     pub fn new(number: u16, host: Host, proven: bool) -> Self {
         let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
         Self {
@@ -76,17 +76,17 @@ impl TargetNode {
         }
     }
 
-    /// Whether it is known, or supposed, not to let anybody in.
+    /// Whether it is known or assumed not to accept connections.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// How many requests to it are counted.
+    /// The number of its requests in flight.
     pub fn busy(&self) -> u64 {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// It let somebody in.
+    /// Takes note that it accepted a connection.
     pub fn rise(&self) {
         if self.is_down() {
             self.wait.store(SHORTEST.as_millis() as u64, Ordering::Relaxed);
@@ -94,20 +94,21 @@ impl TargetNode {
         }
     }
 
-    /// Why it lets nobody in, if that is so and somebody has tried.
+    /// Why it accepts no connections, if it is down and a client has tried.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         refusal.clone().filter(|_| self.is_down())
     }
 
-    /// It let somebody not in, at `now`, milliseconds, and `why`. Many may find that out at once; one word is enough.
+    /// Takes note that it refused a connection at `now`, in milliseconds, and `why`. Many clients may report that at
+    /// once; the first report counts.
     pub fn fall(&self, now: u64, why: &str) {
         if !self.down.swap(true, Ordering::Relaxed) {
             self.postpone(now, why);
         }
     }
 
-    /// Whoever asked whether it is back had no luck.
+    /// Takes note that it refused the attempt that checks whether it is back.
     pub fn postpone(&self, now: u64, why: &str) {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
         let wait = self.wait.load(Ordering::Relaxed);
@@ -115,13 +116,13 @@ impl TargetNode {
         self.due.store(now + wait, Ordering::Relaxed);
     }
 
-    /// Says to one who asks at `now`, and to nobody else, that it is time to try again.
+    /// Returns true to exactly one caller once it is time, at `now`, to try again.
     pub fn claim(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due <= now && self.due.compare_exchange(due, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives a claim back that came to nothing.
+    /// Returns a claim without a result.
     pub fn release(&self) {
         let _ = self.due.compare_exchange(u64::MAX, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -177,7 +178,7 @@ mod tests {
     fn a_node_that_lets_nobody_in_is_tried_by_one_at_a_time_and_ever_more_rarely() {
         let node = TargetNode::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
         let mut now = 0;
-        // All of its clients find the door closed.
+        // The connections of all its clients are refused.
         (0..10).for_each(|_| node.fall(now, "refused"));
         for wait in [100, 200, 400, 800, 1600, 2000, 2000] {
             assert!(node.is_down());

@@ -1,4 +1,4 @@
-//! TLS towards a target: whom it trusts, what it shows, and what went wrong in words.
+//! TLS to a target: trusted authorities, the client's certificate, and failures in words.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// Makes plain connections into secure ones. All clients of a target share it.
+/// Performs TLS handshakes. All clients of a target share it.
 #[derive(Clone)]
 pub struct Tls(TlsConnector);
 
@@ -37,7 +37,7 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Shakes hands with `name` (a DNS name or an IP address) over `stream`.
+    /// Performs the handshake with `name` (a DNS name or an IP address) over `stream`.
     pub async fn handshake(&self, name: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(name.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await
@@ -71,13 +71,13 @@ pub fn config(
             };
             builder.with_client_auth_cert(chain, private_key(key)?).map_err(mismatch)
         }
-        (Some(_), None) => Err(PlanError("a client's certificate wants its key beside it".to_owned())),
-        (None, Some(_)) => Err(PlanError("a client's key wants its certificate beside it".to_owned())),
+        (Some(_), None) => Err(PlanError("a client's certificate needs its key: give both".to_owned())),
+        (None, Some(_)) => Err(PlanError("a client's key needs its certificate: give both".to_owned())),
     }
 }
 
-/// What a failed handshake or a broken connection says about the two ends, in words: something that trying again does
-/// not mend. `None` when it is nothing but the network's fault.
+/// The reason of a failed handshake or a broken connection, in words, if another attempt would fail in the same way.
+/// `None` if it was a failure of the network.
 pub fn refusal(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -111,7 +111,7 @@ fn certificate_error(error: &CertificateError) -> String {
     }
 }
 
-/// `DnsName("node.test")` without what surrounds it.
+/// `node.test` from `DnsName("node.test")`.
 fn bare(name: &str) -> &str {
     name.split_once('(').map_or(name, |(_, inside)| inside.trim_matches([')', '"']))
 }
@@ -124,7 +124,7 @@ fn days(seconds: u64) -> String {
     }
 }
 
-/// The authorities in a file, or those that the system trusts.
+/// The authorities in a file, or those that the system trusts if no file is given.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -160,11 +160,11 @@ fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
     PlanError(match error {
         pem::Error::Io(error) => format!("{}: {error}", file.display()),
         pem::Error::NoItemsFound => format!("{} holds no {what} in PEM", file.display()),
-        _ => format!("{} is no PEM file", file.display()),
+        _ => format!("{} is not a PEM file", file.display()),
     })
 }
 
-/// Believes every server to be who it says it is.
+/// Accepts every server's certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,9 +1,9 @@
 //! Which node each client asks, while nodes join, leave, fail and come back.
 //!
-//! With a fixed spread every client has a home among the target's nodes: client *i* starts at host *i* mod *n*. When the
-//! hosts change, as few clients as possible get another home, so that each node has as many as if the load began anew.
-//! A client whose home is not there asks another node, and goes home when somebody was let in there again. It learns of
-//! a change by one relaxed load per request; nobody waits for a lock unless the hosts have changed.
+//! With a fixed spread every client has a home among the target's nodes: client *i* starts at host *i* mod *n*. When
+//! the hosts change, as few clients as possible get another home, so that each node has as many as after a fresh start.
+//! A client whose home is down asks another node, and returns when its home accepts connections again. It notices a
+//! change by one relaxed load per request; no client takes a lock unless the hosts have changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +16,7 @@ use super::target_node::{Busy, Host, TargetNode};
 use super::tls::Tls;
 use super::wire::Wire;
 
-/// A node that is asked whether it is back has this long to answer.
+/// The time limit of the check whether a node is back.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// The nodes of one target.
@@ -32,10 +32,10 @@ pub struct Topology {
 
 #[derive(Debug)]
 struct Shape {
-    /// Every node that ever was, by its number.
+    /// Every node that the target ever had, by its number.
     nodes: Vec<Arc<TargetNode>>,
     members: Members,
-    /// The clients that there are, by their seats.
+    /// The present clients, by their seats.
     seats: Vec<Option<Seat>>,
 }
 
@@ -49,7 +49,7 @@ struct Seat {
     home: u16,
 }
 
-/// One client's view of the nodes. It gives its seat up with itself.
+/// One client's view of the nodes. Its seat becomes free when it is dropped.
 pub struct Assignment {
     topology: Arc<Topology>,
     client: u64,
@@ -58,7 +58,7 @@ pub struct Assignment {
     members: Members,
     /// The home's place among the members.
     home: usize,
-    /// The place of the node that is asked now.
+    /// The place of the node that is asked at present.
     at: usize,
 }
 
@@ -73,7 +73,7 @@ impl Topology {
         Ok(Self { spread, tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
     }
 
-    /// Changes the hosts while load runs. A host that comes back has its old number; nobody moves to a new one before
+    /// Changes the hosts while load runs. A host that returns has its old number; no client moves to a new one before
     /// it was reached.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         let hosts = resolve(hosts)?;
@@ -92,23 +92,23 @@ impl Topology {
         Ok(())
     }
 
-    /// The hosts that there ever were, by their numbers.
+    /// All hosts that the target ever had, by their numbers.
     pub fn hosts(&self) -> Vec<String> {
         self.shape().nodes.iter().map(|node| node.host.text.clone()).collect()
     }
 
-    /// The hosts among those that there are now which let nobody in, each with the reason.
+    /// The present hosts that accept no connections, each with the reason.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         let refusal = |node: &Arc<TargetNode>| node.refusal().map(|why| (node.host.text.clone(), why));
         self.members().iter().filter_map(refusal).collect()
     }
 
-    /// The nodes that there are now.
+    /// The present nodes.
     pub fn members(&self) -> Members {
         self.shape().members.clone()
     }
 
-    /// How many connections a client has to have.
+    /// How many connections a client needs.
     pub fn connections(&self) -> u64 {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
@@ -130,14 +130,14 @@ impl Topology {
     }
 
     fn shape(&self) -> MutexGuard<'_, Shape> {
-        self.shape.lock().expect("nobody panics with it in hand")
+        self.shape.lock().expect("no thread panics while it holds the lock")
     }
 
     fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Asks a node that is down whether it is back, if it is time to, beside the load.
+    /// Checks, beside the load, whether a node that is down is back, if it is time for that.
     fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
@@ -153,7 +153,7 @@ impl Topology {
     }
 }
 
-/// Somebody is asking a node whether it is back; if it is given up before the answer, others may.
+/// A running check whether a node is back; if it is dropped before its end, another one may begin.
 struct Claim {
     topology: Arc<Topology>,
     node: Arc<TargetNode>,
@@ -166,7 +166,7 @@ impl Drop for Claim {
 }
 
 impl Shape {
-    /// A node that joins, with its old number if it was here before.
+    /// Adds a node, with its old number if the target had it before.
     fn join(&mut self, host: Host) -> Result<Arc<TargetNode>, PlanError> {
         let known = self.nodes.iter().position(|node| node.host.text == host.text);
         let number = known.unwrap_or(self.nodes.len());
@@ -179,9 +179,9 @@ impl Shape {
         Ok(node)
     }
 
-    /// Gives as few clients as possible another home, so that each member has as many as if all came anew. Those who
-    /// move are spread over the clients' numbers: where only the first of them are there yet, each member has its share
-    /// of these, too.
+    /// Gives as few clients as possible another home, so that each member has as many as after a fresh start. The
+    /// clients that move are spread over the clients' numbers: while only the first clients have started, each member
+    /// has its share of these, too.
     fn settle(&mut self) {
         let members = self.members.clone();
         let mut room = vec![0_u64; members.len()];
@@ -220,7 +220,7 @@ impl Shape {
 }
 
 impl Assignment {
-    /// Takes note of changed hosts. Says whether there were any: connections to nodes that have left are to be closed.
+    /// Takes note of changed hosts. Returns whether they changed; then connections to nodes that left are to be closed.
     pub fn look(&mut self) -> bool {
         if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
             return false;
@@ -243,7 +243,7 @@ impl Assignment {
         self.members.iter().any(|node| usize::from(node.number) == number)
     }
 
-    /// Turns to the node that request number `k` is for, whether it is up or not.
+    /// Selects the node for request number `k`, whether it is up or not.
     pub fn turn(&mut self, k: u64) {
         match self.topology.spread {
             Spread::RoundRobin => self.at = (k % self.members.len() as u64) as usize,
@@ -254,9 +254,9 @@ impl Assignment {
         }
     }
 
-    /// Turns away from a node to which there is no connection, if it is known to be down.
+    /// Selects another node if the selected one has no connection and is known to be down.
     pub fn detour(&mut self, k: u64) {
-        // The only node there is has to be tried, whatever is known of it.
+        // A single node has to be tried in any case.
         if self.node().is_down() && self.members.len() > 1 {
             self.topology.probe(self.node());
             self.avoid(match self.topology.spread {
@@ -266,12 +266,12 @@ impl Assignment {
         }
     }
 
-    /// Whether a client keeps its connections to the nodes that it turns away from.
+    /// Whether a client keeps its connections to nodes that are no longer selected.
     pub fn keeps(&self) -> bool {
         self.topology.spread != Spread::Fixed
     }
 
-    /// The node that is up and has the fewest requests in flight; among equals they take turns.
+    /// The node that is up and has the fewest requests in flight; equal ones take turns.
     fn idlest(&self, k: u64) -> usize {
         let count = self.members.len();
         let first = (k % count as u64) as usize;
@@ -289,24 +289,24 @@ impl Assignment {
             .unwrap_or(first)
     }
 
-    /// Counts a request to the node that is turned to, while it is in flight, where somebody wants to know.
+    /// Counts a request in flight to the selected node, if the spread needs that number.
     pub fn occupy(&self) -> Option<Busy> {
         (self.topology.spread == Spread::All).then(|| Busy::new(self.node().clone()))
     }
 
-    /// Turns to one of the nodes that are up; when all are down, to the next.
+    /// Selects one of the nodes that are up, or the next node if all are down.
     fn avoid(&mut self, turn: u64) {
         let up = || (0..self.members.len()).filter(|at| !self.members[*at].is_down());
         let pick = turn % (up().count() as u64).max(1);
         self.at = up().nth(pick as usize).unwrap_or((self.at + 1) % self.members.len());
     }
 
-    /// The node that is turned to.
+    /// The selected node.
     pub fn node(&self) -> &Arc<TargetNode> {
         &self.members[self.at]
     }
 
-    /// A connection to it was refused, and `why`.
+    /// Takes note that the selected node refused a connection, and `why`.
     pub fn refused(&self, why: &str) {
         self.node().fall(self.topology.now(), why);
     }
@@ -318,7 +318,7 @@ impl Drop for Assignment {
     }
 }
 
-/// Looks the hosts up, in their order.
+/// Resolves the hosts, in their order.
 fn resolve(hosts: &[String]) -> Result<Vec<Host>, PlanError> {
     if hosts.is_empty() {
         return Err(PlanError("the target has no hosts".to_owned()));
@@ -327,7 +327,7 @@ fn resolve(hosts: &[String]) -> Result<Vec<Host>, PlanError> {
         return Err(PlanError(format!("{} hosts are more than {}", hosts.len(), u16::MAX)));
     }
     if let Some(twice) = hosts.iter().enumerate().find(|(index, host)| hosts[..*index].contains(host)) {
-        return Err(PlanError(format!("host \"{}\" stands there twice", twice.1)));
+        return Err(PlanError(format!("host \"{}\" is listed twice", twice.1)));
     }
     hosts.iter().map(|host| Host::resolve(host)).collect()
 }

@@ -4,7 +4,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::deadline::Limit;
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Debug)]
 pub struct Trouble {
     /// Connect or Timeout.
@@ -14,19 +14,19 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// No connection, or none any more.
+    /// The connection could not be made, or broke.
     pub fn broken(message: impl Into<String>) -> Self {
         Self { class: ErrorClass::Connect, message: message.into() }
     }
 
-    /// Nothing in time.
+    /// Nothing happened in time.
     pub fn late(what: &str, limit: Limit) -> Self {
         Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", limit.timeout.as_secs_f64()) }
     }
 }
 
 impl From<Trouble> for Failure {
-    /// What became of a request without an answer.
+    /// The failure of a request without an answer.
     fn from(Trouble { class, message }: Trouble) -> Self {
         Self { class, message }
     }

@@ -1,4 +1,4 @@
-//! The bytes between a client and a node, in the clear or inside TLS.
+//! The bytes between a client and a node, without encryption or inside TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -16,14 +16,14 @@ use super::trouble::Trouble;
 
 /// One connection.
 pub enum Wire {
-    /// In the clear.
+    /// Without encryption.
     Plain(TcpStream),
     /// Inside TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Wire {
-    /// Connects to the first of the host's addresses that answers, and shakes hands if that is wanted.
+    /// Connects to the first of the host's addresses that answers; performs the handshake if there is TLS.
     pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Self, Trouble> {
         match limit.within(Self::open(host, tls)).await {
             Some(Ok(wire)) => Ok(wire),
@@ -35,7 +35,8 @@ impl Wire {
         }
     }
 
-    /// Says why the host and this client will never talk; that a host is not there says nothing.
+    /// Returns why the host and this client can never connect by TLS; `None` if they can, or if the host does not
+    /// answer.
     pub async fn refusal(host: &Host, tls: &Tls, timeout: Duration) -> Option<String> {
         match tokio::time::timeout(timeout, Self::open(host, Some(tls))).await {
             Ok(Err(error)) => refusal(&error),
@@ -59,14 +60,14 @@ impl Wire {
         Err(last)
     }
 
-    /// Whether the other end has neither closed nor sent anything that nobody asked for, as far as is known. Free of
-    /// system calls unless the kernel has reported something.
+    /// Whether the peer, as far as is known, has neither closed the connection nor sent unexpected bytes. Makes no
+    /// system call unless the kernel has reported an event.
     pub fn is_idle(&mut self) -> bool {
         match self {
             Self::Plain(stream) => {
                 matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
-            // Not every byte is an answer here: session tickets are dealt with on the way.
+            // Not every byte belongs to an answer here: reading also processes session tickets.
             Self::Tls(stream) => {
                 let mut byte = [0];
                 let read =

@@ -1,5 +1,5 @@
-//! As much of the protocol of Cassandra (version 4) as the driver speaks: a cluster of one node with one table, in which
-//! each statement finds one row, or changes something.
+//! As much of the protocol of Cassandra (version 4) as the driver speaks: a cluster of one node with one table, in
+//! which each statement finds one row, or changes something.
 //!
 //! The id of a prepared statement is its text, so nothing has to be kept.
 
@@ -137,9 +137,9 @@ impl Cql {
         let in_keyspace = || vec![("keyspace_name", Cell::Text(KEYSPACE))];
         let in_table = || vec![("keyspace_name", Cell::Text(KEYSPACE)), ("table_name", Cell::Text(TABLE))];
         let column = |name, kind, position| {
-            let own =
+            let column_and_type =
                 [("column_name", Cell::Text(name)), ("kind", Cell::Text(kind)), ("position", Cell::Int(position))];
-            [in_table(), own.into(), vec![("type", Cell::Text("text"))]].concat()
+            [in_table(), column_and_type.into(), vec![("type", Cell::Text("text"))]].concat()
         };
         Some(match table {
             "system.local" => vec![vec![

@@ -1,5 +1,5 @@
-//! As much of MongoDB's protocol as the driver speaks: a single server that has every document that it is asked for, and
-//! says of every write that it is done.
+//! As much of MongoDB's protocol as the driver speaks: a single server that has every document that it is asked for,
+//! and says of every write that it is done.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const MESSAGE: u32 = 2013;
 
 /// One connection; it keeps nothing but an answer that is always the same.
 pub struct Mongo {
-    found: RawDocumentBuf,
+    answer_to_find: RawDocumentBuf,
 }
 
 impl Default for Mongo {
@@ -24,7 +24,7 @@ impl Default for Mongo {
         let batch = [rawdoc! {"_id": "key", "field": "value"}];
         let batch: bson::RawArrayBuf = batch.into_iter().collect();
         let cursor = rawdoc! {"firstBatch": batch, "id": 0_i64, "ns": "loadframe.nothing"};
-        Self { found: rawdoc! {"cursor": cursor, "ok": 1.0} }
+        Self { answer_to_find: rawdoc! {"cursor": cursor, "ok": 1.0} }
     }
 }
 
@@ -33,7 +33,7 @@ impl Protocol for Mongo {
         let mut taken = 0;
         while let Some((number, command, length)) = message(&read[taken..])? {
             let document = self.answer(command)?;
-            let bytes = document.as_ref().unwrap_or(&self.found).as_bytes();
+            let bytes = document.as_ref().unwrap_or(&self.answer_to_find).as_bytes();
             for field in [(BODY + bytes.len()) as u32, 0, number, MESSAGE, 0] {
                 answers.extend_from_slice(&field.to_le_bytes());
             }

@@ -46,7 +46,7 @@ pub struct Roles {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct PostgresNodes {
     /// The hosts that the user named, or whoever changes them.
     pub topology: Arc<Topology>,
     /// How servers are approached.
@@ -70,7 +70,7 @@ enum Role {
     Leaving,
 }
 
-impl Nodes {
+impl PostgresNodes {
     /// Nothing is asked yet.
     pub fn new(hosts: &[String], spread: Spread, terms: Terms) -> Result<Self, PlanError> {
         Ok(Self {

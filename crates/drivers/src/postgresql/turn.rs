@@ -11,7 +11,7 @@ use tokio_postgres::Statement;
 use super::answer::Answer;
 use super::failure::failure;
 use super::line::{Broken, Line};
-use super::nodes::Nodes;
+use super::nodes::PostgresNodes;
 use super::operation::{Native, Operation, Transaction};
 use super::statement::{self, Param, draw, params};
 use super::table::{Table, quoted};
@@ -28,7 +28,7 @@ const SEPARATOR: u8 = 0;
 #[derive(Clone, Copy)]
 pub struct Asking<'a> {
     /// All servers.
-    pub nodes: &'a Arc<Nodes>,
+    pub nodes: &'a Arc<PostgresNodes>,
     /// What is asked.
     pub operation: &'a Operation,
     /// How long it may take in all, over all of its statements.

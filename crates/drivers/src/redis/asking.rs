@@ -1,12 +1,12 @@
-//! The way of a request: to the node that a single server's clients turn to, or to the one that serves its slot, and from
-//! there to wherever that one sends it.
+//! The way of a request: to the node that a single server's clients turn to, or to the one that serves its slot, and
+//! from there to wherever that one sends it.
 
 use std::borrow::Cow;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::line::Line;
-use super::nodes::{Mode, Nodes, redirection};
+use super::nodes::{Mode, RedisNodes, redirection};
 use super::resp::{Item, Reader};
 use super::script::{is_unknown, spelled_out};
 use super::slots::SLOTS;
@@ -65,7 +65,7 @@ impl Means {
     /// Asks one command: request number `k`, about `slot` if it is about any.
     pub async fn ask(
         &mut self,
-        nodes: &Nodes,
+        nodes: &RedisNodes,
         request: &[u8],
         slot: Option<usize>,
         k: u64,
@@ -95,7 +95,7 @@ impl Means {
     }
 
     /// Turns to the node that request `k` of a single server is for, and opens a line to it; returns its number.
-    pub async fn turn(&mut self, nodes: &Nodes, k: u64, limit: Limit) -> (u16, Result<(), Failure>) {
+    pub async fn turn(&mut self, nodes: &RedisNodes, k: u64, limit: Limit) -> (u16, Result<(), Failure>) {
         let line = turn(&mut self.assignment, &mut self.lines, k);
         let node = self.assignment.node();
         let opened = line.open(&node.host, &nodes.terms, limit).await;
@@ -108,7 +108,7 @@ impl Means {
     }
 
     /// Opens a line to a node of a cluster.
-    pub async fn open(&mut self, nodes: &Nodes, node: u16, limit: Limit) -> Result<(), Failure> {
+    pub async fn open(&mut self, nodes: &RedisNodes, node: u16, limit: Limit) -> Result<(), Failure> {
         let at = usize::from(node);
         if at >= self.lines.len() {
             self.lines.resize_with(at + 1, Line::default);
@@ -122,7 +122,7 @@ impl Means {
 
     async fn follow(
         &mut self,
-        nodes: &Nodes,
+        nodes: &RedisNodes,
         request: &[u8],
         slot: Option<usize>,
         k: u64,

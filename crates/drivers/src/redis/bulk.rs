@@ -10,7 +10,7 @@ use loadframe_engine::driver::{Failure, Reply};
 use super::asking::Means;
 use super::collection::Collection;
 use super::failure::{client, refusal};
-use super::nodes::{Mode, Nodes};
+use super::nodes::{Mode, RedisNodes};
 use super::operation::Room;
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
@@ -31,7 +31,7 @@ struct Document {
 /// Sends the documents of request `k`, or those at the places `only`.
 pub async fn ask(
     means: &mut Means,
-    nodes: &Nodes,
+    nodes: &RedisNodes,
     (bulk, only): (&Bulk, Option<&[u32]>),
     collection: &Collection,
     room: &mut Room,
@@ -135,7 +135,7 @@ pub async fn ask(
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
-async fn home(means: &mut Means, nodes: &Nodes, k: u64, limit: Limit) -> Result<u16, Failure> {
+async fn home(means: &mut Means, nodes: &RedisNodes, k: u64, limit: Limit) -> Result<u16, Failure> {
     let (node, opened) = means.turn(nodes, k, limit).await;
     opened.map(|()| node)
 }
@@ -165,7 +165,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
     });
     let wrong = |message: &str| Document { slot: 0, command: Vec::new(), outcome: Some(Err(client(message))) };
     let (Ok(()), Some(id)) = (read, id) else {
-        return wrong("a document of the corpus is no JSON object, or has no id");
+        return wrong("a document of the corpus is not a JSON object, or has no id");
     };
     room.request.clear();
     let slot = room.named(&collection.name, id.as_bytes());
@@ -178,7 +178,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
             Ok(())
         });
         if written.is_err() {
-            return wrong("a document of the corpus is no JSON object");
+            return wrong("a document of the corpus is not a JSON object");
         }
     }
     Document { slot, command: room.request.clone(), outcome: None }

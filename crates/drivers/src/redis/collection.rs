@@ -52,6 +52,6 @@ impl Collections {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Collection>>> {
-        self.0.lock().expect("nobody panics with it in hand")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 }

@@ -18,7 +18,7 @@ impl<'a> Writer<'a> {
         Self { out, word }
     }
 
-    /// Begins a command that consists of so many words.
+    /// Begins a command of this many words.
     pub fn begin(&mut self, words: usize) {
         length(self.out, b'*', words);
     }
@@ -52,10 +52,7 @@ fn push(out: &mut Vec<u8>, word: &[u8]) {
 fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
     push_u64(out, length as u64);
-    out.extend_from_slice(
-        b"
-",
-    );
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Values as hashes hold them: numbers in digits, lists and mappings as JSON, nothing as the empty text.

@@ -62,8 +62,8 @@ fn judge_content(
 ) -> Result<u64, Failure> {
     assertion.judge_hits(documents, "")?;
     if assertion.has_fields() {
-        let found = self::documents(operation, answer, values).into_iter().next();
-        let json = found.map(|document| Value::Object(document).to_string());
+        let document = self::documents(operation, answer, values).into_iter().next();
+        let json = document.map(|fields| Value::Object(fields).to_string());
         assertion.judge_json(values, json.as_deref().map(str::as_bytes), b"")?;
     }
     Ok(documents)

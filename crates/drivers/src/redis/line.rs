@@ -1,4 +1,4 @@
-//! One connection to one node: opened, let in, and spoken on.
+//! One connection to one node: opening, authentication and exchanges.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// What nodes are approached with.
+/// How connections to the nodes are made.
 #[derive(Debug)]
 pub struct Terms {
-    /// None: in the clear.
+    /// `None`: without encryption.
     pub tls: Option<Tls>,
     user: Option<(String, Secret)>,
-    /// How long an answer is waited for, unless an operation says otherwise.
+    /// How long to wait for an answer, unless an operation says otherwise.
     pub timeout: Duration,
 }
 
 impl Terms {
-    /// Reads certificates; says which credentials the protocol has not.
+    /// Reads certificates. The error names credentials that the protocol does not have.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
             return Err(PlanError("this protocol's requests are not compressed".to_owned()));
@@ -37,12 +37,14 @@ impl Terms {
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+            Some(_) => {
+                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+            }
         };
         Ok(Self { tls: target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?, user, timeout: target.timeout })
     }
 
-    /// In the clear, as nobody in particular.
+    /// Without encryption and credentials.
     #[cfg(test)]
     pub fn plain(timeout: Duration) -> Self {
         Self { tls: None, user: None, timeout }
@@ -51,7 +53,7 @@ impl Terms {
 
 /// See the module.
 pub struct Line {
-    /// The connection, while there is one that can be used.
+    /// The connection, if there is a usable one.
     pub wire: Option<Wire>,
     client: Client<Answers>,
 }
@@ -69,7 +71,7 @@ impl Wired for Line {
 }
 
 impl Line {
-    /// Connects, if there is no connection that can be used, and says who asks.
+    /// Connects and authenticates, if there is no usable connection.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
         if self.wire.as_mut().is_some_and(Wire::is_idle) {
             return Ok(());
@@ -98,7 +100,7 @@ impl Line {
         Ok(self.answers())
     }
 
-    /// Sends so many commands and waits for all of their answers.
+    /// Sends `commands` commands and waits for all of their answers.
     pub async fn speak(
         &mut self,
         parts: [&[u8]; 2],
@@ -109,7 +111,7 @@ impl Line {
         self.client.speak(&mut self.wire, parts, limit).await
     }
 
-    /// The answers of the last exchange, if it ended well.
+    /// The answers of the last exchange, if it succeeded.
     pub fn answers(&self) -> Reader<'_> {
         self.client.answer().read()
     }

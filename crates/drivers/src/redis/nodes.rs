@@ -1,4 +1,4 @@
-//! What all clients of a target know together: whether it is a cluster, which nodes it has, and which of them serves
+//! What all clients of a target share: whether it is a cluster, which nodes it has, and which node serves
 //! which slot.
 
 use std::sync::Arc;
@@ -18,43 +18,43 @@ use crate::net::known::Known;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
-/// How long a node is waited for that is asked for the others.
+/// How long to wait for a node that is asked for the other nodes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where loadframe keeps what collections there are, and which of them keep an index.
+/// The key of the hash that lists the collections, and which of them keep an index.
 const COLLECTIONS: &str = "loadframe:collections";
 
 /// What kind of server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// None has answered yet.
+    /// No server has answered yet.
     Unknown,
-    /// One that has all data.
+    /// A server that has all data.
     Single,
-    /// One that has some slots.
+    /// A server that has some of the slots.
     Cluster,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct RedisNodes {
     /// The hosts that the user named, or whoever changes them; of a cluster any of them tells of the others.
     pub topology: Arc<Topology>,
-    /// How nodes let us in.
+    /// How connections to the nodes are made.
     pub terms: Terms,
     /// Which node of a cluster serves a slot.
     pub slots: Slots,
     mode: AtomicU8,
     /// The nodes of a cluster.
     pub known: Known,
-    /// The slots are to be asked for again.
+    /// The slots have to be asked for again.
     stale: AtomicBool,
-    /// Those of the operations.
+    /// The collections of the operations.
     pub collections: Collections,
 }
 
-impl Nodes {
+impl RedisNodes {
     /// Nothing is asked yet.
     pub fn new(topology: Arc<Topology>, terms: Terms) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Nodes {
         }
     }
 
-    /// The hosts that there ever were, by the numbers that requests are recorded with.
+    /// All hosts that the target ever had, by their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         match self.mode() {
             Mode::Cluster => self.known.texts(),
@@ -92,12 +92,12 @@ impl Nodes {
         Ok(())
     }
 
-    /// The slots may lie elsewhere by now.
+    /// Takes note that slots may have moved.
     pub fn doubt(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Says to one who asks, and to nobody else, that the slots are to be asked for again.
+    /// Returns true to exactly one caller if the slots have to be asked for again.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ impl Nodes {
 
     async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let mut line = Line::default();
-        // A node that answers to AUTH that this is wrong will say so every time.
+        // A node that refuses AUTH will refuse it every time.
         line.open(host, &self.terms, limit).await.map_err(|failure| match failure.class {
             ErrorClass::Client => DiscoveryError::Refused(failure),
             _ => DiscoveryError::Failed(failure),
@@ -185,10 +185,10 @@ mod tests {
 
     use super::*;
 
-    fn nodes() -> Nodes {
+    fn nodes() -> RedisNodes {
         let hosts = ["127.0.0.1:7000".to_owned()];
         let topology = Topology::new(&hosts, Spread::Fixed, None).unwrap();
-        Nodes::new(Arc::new(topology), Terms::plain(Duration::from_secs(1)))
+        RedisNodes::new(Arc::new(topology), Terms::plain(Duration::from_secs(1)))
     }
 
     #[test]

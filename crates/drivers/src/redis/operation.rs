@@ -27,7 +27,7 @@ const OPTIONS: [&str; 2] = ["timeout", "assert"];
 pub struct Operation {
     /// What is asked.
     pub kind: Kind,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub timeout: Duration,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,

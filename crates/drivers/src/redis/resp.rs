@@ -1,7 +1,8 @@
-//! Answers of the protocol RESP2, read out of bytes as they come, into a buffer that serves all of a connection.
+//! Answers of the protocol RESP2, read from bytes as they arrive, into a buffer that serves all answers of a
+//! connection.
 //!
-//! Whoever sits at the other end may send anything: lines, texts and lists are bounded, and what breaks the rules is an
-//! error. Lists may lie in lists as deep as they like: they are counted, and nothing recurses.
+//! The peer may send anything: lines, texts and lists are bounded, and a violation of the rules is an
+//! error. Lists may be nested to any depth: their elements are counted without recursion.
 
 use std::fmt;
 
@@ -10,10 +11,10 @@ use memchr::memchr;
 use crate::net::buffer::{AnswerBuffer, LIMIT};
 use crate::net::exchange::Frame;
 
-/// A line of a kind, a length or an error longer than this is none.
+/// The longest line with a kind, a length or an error, in bytes.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// Bytes that are no answer, or one beyond the bounds set here.
+/// Bytes that are not an answer, or one beyond the bounds set here.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
 
@@ -27,7 +28,7 @@ impl fmt::Display for Malformed {
 #[derive(Debug, Default)]
 pub struct Answers {
     bytes: AnswerBuffer,
-    /// What comes before this is complete items.
+    /// Everything before this is complete items.
     at: usize,
     /// Between `at` and this there is no line end.
     searched: usize,
@@ -48,36 +49,36 @@ pub enum Item<'a> {
     Bulk(&'a [u8]),
     /// Nothing, where there might be a text or a list.
     Null,
-    /// So many items follow.
+    /// A list; this many items follow.
     List(usize),
 }
 
-/// A place among complete answers.
+/// A position in complete answers.
 #[derive(Clone, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl Answers {
-    /// Makes room for the answers to so many commands.
+    /// Prepares for the answers to this many commands.
     pub fn begin(&mut self, commands: usize) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.begin();
         *self = Self { bytes, left: commands, ..Self::default() };
     }
 
-    /// Reads the answers, if all of them have come.
+    /// Reads the complete answers.
     pub fn read(&self) -> Reader<'_> {
         Reader::new(&self.bytes[..self.at])
     }
 
-    /// Whether all have come.
+    /// Whether all answers are complete.
     pub fn is_complete(&self) -> bool {
         self.left == 0
     }
 
-    /// Passes over an item that is here; false when more bytes are wanted.
+    /// Skips one item; returns false if more bytes are needed.
     fn step(&mut self) -> Result<bool, Malformed> {
         let from = self.searched.max(self.at);
-        let Some(found) = memchr(b'\n', &self.bytes[from..]) else {
+        let Some(length_of_line) = memchr(b'\n', &self.bytes[from..]) else {
             self.searched = self.bytes.len();
             return if self.bytes.len() - self.at > LINE_LIMIT {
                 Err(Malformed("a line without an end"))
@@ -85,7 +86,7 @@ impl Answers {
                 Ok(false)
             };
         };
-        let end = from + found + 1;
+        let end = from + length_of_line + 1;
         self.searched = from;
         let (item, after) = match item(&self.bytes[self.at..end])? {
             // The text itself is looked for when the line is there, which may be more than once.
@@ -101,7 +102,7 @@ impl Answers {
         }
         self.left = self.left - 1 + item.unwrap_or(0);
         if self.left > LIMIT {
-            return Err(Malformed("more items than can be"));
+            return Err(Malformed("too many items"));
         }
         (self.at, self.searched) = (after, after);
         Ok(true)
@@ -137,7 +138,7 @@ impl Frame for Answers {
 /// What a line begins.
 enum Line<'a> {
     Item(Item<'a>),
-    /// A text of so many bytes.
+    /// A text of this many bytes.
     Bulk(usize),
 }
 
@@ -159,7 +160,7 @@ fn item(line: &[u8]) -> Result<Line<'_>, Malformed> {
 
 fn number(digits: &[u8]) -> Result<i64, Malformed> {
     let text = std::str::from_utf8(digits).ok();
-    text.and_then(|text| text.parse().ok()).ok_or(Malformed("a number that is none"))
+    text.and_then(|text| text.parse().ok()).ok_or(Malformed("a malformed number"))
 }
 
 /// A length within the bounds; `None` is -1, which stands for nothing.
@@ -168,7 +169,7 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
         -1 => Ok(None),
         length => match usize::try_from(length) {
             Ok(length) if length <= LIMIT => Ok(Some(length)),
-            _ => Err(Malformed("a length beyond all bounds")),
+            _ => Err(Malformed("a length beyond the limit")),
         },
     }
 }

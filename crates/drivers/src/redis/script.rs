@@ -82,9 +82,9 @@ pub fn spelled_out(command: &[u8]) -> Option<Vec<u8>> {
     Some(spelled_out)
 }
 
-/// The script that does an action on one document; it returns 1, or 0 where what is there forbids it. Keys: the document's, and
-/// that of the index if the collection keeps one. Arguments: the document's id if there is an index, then names and
-/// values. `None`: a command alone does it.
+/// The script that does an action on one document; it returns 1, or 0 where what is there forbids it. Keys: the
+/// document's, and that of the index if the collection keeps one. Arguments: the document's id if there is an index,
+/// then names and values. `None`: a command alone does it.
 fn text(action: Action, indexed: bool) -> Option<&'static str> {
     Some(match (action, indexed) {
         (Action::Create, false) => {

@@ -39,7 +39,7 @@ pub struct PointInTime {
 
 /// What stands between a collection's name and a document's id, and behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DocumentPath {
     /// Before the id.
     pub before: &'static str,
     /// Behind the id.
@@ -54,7 +54,7 @@ impl Dialect {
         };
         let mut numbers = version.split(['.', '-']).map(str::parse);
         let (Some(Ok(major)), minor) = (numbers.next(), numbers.next().and_then(Result::ok).unwrap_or(0)) else {
-            return Err(PlanError(format!("the store's version is {version:?}, which is no version")));
+            return Err(PlanError(format!("the store's version is {version:?}, which is not a version")));
         };
         let product = if distribution == "opensearch" { Product::OpenSearch } else { Product::Elasticsearch };
         let dialect = Self { product, version: (major, minor) };
@@ -73,22 +73,26 @@ impl Dialect {
     }
 
     /// Where a document is read, put and deleted.
-    pub fn document(&self) -> Place {
-        Place { before: "_doc", behind: None }
+    pub fn document(&self) -> DocumentPath {
+        DocumentPath { before: "_doc", behind: None }
     }
 
     /// Where a document is put that must be new.
-    pub fn create(&self) -> Place {
+    pub fn create(&self) -> DocumentPath {
         self.verb("_create")
     }
 
     /// Where a document is changed.
-    pub fn update(&self) -> Place {
+    pub fn update(&self) -> DocumentPath {
         self.verb("_update")
     }
 
-    fn verb(&self, verb: &'static str) -> Place {
-        if self.typed() { Place { before: "_doc", behind: Some(verb) } } else { Place { before: verb, behind: None } }
+    fn verb(&self, verb: &'static str) -> DocumentPath {
+        if self.typed() {
+            DocumentPath { before: "_doc", behind: Some(verb) }
+        } else {
+            DocumentPath { before: verb, behind: None }
+        }
     }
 
     /// The segments after the collection's name where bulk requests go.
@@ -344,9 +348,9 @@ mod tests {
     #[test]
     fn documents_have_a_type_before_version_7() {
         let (old, new) = (elasticsearch("6.8.23"), elasticsearch("7.0.0"));
-        assert_eq!(old.update(), Place { before: "_doc", behind: Some("_update") });
-        assert_eq!(new.update(), Place { before: "_update", behind: None });
-        assert_eq!(old.create(), Place { before: "_doc", behind: Some("_create") });
+        assert_eq!(old.update(), DocumentPath { before: "_doc", behind: Some("_update") });
+        assert_eq!(new.update(), DocumentPath { before: "_update", behind: None });
+        assert_eq!(old.create(), DocumentPath { before: "_doc", behind: Some("_create") });
         assert_eq!((old.bulk(), new.bulk()), (&["_doc", "_bulk"][..], &["_bulk"][..]));
         assert_eq!(old.document(), new.document());
         let index = json!({"settings": {"a": 1}, "mappings": {"properties": {}}});
@@ -437,7 +441,7 @@ mod tests {
     #[test]
     fn a_version_that_is_not_understood_is_refused() {
         assert!(dialect("elasticsearch", "5.6.0").unwrap_err().0.contains("older than 6.2"));
-        assert!(dialect("elasticsearch", "new").unwrap_err().0.contains("no version"));
+        assert!(dialect("elasticsearch", "new").unwrap_err().0.contains("not a version"));
         assert_eq!(elasticsearch("9.0.0-beta1").version, (9, 0));
     }
 }

@@ -52,7 +52,7 @@ pub enum Judge {
 pub struct Verdict {
     /// Counts also when some others failed.
     pub documents: u64,
-    /// Why it is no success.
+    /// Why it is not a success.
     pub outcome: Result<(), Failure>,
     /// How many hits a search found if the answer says it, else how many it returned.
     pub hits: u64,

@@ -14,7 +14,7 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
-use super::dialect::{Dialect, Place};
+use super::dialect::{Dialect, DocumentPath};
 use super::judge::Judge;
 use super::paging::Paging;
 use super::repeat::{self, Repeat};
@@ -219,7 +219,7 @@ impl Mapping<'_> {
     }
 
     /// `METHOD /collection/place/id`
-    fn at(&self, method: &str, form: &Form, place: Place) -> Result<Line<'_>, PlanError> {
+    fn at(&self, method: &str, form: &Form, place: DocumentPath) -> Result<Line<'_>, PlanError> {
         let line = self.line(method, form)?.segment(place.before)?.segment(&id("id", form.require("id")?)?)?;
         match place.behind {
             Some(verb) => line.segment(verb),

@@ -67,7 +67,7 @@ pub enum Way {
 
 /// Where a scan is, in JSON as the store wrote it.
 #[derive(Default)]
-struct Place {
+struct PagePosition {
     /// Of the scroll or the point in time.
     id: Vec<u8>,
     /// What the next page comes after.
@@ -95,7 +95,7 @@ impl Paging {
         values: &Values<'_>,
         seen: &mut impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
-        let (mut tally, mut place) = (Exchanges::default(), Place::default());
+        let (mut tally, mut place) = (Exchanges::default(), PagePosition::default());
         connection.carry().1.clear();
         let mut good = true;
         if let Some((open, id)) = &self.open {
@@ -152,7 +152,7 @@ impl Paging {
     }
 
     /// What the next page's request takes along.
-    fn carry(&self, Place { id, after }: &Place, carried: &mut Vec<u8>) {
+    fn carry(&self, PagePosition { id, after }: &PagePosition, carried: &mut Vec<u8>) {
         carried.clear();
         match &self.way {
             Way::Scroll { .. } => carried.extend_from_slice(id),
@@ -176,8 +176,8 @@ impl Paging {
     }
 
     /// Reads from a page where the next one begins; says whether there is one.
-    fn turn(&self, body: &[u8], documents: u64, place: &mut Place) -> Result<bool, Unexpected> {
-        let Place { id, after } = place;
+    fn turn(&self, body: &[u8], documents: u64, place: &mut PagePosition) -> Result<bool, Unexpected> {
+        let PagePosition { id, after } = place;
         let keep = |kept: &mut Vec<u8>, json: &[u8]| {
             kept.clear();
             kept.extend_from_slice(json);

@@ -40,7 +40,7 @@ fn a_body_without_an_end_costs_time_and_no_memory_where_nobody_reads_it() {
     let patient = json!({"request": {"method": "GET", "path": "/"}, "timeout": 0.3});
     let reply = client.execute(&patient, 0);
     let (class, message) = failure(reply.outcome);
-    assert_eq!((class, message.as_str()), (ErrorClass::Timeout, "no whole answer within 0.3 s"));
+    assert_eq!((class, message.as_str()), (ErrorClass::Timeout, "no complete answer within 0.3 s"));
     assert!(begun.elapsed() < Duration::from_secs(5), "a server that never pauses is given up all the same");
     assert!(reply.bytes_received > 1 << 20, "{}", reply.bytes_received);
     drop(client);

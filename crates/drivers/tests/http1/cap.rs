@@ -10,9 +10,9 @@ use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::run::start;
 use serde_json::{Value, json};
 
-use crate::nodes::Node;
+use crate::nodes::HttpNode;
 
-fn plan(hosts: &[&Node], connections: u64, stream: &Value) -> Value {
+fn plan(hosts: &[&HttpNode], connections: u64, stream: &Value) -> Value {
     let hosts: Vec<&str> = hosts.iter().map(|node| node.host.as_str()).collect();
     json!({
         "seed": 1, "phase": "p", "drain": 0, "target": {"driver": "search", "hosts": hosts, "connections": connections},
@@ -57,7 +57,7 @@ fn refusal<D: Driver>(plan: &Value) -> String {
 #[test]
 fn clients_share_as_many_connections_as_there_may_be() {
     for (spread, connections) in [("fixed", 5), ("round_robin", 5), ("all", 5)] {
-        let (a, b) = (Node::new(), Node::new());
+        let (a, b) = (HttpNode::new(), HttpNode::new());
         let clients = stream(&json!({"closed": {"clients": 12}}), &json!({"requests": 600}));
         let mut plan = plan(&[&a, &b], connections, &clients);
         plan["threads"] = json!(2);
@@ -75,7 +75,7 @@ fn clients_share_as_many_connections_as_there_may_be() {
 
 #[test]
 fn the_wait_for_a_connection_is_in_the_response_time_and_not_in_the_service_time() {
-    let node = Node::slow(50);
+    let node = HttpNode::slow(50);
     let stream = stream(&json!({"closed": {"clients": 4}}), &json!({"requests": 12}));
     let (outcome, [response, service]) = run(&plan(&[&node], 1, &stream), "wait");
     assert_eq!((&outcome["operations"][0]["successes"], node.connections()), (&json!(12), 1));
@@ -85,7 +85,7 @@ fn the_wait_for_a_connection_is_in_the_response_time_and_not_in_the_service_time
 
 #[test]
 fn who_waits_for_a_connection_at_the_end_is_in_flight_and_has_an_age() {
-    let node = Node::slow(400);
+    let node = HttpNode::slow(400);
     let stream = stream(&json!({"open": {"rate": 20}}), &json!({"duration": 1}));
     let (outcome, _) = run(&plan(&[&node], 1, &stream), "end");
     let operation = &outcome["operations"][0];
@@ -98,7 +98,7 @@ fn who_waits_for_a_connection_at_the_end_is_in_flight_and_has_an_age() {
 
 #[test]
 fn who_waits_longer_than_the_timeout_has_timed_out() {
-    let node = Node::slow(300);
+    let node = HttpNode::slow(300);
     let stream = stream(&json!({"closed": {"clients": 2}}), &json!({"requests": 2}));
     let mut plan = plan(&[&node], 1, &stream);
     plan["operations"]["a"]["timeout"] = json!(0.1);
@@ -117,7 +117,7 @@ fn who_waits_longer_than_the_timeout_has_timed_out() {
 
 #[test]
 fn a_cap_that_carries_nothing_is_refused_before_the_load() {
-    let nodes = [Node::new(), Node::new()];
+    let nodes = [HttpNode::new(), HttpNode::new()];
     let stream = stream(&json!({"closed": {"clients": 4}}), &json!({"requests": 4}));
     let mut plan = plan(&[&nodes[0], &nodes[1]], 0, &stream);
     assert_eq!(refusal::<Search>(&plan), "target: 0 connections carry nothing: give 1 or more");
@@ -133,7 +133,7 @@ fn a_cap_that_carries_nothing_is_refused_before_the_load() {
 
 #[test]
 fn the_wait_for_a_connection_is_part_of_the_time_that_a_request_has() {
-    let node = Node::slow(400);
+    let node = HttpNode::slow(400);
     let stream = stream(&json!({"closed": {"clients": 2}}), &json!({"requests": 2}));
     let mut plan = plan(&[&node], 1, &stream);
     plan["operations"]["a"]["timeout"] = json!(0.6);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::scripted::answer;
 
 /// A node; while it runs it answers everybody. It stops with its value.
-pub struct Node {
+pub struct HttpNode {
     pub host: String,
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -25,7 +25,7 @@ struct Counts {
     pause: Duration,
 }
 
-impl Node {
+impl HttpNode {
     /// One that runs.
     pub fn new() -> Self {
         let mut node = Self::stopped();
@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for HttpNode {
     fn drop(&mut self) {
         self.stop();
     }

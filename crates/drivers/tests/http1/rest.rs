@@ -6,7 +6,7 @@ use loadframe_engine::driver::{Driver, ErrorClass};
 use loadframe_engine::run::start;
 use serde_json::{Value, json};
 
-use crate::nodes::Node;
+use crate::nodes::HttpNode;
 use crate::scripted::{Client, Server, answer, failure, target};
 
 /// A client that draws `k` and can take a token and an id from answers.
@@ -120,7 +120,7 @@ fn an_answer_that_lacks_what_is_to_be_taken_is_a_failed_assertion() {
             r#"{"a": {"tokn": 1}}"#,
             "the answer has nothing at \"/a/token\": {\"a\": {\"tokn\": 1}}",
         ),
-        (json!({"json": "/a"}), "<html>", "the answer is no JSON: <html>"),
+        (json!({"json": "/a"}), "<html>", "the answer is not JSON: <html>"),
         (json!({"header": "X-Token"}), "{}", "the answer has no header \"X-Token\" to take \"token\" from"),
     ] {
         let server = play(vec![answer("200 OK", body)]);
@@ -146,8 +146,8 @@ fn an_answer_is_judged_by_its_status_unless_others_are_expected() {
     for (expect, status, outcome) in cases {
         let server = play(vec![answer(status, r#"{"a": 1}"#)]);
         let reply = client(&server.host).execute(&get(json!({"expect": expect})), 0);
-        let found = reply.outcome.err().map(|failure| (failure.class, failure.message));
-        assert_eq!(found, outcome.map(|(class, message)| (class, message.to_owned())), "{expect} of {status}");
+        let judged = reply.outcome.err().map(|failure| (failure.class, failure.message));
+        assert_eq!(judged, outcome.map(|(class, message)| (class, message.to_owned())), "{expect} of {status}");
         server.finish();
     }
 }
@@ -212,7 +212,7 @@ fn what_was_sent_and_answered_can_be_shown_or_that_nothing_was() {
 
 /// A phase of `stream` against one node that tells each login from the one before; its outcome.
 fn phase(stream: &Value, seconds: f64) -> Value {
-    let server = Node::new();
+    let server = HttpNode::new();
     let folder = std::env::temp_dir().join(format!("loadframe-rest-{}-{}", std::process::id(), stream["name"]));
     std::fs::create_dir(&folder).unwrap();
     let mut stream = stream.clone();

@@ -127,9 +127,11 @@ fn a_certificate_that_verifies_is_no_error_before_the_load_nor_is_a_host_that_is
 fn a_server_that_wants_the_clients_certificate_gets_it() {
     let authority = Authority::new();
     let server = answering(authority.server(&authority.sign("127.0.0.1", LATER), true), 2);
-    let own = authority.sign("client", LATER);
-    let (certificate, key) =
-        (authority.write("own.pem", &own.certificate.pem()), authority.write("own.key", &own.key.serialize_pem()));
+    let client_certificate = authority.sign("client", LATER);
+    let (certificate, key) = (
+        authority.write("own.pem", &client_certificate.certificate.pem()),
+        authority.write("own.key", &client_certificate.key.serialize_pem()),
+    );
     let mut client =
         Client::of(&target(&server.host, json!({"ca": authority.file(), "certificate": certificate, "key": key})), 0);
     assert!(client.execute(&ping(), 0).outcome.is_ok());
@@ -158,8 +160,8 @@ fn a_server_that_speaks_in_the_clear_is_told_before_the_load() {
 #[test]
 fn files_that_cannot_serve_are_refused_by_name() {
     let authority = Authority::new();
-    let (own, other) = (authority.sign("client", LATER), authority.sign("client", LATER));
-    let (ca, certificate) = (authority.file(), authority.write("own.pem", &own.certificate.pem()));
+    let (client_certificate, other) = (authority.sign("client", LATER), authority.sign("client", LATER));
+    let (ca, certificate) = (authority.file(), authority.write("own.pem", &client_certificate.certificate.pem()));
     let other_key = authority.write("other.key", &other.key.serialize_pem());
     let (empty, missing) = (authority.write("empty.pem", ""), authority.write("gone.pem", ""));
     let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
@@ -170,8 +172,8 @@ fn files_that_cannot_serve_are_refused_by_name() {
         (json!({"ca": missing}), format!("{}: No such file or directory", missing.display())),
         (json!({"ca": empty}), format!("{} holds no certificate in PEM", empty.display())),
         (json!({"ca": other_key}), format!("{} holds no certificate in PEM", other_key.display())),
-        (json!({"ca": ca, "certificate": certificate}), "a client's certificate wants its key beside it".to_owned()),
-        (json!({"ca": ca, "key": other_key}), "a client's key wants its certificate beside it".to_owned()),
+        (json!({"ca": ca, "certificate": certificate}), "a client's certificate needs its key: give both".to_owned()),
+        (json!({"ca": ca, "key": other_key}), "a client's key needs its certificate: give both".to_owned()),
         (
             json!({"ca": ca, "certificate": certificate, "key": locked}),
             format!("{} holds no private key that is not encrypted in PEM", locked.display()),

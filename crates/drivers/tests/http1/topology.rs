@@ -11,7 +11,7 @@ use loadframe_drivers::search::Search;
 use loadframe_engine::run::{Running, start};
 use serde_json::{Value, json};
 
-use crate::nodes::Node;
+use crate::nodes::HttpNode;
 
 /// Within this a change of the hosts has taken effect.
 const SOON: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ struct Load {
 
 impl Load {
     /// 12 closed clients that think for 2 ms, for a minute unless it is ended before.
-    fn start(hosts: &[&Node], spread: &str) -> Self {
+    fn start(hosts: &[&HttpNode], spread: &str) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("loadframe-topology-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -42,12 +42,12 @@ impl Load {
         Self { running, folder }
     }
 
-    fn set_hosts(&self, hosts: &[&Node]) {
+    fn set_hosts(&self, hosts: &[&HttpNode]) {
         self.running.set_hosts(&names(hosts)).unwrap();
     }
 
     /// Waits until the nodes have the same share of the requests, give or take a fifth.
-    fn wait_for_equal_shares(&self, nodes: &[&Node]) {
+    fn wait_for_equal_shares(&self, nodes: &[&HttpNode]) {
         let began = Instant::now();
         loop {
             let before: Vec<u64> = nodes.iter().map(|node| node.requests()).collect();
@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-fn names(nodes: &[&Node]) -> Vec<String> {
+fn names(nodes: &[&HttpNode]) -> Vec<String> {
     nodes.iter().map(|node| node.host.clone()).collect()
 }
 
@@ -87,7 +87,7 @@ fn failures(outcome: &Value) -> u64 {
 
 #[test]
 fn a_node_that_joins_gets_its_share_and_no_other_connection_is_touched() {
-    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let (a, b, c) = (HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b], "fixed");
     load.wait_for_equal_shares(&[&a, &b]);
     assert_eq!((a.connections(), b.connections()), (6, 6));
@@ -107,7 +107,7 @@ fn a_node_that_joins_gets_its_share_and_no_other_connection_is_touched() {
 
 #[test]
 fn a_node_that_leaves_gets_nothing_more_and_nothing_fails() {
-    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let (a, b, c) = (HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b, &c], "fixed");
     load.wait_for_equal_shares(&[&a, &b, &c]);
     load.set_hosts(&[&a, &c]);
@@ -123,7 +123,7 @@ fn a_node_that_leaves_gets_nothing_more_and_nothing_fails() {
 
 #[test]
 fn a_node_that_leaves_and_comes_back_has_its_old_number() {
-    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let (a, b, c) = (HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b], "fixed");
     load.wait_for_equal_shares(&[&a, &b]);
     load.set_hosts(&[&b, &c]);
@@ -138,7 +138,7 @@ fn a_node_that_leaves_and_comes_back_has_its_old_number() {
 
 #[test]
 fn nobody_waits_for_a_node_that_joins_before_it_is_there() {
-    let (a, mut b) = (Node::new(), Node::stopped());
+    let (a, mut b) = (HttpNode::new(), HttpNode::stopped());
     let load = Load::start(&[&a], "fixed");
     load.wait_for_equal_shares(&[&a]);
     load.set_hosts(&[&a, &b]);
@@ -154,7 +154,7 @@ fn nobody_waits_for_a_node_that_joins_before_it_is_there() {
 #[test]
 fn clients_of_a_node_that_died_ask_the_others_and_go_home_when_it_is_back() {
     for spread in ["fixed", "round_robin", "all"] {
-        let (a, mut b, c) = (Node::new(), Node::new(), Node::new());
+        let (a, mut b, c) = (HttpNode::new(), HttpNode::new(), HttpNode::new());
         let load = Load::start(&[&a, &b, &c], spread);
         load.wait_for_equal_shares(&[&a, &b, &c]);
         b.stop();
@@ -174,23 +174,23 @@ fn clients_of_a_node_that_died_ask_the_others_and_go_home_when_it_is_back() {
 
 #[test]
 fn in_turn_each_node_gets_the_same_number_of_requests_whoever_asks() {
-    let (a, b, c, d) = (Node::new(), Node::new(), Node::new(), Node::new());
+    let (a, b, c, d) = (HttpNode::new(), HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b, &c], "round_robin");
     load.wait_for_equal_shares(&[&a, &b, &c]);
-    assert_eq!([&a, &b, &c].map(Node::connections), [12, 12, 12]);
+    assert_eq!([&a, &b, &c].map(HttpNode::connections), [12, 12, 12]);
     load.set_hosts(&[&b, &c, &d]);
     load.wait_for_equal_shares(&[&b, &c, &d]);
     let before = a.requests();
     sleep(Duration::from_millis(300));
     assert_eq!(a.requests(), before);
-    assert_eq!([&b, &c].map(Node::connections), [12, 12]);
+    assert_eq!([&b, &c].map(HttpNode::connections), [12, 12]);
     let (outcome, _) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
 }
 
 #[test]
 fn with_all_hosts_to_choose_from_a_slow_one_is_asked_less() {
-    let (quick, slow) = (Node::new(), Node::slow(100));
+    let (quick, slow) = (HttpNode::new(), HttpNode::slow(100));
     let load = Load::start(&[&quick, &slow], "all");
     while quick.requests() < 500 {
         sleep(Duration::from_millis(10));
@@ -203,12 +203,12 @@ fn with_all_hosts_to_choose_from_a_slow_one_is_asked_less() {
 
 #[test]
 fn hosts_that_cannot_be_are_refused_and_the_load_goes_on() {
-    let a = Node::new();
+    let a = HttpNode::new();
     let load = Load::start(&[&a], "fixed");
     for (hosts, cause) in [
         (vec![], "the target has no hosts".to_owned()),
         (vec!["a".to_owned()], "host \"a\" is not of the form name:port".to_owned()),
-        (names(&[&a, &a]), format!("host \"{}\" stands there twice", a.host)),
+        (names(&[&a, &a]), format!("host \"{}\" is listed twice", a.host)),
     ] {
         assert_eq!(load.running.set_hosts(&hosts).unwrap_err().0, cause);
     }
@@ -219,7 +219,7 @@ fn hosts_that_cannot_be_are_refused_and_the_load_goes_on() {
 
 #[test]
 fn a_host_that_joins_and_lets_nobody_in_is_named_with_the_reason() {
-    let a = Node::new();
+    let a = HttpNode::new();
     let load = Load::start(&[&a], "fixed");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     load.running.set_hosts(&[a.host.clone(), nobody.clone()]).unwrap();

@@ -1,4 +1,4 @@
-//! Forms that are no requests.
+//! Forms that are not requests.
 
 use serde_json::json;
 
@@ -25,10 +25,10 @@ fn a_bad_form_is_refused_with_the_place_and_the_reason() {
         (with(json!({"method": "PATC"})), "http: unknown method \"PATC\"; did you mean \"PATCH\"?"),
         (with(json!({"heders": {}})), "http: unknown key \"heders\"; did you mean \"headers\"?"),
         (with(json!({"headers": []})), "http: \"headers\" wants a mapping, not []"),
-        (with(json!({"headers": {"a b": "x"}})), "http: header \"a b\": it is no name of a header"),
+        (with(json!({"headers": {"a b": "x"}})), "http: header \"a b\": it is not a valid header name"),
         (
             with(json!({"headers": {"Content-Length": "5"}})),
-            "http: header \"Content-Length\": it is the generator's to set; leave it out",
+            "http: header \"Content-Length\": the generator sets it; leave it out",
         ),
         (with(json!({"headers": {"x": "a\r\nb: c"}})), "http: header \"x\": \"a\\r\\nb: c\" contains '\\r', which"),
         (
@@ -48,7 +48,7 @@ fn a_bad_form_is_refused_with_the_place_and_the_reason() {
         ),
         (
             with(json!({"capture": {"token": {"json": "k"}}})),
-            "http: capture \"token\": \"k\" is no JSON pointer; write a slash",
+            "http: capture \"token\": \"k\" is not a JSON pointer; write a slash",
         ),
         (with(json!({"capture": {"token": {"cookie": "k"}}})), "http: capture \"token\": unknown key \"cookie\""),
         (
@@ -57,7 +57,7 @@ fn a_bad_form_is_refused_with_the_place_and_the_reason() {
         ),
         (with(json!({"expect": {"status": [99]}})), "http: expect: \"status\" wants numbers from 200 to 599, not 99"),
         (with(json!({"expect": {"status": []}})), "http: expect: \"status\" wants numbers from 200 to 599, not []"),
-        (with(json!({"expect": {"json": {"a": 1}}})), "http: expect: \"a\" is no JSON pointer"),
+        (with(json!({"expect": {"json": {"a": 1}}})), "http: expect: \"a\" is not a JSON pointer"),
         (
             with(json!({"expect": {"contain": "x"}})),
             "http: expect: unknown key \"contain\"; did you mean \"contains\"?",

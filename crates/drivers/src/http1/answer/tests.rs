@@ -1,4 +1,4 @@
-//! Answers in every cut, and what is no answer.
+//! Answers in every cut, and what is not an answer.
 
 use super::*;
 
@@ -112,15 +112,15 @@ fn the_next_answer_takes_the_place_of_the_last() {
 #[test]
 fn what_breaks_the_rules_is_refused() {
     for (field, reason) in [
-        ("content-length: -5", "\"-5\" is no length"),
-        ("content-length: +5", "\"+5\" is no length"),
-        ("content-length:", "\"\" is no length"),
-        ("content-length: 99999999999999999999999", "\"99999999999999999999999\" is no length"),
+        ("content-length: -5", "\"-5\" is not a length"),
+        ("content-length: +5", "\"+5\" is not a length"),
+        ("content-length:", "\"\" is not a length"),
+        ("content-length: 99999999999999999999999", "\"99999999999999999999999\" is not a length"),
         ("content-length: 18446744073709551615", "a body of 18446744073709551615 bytes is longer than"),
         ("content-length: 268435457", "a body of 268435457 bytes is longer than"),
         ("content-length: 5\r\ncontent-length: 6", "it has two lengths"),
         ("transfer-encoding: gzip", "unknown transfer encoding \"gzip\""),
-        ("no colon", "\"no colon\" is no field"),
+        ("no colon", "\"no colon\" is not a field"),
     ] {
         let message = refused(format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n").as_bytes());
         assert!(message.starts_with(&format!("malformed HTTP answer: {reason}")), "{message}");
@@ -130,7 +130,7 @@ fn what_breaks_the_rules_is_refused() {
     }
     for size in ["", "x", "-1", "fffffffffffffffff", "7fffffffffffffff", "10000001", " ;a"] {
         let message = refused(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{size}\r\n").as_bytes());
-        assert!(message.contains("is no chunk size"), "{message}");
+        assert!(message.contains("is not a chunk size"), "{message}");
     }
     let long = refused(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n");
     assert!(long.contains("has no end") || long.contains("longer than its size"), "{long}");

@@ -59,7 +59,7 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
         };
         let again = match form.get("on_conflict").map(|_| form.text("on_conflict")).transpose()? {
             None | Some("index") => Action::Index,
-            // A request may overtake the one that carries the document first, which is no error.
+            // A request may overtake the one that carries the document first, which is not an error.
             Some("update") => Action::Upsert,
             Some(other) => return Err(PlanError(unknown("action", other, ["index", "update"]))),
         };
