@@ -61,6 +61,17 @@ impl Load {
         }
     }
 
+    /// Waits until the nodes have accepted that many connections. A client opens one when it has something to send, so
+    /// that equal shares can come before the last client's connection.
+    fn wait_for_connections<const N: usize>(&self, nodes: [&HttpNode; N], expected: [u64; N]) {
+        let began = Instant::now();
+        while nodes.map(HttpNode::connections) != expected {
+            let connections = nodes.map(HttpNode::connections);
+            assert!(began.elapsed() < SOON, "after {SOON:?} the connections are {connections:?}, not {expected:?}");
+            sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Ends it; what it says of itself, and the requests by node.
     fn end(self) -> (Value, BTreeMap<u64, u64>) {
         self.running.stop();
@@ -90,11 +101,11 @@ fn a_node_that_joins_gets_its_share_and_no_other_connection_is_touched() {
     let (a, b, c) = (HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b], "fixed");
     load.wait_for_equal_shares(&[&a, &b]);
-    assert_eq!((a.connections(), b.connections()), (6, 6));
+    load.wait_for_connections([&a, &b], [6, 6]);
     load.set_hosts(&[&a, &b, &c]);
     load.wait_for_equal_shares(&[&a, &b, &c]);
-    assert_eq!((a.connections(), b.connections()), (6, 6));
-    assert_eq!(c.connections(), 4 + 1, "those that moved, and the one that looked whether it is there");
+    // Those of the clients that moved, and the one of the check whether the node is there.
+    load.wait_for_connections([&a, &b, &c], [6, 6, 4 + 1]);
     let (outcome, nodes) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
     assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])));
@@ -112,10 +123,11 @@ fn a_node_that_leaves_gets_nothing_more_and_nothing_fails() {
     load.wait_for_equal_shares(&[&a, &b, &c]);
     load.set_hosts(&[&a, &c]);
     load.wait_for_equal_shares(&[&a, &c]);
+    // The clients of the node that left were divided between the others.
+    load.wait_for_connections([&a, &c], [6, 6]);
     let before = b.requests();
     sleep(Duration::from_millis(500));
     assert_eq!(b.requests(), before);
-    assert_eq!((a.connections(), c.connections()), (6, 6), "those of the node that left were shared out");
     let (outcome, _) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
     assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])), "numbers stay what they were");
@@ -141,6 +153,7 @@ fn nobody_waits_for_a_node_that_joins_before_it_is_there() {
     let (a, mut b) = (HttpNode::new(), HttpNode::stopped());
     let load = Load::start(&[&a], "fixed");
     load.wait_for_equal_shares(&[&a]);
+    load.wait_for_connections([&a], [12]);
     load.set_hosts(&[&a, &b]);
     sleep(Duration::from_millis(700));
     assert_eq!(b.connections(), 0);
@@ -177,7 +190,7 @@ fn in_turn_each_node_gets_the_same_number_of_requests_whoever_asks() {
     let (a, b, c, d) = (HttpNode::new(), HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b, &c], "round_robin");
     load.wait_for_equal_shares(&[&a, &b, &c]);
-    assert_eq!([&a, &b, &c].map(HttpNode::connections), [12, 12, 12]);
+    load.wait_for_connections([&a, &b, &c], [12, 12, 12]);
     load.set_hosts(&[&b, &c, &d]);
     load.wait_for_equal_shares(&[&b, &c, &d]);
     let before = a.requests();
