@@ -15,6 +15,7 @@ mod nyc_taxi_trip;
 mod quantiles;
 mod unpacked;
 mod vectors;
+mod wanted;
 mod wikipedia_revision;
 mod words;
 mod ycsb_record;
@@ -29,6 +30,7 @@ use serde_json::{Map, Value};
 use crate::corpus::files::Files;
 use crate::corpus::lines::Reading;
 use crate::corpus::vectors::Vectors;
+use crate::corpus::wanted::Wanted;
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 
@@ -94,7 +96,7 @@ impl Corpora {
     /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
     /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false,
     /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given. With
-    /// `"at_most": 500` no more than so many are taken, and files may have fewer than either number.
+    /// `"at_most": 500` no more than so many are taken, and files need have no more than that.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
@@ -130,12 +132,12 @@ impl Corpus {
                 positive.map(Some).ok_or_else(|| wrong(&format!("\"{key}\" wants a number above 0")))
             }
         };
-        let (documents, at_most) = (number("documents")?, number("at_most")?);
+        let wanted = Wanted { documents: number("documents")?, at_most: number("at_most")? };
         if let Some(columns) = mapping.get("columns") {
             if let Some(key) = mapping.keys().find(|key| !["columns", "documents", "at_most"].contains(&key.as_str())) {
                 return Err(PlanError(format!("columns of vectors know no \"{key}\"")));
             }
-            return Ok(Self(Source::Vectors(Vectors::open(columns, documents, at_most)?)));
+            return Ok(Self(Source::Vectors(Vectors::open(columns, wanted)?)));
         }
         match (mapping.get("generate"), mapping.get("files")) {
             (Some(generate), None) => {
@@ -143,9 +145,8 @@ impl Corpus {
                 let known = GENERATORS.iter().find(|(known, _)| *known == name);
                 let (_, new) =
                     known.ok_or_else(|| PlanError(unknown("generator", name, generators().iter().copied())))?;
-                let documents =
-                    documents.ok_or_else(|| wrong("\"documents\" says how many to generate; it is missing"))?;
-                let documents = at_most.map_or(documents, |most| most.min(documents));
+                let missing = || wrong("\"documents\" says how many to generate; it is missing");
+                let documents = wanted.documents.and(wanted.most()).ok_or_else(missing)?;
                 let none = Map::new();
                 let with = match mapping.get("with") {
                     None => &none,
@@ -173,13 +174,7 @@ impl Corpus {
                     _ => return Err(PlanError("\"format\" wants ndjson or mediawiki".into())),
                 };
                 let reading = Reading { actions, set_aside, mediawiki };
-                let files = match at_most {
-                    None => Files::open(&paths, documents, reading),
-                    Some(most) => {
-                        Files::open_at_most(&paths, Some(documents.map_or(most, |known| known.min(most))), reading)
-                    }
-                };
-                Ok(Self(Source::Files(files?)))
+                Ok(Self(Source::Files(Files::open(&paths, wanted, reading)?)))
             }
             _ => Err(wrong("a corpus wants either \"generate\" or \"files\"")),
         }

@@ -70,13 +70,14 @@ class YcsbRecord(Model):
 class Corpus(Model):
     """Documents: generated, or one JSON document per line of files, plain or as .gz, .bz2 or .zst.
 
-    The files are on this machine (`file`, `files`) or are fetched once into the cache (`url`, `urls`; `sha256` is the
-    checksum of `url`). A `url` that is not empty takes the place of `generate`, and such a `file` that of both, so that
-    one workload serves all. `at_most` is the most documents that are taken; with it, files may also have fewer than
-    `documents`. With `actions` a line that says what to do (as in bulk requests) stands before each
-    document; it is not sent. A line that is not a document stops the run, or is counted and kept aside. Files of the
-    format `mediawiki` are XML dumps, each revision of which becomes a document, and of the format `parquet` each row is
-    one. `columns` takes vectors from files of their own: row i of each is in document i, whose `id` is i.
+    The files are on this machine (`file`, `files`) or are fetched once into the cache (`url`, `urls`; `sha256` is
+    the checksum of `url`). A `url` that is not empty takes the place of `generate`, and such a `file` that of both,
+    so that one workload serves all. `at_most` is the most documents that are taken; with both, files must have the
+    smaller number of `documents` and `at_most`. With `actions` a line that says what to do (as in bulk requests)
+    stands before each document; it is not sent. A line that is not a document stops the run, or is counted and kept
+    aside. Files of the format `mediawiki` are XML dumps, each revision of which becomes a document, and of the
+    format `parquet` each row is one. `columns` takes vectors from files of their own: row i of each is in document
+    i, whose `id` is i.
     """
 
     generate: Literal["nyc_taxi_trip", "geonames", "ycsb_record", "wikipedia_revision"] | None = None

@@ -12,6 +12,7 @@ use super::cache::Stamp;
 use super::index::{EVERY, Index, aside};
 use super::lines::{Lines, Reading, flaw};
 use super::unpacked::unpacked;
+use super::wanted::Wanted;
 use crate::plan::PlanError;
 
 /// Files, in their order.
@@ -33,25 +34,12 @@ struct Part {
 }
 
 impl Files {
-    /// Maps the files, unpacked if they are compressed. Each line is checked, up to `documents` of them if that is
-    /// given, when the file is new or has changed. It is an error if the files have fewer.
-    pub fn open(paths: &[PathBuf], documents: Option<u64>, reading: Reading) -> Result<Self, PlanError> {
-        let files = Self::open_at_most(paths, documents, reading)?;
-        match documents {
-            Some(asked) if asked > files.documents => {
-                let found = files.documents;
-                let plural = if paths.len() == 1 { "the file has" } else { "the files have" };
-                Err(PlanError(format!("{asked} documents were asked for, but {plural} {found}")))
-            }
-            _ => Ok(files),
-        }
-    }
-
-    /// Does what `open` does, but takes files with fewer documents, too.
-    pub fn open_at_most(paths: &[PathBuf], documents: Option<u64>, reading: Reading) -> Result<Self, PlanError> {
+    /// Maps the files, unpacked if they are compressed. Each line is checked, up to the wanted number of documents, when
+    /// the file is new or has changed. It is an error if the files have fewer documents than they must.
+    pub fn open(paths: &[PathBuf], wanted: Wanted, reading: Reading) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
-            let most = documents.map_or(u64::MAX, |documents| documents - files.documents);
+            let most = wanted.most().map_or(u64::MAX, |documents| documents - files.documents);
             let plain = unpacked(path, reading.mediawiki.then_some(most))?;
             let (map, stamp) = map(&plain)?;
             let _ = map.advise(Advice::Sequential);
@@ -60,6 +48,14 @@ impl Files {
             let first = files.documents;
             files.documents += index.documents.min(most);
             files.parts.push(Part { aside: aside(path, map.len()), map, first, index });
+        }
+        let name = |path: &PathBuf| path.display().to_string();
+        match paths {
+            [path] => wanted.check(files.documents, format_args!("{}: the file has", path.display()))?,
+            _ => wanted.check(
+                files.documents,
+                format_args!("{}: the files together have", paths.iter().map(name).collect::<Vec<_>>().join(", ")),
+            )?,
         }
         Ok(files)
     }
@@ -117,7 +113,7 @@ mod tests {
     use super::*;
 
     fn open(paths: &[PathBuf], documents: Option<u64>) -> Result<Files, PlanError> {
-        Files::open(paths, documents, Reading::default())
+        Files::open(paths, Wanted { documents, at_most: None }, Reading::default())
     }
 
     fn numbers(files: &Files, first: u64, count: usize) -> Vec<u64> {
@@ -151,19 +147,43 @@ mod tests {
     }
 
     #[test]
-    fn at_most_takes_as_many_as_there_are() {
-        let folder = Folder::new("fewer");
+    fn at_most_takes_as_many_as_there_are_where_nothing_says_how_many_there_must_be() {
+        let folder = Folder::new("at-most");
         let paths = [folder.file("x.json", "{\"a\":1}\n{\"a\":2}\n")];
-        let documents = |most| Files::open_at_most(&paths, Some(most), Reading::default()).unwrap().documents();
+        let documents = |at_most| {
+            let wanted = Wanted { documents: None, at_most: Some(at_most) };
+            Files::open(&paths, wanted, Reading::default()).unwrap().documents()
+        };
         assert_eq!((documents(1), documents(2), documents(300)), (1, 2, 2));
     }
 
     #[test]
-    fn more_documents_than_there_are_cannot() {
-        let folder = Folder::new("more");
-        let paths = [folder.file("a", "{\"n\": 0}\n{\"n\": 1}\n")];
-        let error = open(&paths, Some(3)).unwrap_err();
-        assert_eq!(error.0, "3 documents were asked for, but the file has 2");
+    fn a_file_that_was_cut_off_is_noticed_as_far_as_it_is_needed() {
+        let folder = Folder::new("cut-off");
+        let path = folder.file("cut.json", "{\"n\": 0}\n{\"n\": 1}\n");
+        let open = |documents, at_most| {
+            let wanted = Wanted { documents: Some(documents), at_most };
+            Files::open(std::slice::from_ref(&path), wanted, Reading::default())
+        };
+        assert_eq!(open(300, Some(2)).unwrap().documents(), 2);
+        assert_eq!(open(2, Some(300)).unwrap().documents(), 2);
+        let refused = |needed| {
+            format!(
+                "{}: the file has 2 documents, and {needed} are needed; check that nothing is missing",
+                path.display()
+            )
+        };
+        assert_eq!(open(300, Some(3)).unwrap_err().0, refused(3));
+        assert_eq!(open(3, Some(300)).unwrap_err().0, refused(3));
+        assert_eq!(open(300, None).unwrap_err().0, refused(300));
+        let two = [folder.file("a", "{\"n\": 0}\n"), folder.file("b", "{\"n\": 1}\n")];
+        let wanted = Wanted { documents: Some(300), at_most: Some(40) };
+        let error = Files::open(&two, wanted, Reading::default()).unwrap_err().0;
+        let names = format!("{}, {}", two[0].display(), two[1].display());
+        assert_eq!(
+            error,
+            format!("{names}: the files together have 2 documents, and 40 are needed; check that nothing is missing")
+        );
     }
 
     #[test]
@@ -189,12 +209,12 @@ mod tests {
         let lines: String = (0..300).map(|n| format!("{{\"index\": {{}}}}\n\n{{\"n\": {n}}}\n")).collect();
         let path = [folder.file("bulk", &lines)];
         let reading = Reading { actions: true, ..Reading::default() };
-        let files = Files::open(&path, None, reading).unwrap();
+        let files = Files::open(&path, Wanted::default(), reading).unwrap();
         assert_eq!(files.documents(), 300);
         for first in [0, 1, 63, 64, 65, 200, 299, 300] {
             assert_eq!(numbers(&files, first, 70), (first..300.min(first + 70)).collect::<Vec<_>>(), "from {first}");
         }
-        let error = |text: &str| Files::open(&[folder.file("odd", text)], None, reading).unwrap_err().0;
+        let error = |text: &str| Files::open(&[folder.file("odd", text)], Wanted::default(), reading).unwrap_err().0;
         assert!(
             error("{\"n\": 1}\n")
                 .ends_with("odd:1: a line with an action, index or create, was expected: \"{\\\"n\\\": 1}\"")
@@ -212,7 +232,7 @@ mod tests {
             text.extend_from_slice(if n % 100 == 7 { b"{\"n\": \"\xff\"}\n{\"n\"\n" } else { b"\n" });
         }
         let path = [folder.file("mixed", &text)];
-        let files = Files::open(&path, None, Reading { set_aside: true, ..Reading::default() }).unwrap();
+        let files = Files::open(&path, Wanted::default(), Reading { set_aside: true, ..Reading::default() }).unwrap();
         let stamp = Stamp { bytes: text.len() as u64, changed: 0 };
         let aside = cache::folder().unwrap().join(cache::name(&path[0], stamp, ".broken"));
         assert_eq!((files.documents(), files.set_aside()), (500, (10, vec![aside.as_path()])));

@@ -9,6 +9,7 @@ use std::path::Path;
 use memmap2::Mmap;
 use serde_json::Value;
 
+use super::wanted::Wanted;
 use crate::digits::push_i64;
 use crate::plan::PlanError;
 
@@ -24,6 +25,7 @@ pub struct Vectors {
 
 #[derive(Debug)]
 struct Column {
+    file: String,
     /// What stands before its value: `,"vector":`.
     key: Vec<u8>,
     map: Mmap,
@@ -50,30 +52,21 @@ impl Components {
 }
 
 impl Vectors {
-    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`; the first `documents` rows, if that is
-    /// given. `at_most` takes no more than so many, and the files may have fewer than either number.
-    pub fn open(columns: &Value, documents: Option<u64>, at_most: Option<u64>) -> Result<Self, PlanError> {
+    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. It is an error if a column has fewer
+    /// rows than are needed, or another number of rows than the other columns where all its rows would be taken.
+    pub fn open(columns: &Value, wanted: Wanted) -> Result<Self, PlanError> {
         let wrong = || PlanError("\"columns\" wants a list of names with their files".to_owned());
         let columns: Vec<Column> =
             columns.as_array().ok_or_else(wrong)?.iter().map(Column::open).collect::<Result<_, _>>()?;
-        let rows = columns.first().ok_or_else(wrong)?.rows();
-        if let Some(other) =
-            columns.iter().find(|column| column.rows() != rows && documents.is_none() && at_most.is_none())
-        {
-            let key = String::from_utf8_lossy(&other.key);
-            let name = key.trim_matches([',', ':']);
-            return Err(PlanError(format!("the first column has {rows} rows, and {name} has {}", other.rows())));
+        let shortest = columns.iter().min_by_key(|column| column.rows()).ok_or_else(wrong)?;
+        let (least, most) = (shortest.rows(), columns.iter().map(Column::rows).max().unwrap_or_default());
+        wanted.check(least, format_args!("{}: the file has", shortest.file))?;
+        let documents = wanted.most().map_or(most, |wanted| wanted.min(most));
+        if documents > least {
+            let file = &shortest.file;
+            return Err(PlanError(format!("{file}: the file has {least} rows, and another column has {most}")));
         }
-        let least = columns.iter().map(Column::rows).min().unwrap_or_default();
-        match documents {
-            Some(asked) if asked > least && at_most.is_none() => {
-                Err(PlanError(format!("{asked} documents were asked for, but the files have {least} rows")))
-            }
-            _ => {
-                let documents = [Some(least), documents, at_most].into_iter().flatten().min().unwrap_or_default();
-                Ok(Self { columns, documents })
-            }
-        }
+        Ok(Self { columns, documents })
     }
 
     /// How many documents there are.
@@ -113,7 +106,7 @@ impl Column {
         let dimensions_of_all = first.ok_or_else(|| fail(&"its first row has no number of components"))?;
         let single = form["single"].as_bool().unwrap_or(false);
         let key = format!(",{}:", Value::from(name)).into_bytes();
-        let column = Self { key, map, components, dimensions: dimensions_of_all, single };
+        let column = Self { file: file.to_owned(), key, map, components, dimensions: dimensions_of_all, single };
         if !column.map.len().is_multiple_of(column.row()) {
             let row = column.row();
             return Err(fail(&format!(
@@ -214,15 +207,35 @@ mod tests {
             {"name": "vector", "file": base.to_str()}, {"name": "near", "file": near.to_str()},
             {"name": "key", "file": key.to_str(), "single": true}, {"name": "b", "file": bytes.to_str()},
         ]);
-        let vectors = Vectors::open(&columns, None, None).unwrap();
+        let vectors = Vectors::open(&columns, Wanted::default()).unwrap();
         assert_eq!(vectors.documents(), 2);
         let first = r#"{"id":0,"vector":[0.1,-2.0,3e-8],"near":[1,0],"key":70,"b":[0,255]}"#;
         assert_eq!(document(&vectors, 0), first);
         let second = r#"{"id":1,"vector":[1.0,0.5,16777216.0],"near":[0,-1],"key":71,"b":[7,8]}"#;
         assert_eq!(document(&vectors, 1), second);
-        assert_eq!(Vectors::open(&columns, Some(1), None).unwrap().documents(), 1);
-        assert!(Vectors::open(&columns, Some(3), None).unwrap_err().0.contains("the files have 2 rows"));
-        assert_eq!(Vectors::open(&columns, Some(3), Some(9)).unwrap().documents(), 2);
+        let limited = |documents, at_most| {
+            Vectors::open(&columns, Wanted { documents, at_most }).map(|vectors| vectors.documents()).map_err(|e| e.0)
+        };
+        assert_eq!((limited(Some(1), None), limited(None, Some(9))), (Ok(1), Ok(2)));
+        assert_eq!((limited(Some(9), Some(2)), limited(Some(2), Some(9))), (Ok(2), Ok(2)));
+        for (documents, at_most) in [(3, None), (3, Some(9)), (9, Some(3))] {
+            let error = limited(Some(documents), at_most).unwrap_err();
+            assert!(error.contains("the file has 2 documents, and 3 are needed"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_column_that_was_cut_off_is_noticed_as_far_as_it_is_needed() {
+        let folder = Folder::new("vectors-cut");
+        let (long, short) = (floats(&[&[1.0], &[2.0], &[3.0]]), integers(&[&[1], &[2]]));
+        let (long, short) = (folder.file("long.fvecs", long), folder.file("short.ivecs", short));
+        let columns = json!([{"name": "a", "file": long.to_str()}, {"name": "b", "file": short.to_str()}]);
+        let limited = |at_most| {
+            let wanted = Wanted { documents: None, at_most: Some(at_most) };
+            Vectors::open(&columns, wanted).map(|vectors| vectors.documents()).map_err(|error| error.0)
+        };
+        assert_eq!((limited(1), limited(2)), (Ok(1), Ok(2)));
+        assert!(limited(3).unwrap_err().contains("short.ivecs: the file has 2 rows, and another column has 3"));
     }
 
     #[test]
@@ -232,11 +245,14 @@ mod tests {
             let file = folder.file(name, content);
             let good = folder.file("good.fvecs", floats(&[&[1.0], &[2.0]]));
             let columns = json!([{"name": "a", "file": good.to_str()}, {"name": "b", "file": file.to_str()}]);
-            Vectors::open(&columns, None, None).unwrap_err().0
+            Vectors::open(&columns, Wanted::default()).unwrap_err().0
         };
         assert!(error("a.fvecs", Vec::new()).contains("its first row has no number of components"));
         assert!(error("b.fvecs", floats(&[&[1.0, 2.0], &[3.0]])).contains("no multiple"));
-        assert!(error("c.fvecs", floats(&[&[1.0], &[2.0], &[3.0]])).contains("has 2 rows, and \"b\" has 3"));
+        assert!(
+            error("c.fvecs", floats(&[&[1.0], &[2.0], &[3.0]]))
+                .contains("good.fvecs: the file has 2 rows, and another column has 3")
+        );
         assert!(error("d.ivecs", integers(&[&[1, 0, 1], &[2, 2], &[2, 2, 2]])[..32].to_vec()).contains("row 1 has 2"));
         assert!(error("e.json", b"{}".to_vec()).contains(".fvecs, .ivecs or .bvecs"));
         assert!(error("f.fvecs", (-1_i32).to_le_bytes().to_vec()).contains("its first row"));
