@@ -6,6 +6,7 @@ mod couchbase;
 mod cql;
 mod http;
 mod mongodb;
+mod postgresql;
 mod redis;
 
 use std::io;
@@ -41,6 +42,7 @@ impl NullServer {
         let serve: fn(SocketAddr) -> Box<dyn Protocol> = match driver {
             "http" | "search" => |_| Box::new(http::Http::default()),
             "mongodb" => |_| Box::new(mongodb::Mongo::default()),
+            "postgresql" => |_| Box::new(postgresql::Postgres::default()),
             "redis" => |_| Box::new(redis::Redis),
             "couchbase" => |address| Box::new(couchbase::Couchbase::new(address)),
             "cql" => |address| Box::new(cql::Cql::new(address)),

@@ -52,6 +52,7 @@ PROBES: dict[str, Probe] = {
     "http": Probe(_HTTP),
     "mongodb": Probe(_READ, _KEYED_BULK),
     "null": Probe({}),
+    "postgresql": Probe(_READ, _KEYED_BULK),
     "redis": Probe(_REDIS, _KEYED_BULK),
     "search": Probe(_SEARCH, _BULK),
 }
