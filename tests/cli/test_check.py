@@ -62,7 +62,7 @@ def test_an_existing_cluster_is_asked_and_left_as_it_is(node, tmp_path):
     assert "client:" in shown.stdout
 
 
-def test_a_corpus_with_broken_lines_says_how_many_were_kept_aside(node, tmp_path, cache):
+def test_a_corpus_with_broken_lines_says_how_many_were_set_aside(node, tmp_path, cache):
     text = WORKLOAD.replace("{generate: nyc_taxi_trip, documents: 20}", "{file: t.json, broken: set_aside}")
     (tmp_path / "w.yaml").write_text(text)
     (tmp_path / "t.json").write_text('{"a": 1}\n' * 19 + 'not this\n{"a": \n')
@@ -71,5 +71,5 @@ def test_a_corpus_with_broken_lines_says_how_many_were_kept_aside(node, tmp_path
     (aside,) = result("report", tmp_path / "run", "--json")["phases"][0]["set_aside"]
     assert (aside["corpus"], aside["lines"]) == ("trips", 2)
     assert "20: the line is no JSON object: not this" in Path(aside["kept"][0]).read_text()
-    assert "2 lines of the corpus trips were no documents" in done.stdout
+    assert "2 lines of the corpus trips are not documents" in " ".join(done.stdout.split())
     assert node.count("trips") == 19

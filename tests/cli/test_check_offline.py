@@ -81,8 +81,16 @@ def test_offline_and_hosts_exclude_each_other(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LIBRARY.glob("*.yaml")))
 def test_every_workload_of_the_library_can_be_rendered(name):
-    shown = result("check", name, "--offline")
-    assert all(each["request"] for each in shown)
+    store = ("--store", "postgresql") if name == "pgbench" else ()
+    shown = result("check", name, "--offline", *store)
+    assert all(rendered["request"] or store for rendered in shown)
+    assert shown
+
+
+def test_a_workload_for_another_family_says_which_stores_it_is_for():
+    done = loadframe("check", "pgbench", "--offline")
+    assert done.returncode == 2
+    assert "or choose a store of the family postgresql" in done.stderr
 
 
 def test_credentials_that_a_workload_carries_are_not_shown(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload import catalogue, corpora, parameters, references
 from loadframe.workload.corpora import Corpus
-from loadframe.workload.forms import Form, every_form, form_for
+from loadframe.workload.forms import Form, every_form, families, form_for
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
@@ -226,7 +226,9 @@ class Workload:
         if form is None:
             kinds = ", ".join(sorted({form.kind for form in every_form(operation).values()}))
             what = f"the operation {name!r} has no form for stores of the family {family!r}, only {kinds}"
-            raise self.document.error(("operations", name), what, f"add one under {family}: to it", key=True)
+            others = " or ".join(families(operation))
+            remedy = f"add one under {family}: to it, or choose a store of the family {others}"
+            raise self.document.error(("operations", name), what, remedy, key=True)
         return form
 
 

@@ -89,9 +89,9 @@ def test_a_file_that_is_none_is_refused_with_its_place(written, content, where, 
     assert caught.value.remedy
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_bytes_that_are_not_text_are_refused(tmp_path):
     (tmp_path / "q.json").write_bytes(b"[\n\xff]")
-    with pytest.raises(BadInput, match="no UTF-8") as caught:
+    with pytest.raises(BadInput, match="not UTF-8 text") as caught:
         import_queries(tmp_path / "q.json")
     assert str(caught.value.where).endswith("q.json:2")
 

@@ -328,9 +328,9 @@ def test_a_broken_part_is_told_by_its_own_file_and_line(track: Path, written):
     assert str(caught.value.where).endswith("operations/more.json:3")
 
 
-def test_bytes_that_are_no_text_are_refused(track: Path):
+def test_bytes_that_are_not_text_are_refused(track: Path):
     (track.parent / "index.json").write_bytes(b"{\n\xff}")
-    with pytest.raises(BadInput, match="no UTF-8") as caught:
+    with pytest.raises(BadInput, match="not UTF-8 text") as caught:
         import_rally(track, None, {})
     assert str(caught.value.where).endswith("index.json:2")
 

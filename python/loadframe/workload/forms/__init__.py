@@ -12,8 +12,21 @@ from loadframe.workload.forms.form import (
     Forms,
     Operation,
     every_form,
+    families,
     form_for,
 )
 from loadframe.workload.forms.values import Positive, Text
 
-__all__ = ["NATIVE", "NEUTRAL", "Family", "Form", "Forms", "Operation", "Positive", "Text", "every_form", "form_for"]
+__all__ = [
+    "NATIVE",
+    "NEUTRAL",
+    "Family",
+    "Form",
+    "Forms",
+    "Operation",
+    "Positive",
+    "Text",
+    "every_form",
+    "families",
+    "form_for",
+]

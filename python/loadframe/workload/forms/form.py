@@ -277,6 +277,11 @@ def form_for(operation: Form | Forms, family: str) -> Form | None:
     return operation if operation.fits(family) else None
 
 
+def families(operation: Form | Forms) -> list[Family]:
+    """Return the families that an operation has a form for."""
+    return [family for family in NATIVE if form_for(operation, family) is not None]
+
+
 def every_form(operation: Form | Forms) -> dict[str, Form]:
     """Return the forms that an operation is written in, by family; a direct one under the empty name."""
     if isinstance(operation, Form):
