@@ -48,7 +48,7 @@ def main() -> None:
         before = time.process_time()
         run_experiment(experiment, planned, recorded, Listener())
         values = (time.process_time() - before) / len(planned.runs)
-        begun = [Run(recorded.runs_path / run.id).manifest["started"] for run in planned.runs]
+        begun = [Run(recorded.runs_path / run.id).manifest.started for run in planned.runs]
     instants = [datetime.fromisoformat(text).timestamp() for text in begun]
     beyond = [later - earlier - LOAD for earlier, later in itertools.pairwise(instants)]
     verdict = "reached" if max(beyond) <= LIMIT else "missed"

@@ -9,7 +9,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,16 @@ from benchmarks.promises import Promises
 from loadframe.analyze.comparison import Group
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
-from loadframe.record import Run
+from loadframe.record import Manifest, Run, Summary
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import Hardware
+from loadframe.record.schema.summary import (
+    Latency,
+    OperationFigures,
+    PhaseSummary,
+    RecordedVerdict,
+    StreamSummary,
+)
 
 #: Requests of each operation in a run.
 _REQUESTS = 20_000
@@ -30,7 +39,7 @@ _BEGINNING = datetime(2026, 1, 2, tzinfo=UTC)
 class MadeUp(Run):
     """A run that no folder holds."""
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, manifest: Manifest, summary: Summary) -> None:
         self.path = path
         self.__dict__.update(manifest=manifest, summary=summary)
 
@@ -52,7 +61,7 @@ class Scenario:
 def made_up(
     side: str,
     block: int,
-    operations: Mapping[str, Mapping[str, float]],
+    operations: Mapping[str, Mapping[str, float | None]],
     minute: int,
     *,
     failed: float = 0.0,
@@ -61,27 +70,24 @@ def made_up(
     """Return a sound run with these figures of each operation: throughput (1/s), p50 and p99 (s)."""
     requests = _REQUESTS - round(failed * _REQUESTS)
     measured = {
-        name: {
-            "requests": _REQUESTS, "successes": requests, "dropped": 0, "in_flight_at_end": 0, "errors": {},
-            "throughput": figures["throughput"], "response": dict(figures),
-        }
+        name: OperationFigures(
+            requests=_REQUESTS, successes=requests, documents=0, errors={}, dropped=0, in_flight_at_end=0,
+            throughput=figures["throughput"] or 0.0, documents_per_second=0.0,
+            response=(times := Latency(p50=figures["p50"], p99=figures["p99"])), service=times,
+        )
         for name, figures in operations.items()
     }  # fmt: skip
-    stream = {"name": "main", "pacing": {"closed": {"clients": 8, "think_time": 0.0}}}
-    phase = {
-        "name": "mixed", "prepares": False, "start": 0.5, "warmup": 5.0, "duration": 20.0, "streams": [stream],
-        "operations": measured,
-    }  # fmt: skip
-    verdict = {"valid": True, "reasons": []}
-    manifest = {
-        "started": (_BEGINNING + timedelta(minutes=minute)).isoformat(timespec="milliseconds"),
-        "session": "one", "block": block, "hardware": {"hostname": "bench-1"},
-    }  # fmt: skip
-    run = MadeUp(
-        Path(f"/made-up/runs/b{block}-{side}"),
-        manifest,
-        {"status": "done", "phases": [phase], "verdict": verdict, **summary},
+    stream = StreamSummary("main", {"closed": {"clients": 8, "think_time": 0.0}})
+    phase = PhaseSummary(name="mixed", start=0.5, warmup=5.0, duration=20.0, streams=(stream,), operations=measured)
+    manifest = Manifest(
+        FORMAT,
+        started=(_BEGINNING + timedelta(minutes=minute)).isoformat(timespec="milliseconds"),
+        session="one",
+        block=block,
+        hardware=Hardware(hostname="bench-1"),
     )
+    whole = Summary("done", phases=(phase,), verdict=RecordedVerdict(valid=True))
+    run = MadeUp(Path(f"/made-up/runs/b{block}-{side}"), manifest, replace(whole, **summary))
     return RecordedRun(run.path.name, block, {}, run)
 
 

@@ -16,7 +16,7 @@ from hdrh.histogram import HdrHistogram
 
 from loadframe._engine import HistogramLog
 from loadframe.analyze.summary import summarize
-from loadframe.record import Manifest, Run, RunWriter
+from loadframe.record import ManifestDraft, Run, RunWriter
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 
 HARDWARE = {
@@ -106,7 +106,7 @@ def write_run(
         deviations = labels.get("deviations", ())
         judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations,
                            lost=labels.get("lost", ()), disturbed=bool(truth.events))  # fmt: skip
-        return Run(writer.finish(manifest.as_dict(), {"status": "done", **judged}))
+        return Run(writer.finish(manifest.as_dict(), judged.as_dict()))
 
 
 def write_experiment(
@@ -288,8 +288,10 @@ def _pacing(truth: Truth, clients: int) -> dict[str, Any]:
     return {"closed": {"clients": clients, "think_time": 0.0}}
 
 
-def _manifest(run_id: str, truth: Truth, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]) -> Manifest:
-    return Manifest(
+def _manifest(
+    run_id: str, truth: Truth, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]
+) -> ManifestDraft:
+    return ManifestDraft(
         run=run_id,
         started=labels.get("started", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
         treatment=labels.get("treatment", {}),

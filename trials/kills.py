@@ -130,9 +130,9 @@ def _readable(folder: Path) -> int:
             continue
         run = Run(manifest.parent)
         requests = sum(
-            operation["requests"] for phase in run.summary["phases"] for operation in phase["operations"].values()
+            operation["requests"] for phase in run.raw_summary["phases"] for operation in phase["operations"].values()
         )
-        names = {name for phase in run.summary["phases"] for name in phase["operations"]}
+        names = {name for phase in run.raw_summary["phases"] for name in phase["operations"]}
         rows = [
             row["requests"]
             for row in run.series.to_pylist()

@@ -6,6 +6,7 @@ import pytest
 
 from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.record import Run
+from made_up_runs import invalid
 from simulated import Truth, write_run
 
 #: 8 in flight at 100/s are answered in about 80 ms.
@@ -17,9 +18,8 @@ class Judged(Run):
 
     def __init__(self, path, codes=(), late=0.0):
         super().__init__(path)
-        reasons = [{"code": code, "cause": f"because of {code}", "remedy": "mend it"} for code in codes]
-        generator = {"achieved": 1.0, "lateness_p99": late, "lag_p99": 0.0}
-        self.__dict__["summary"] = {**self.summary, "verdict": {"reasons": reasons}, "generator": generator}
+        generator = replace(self.summary.generator, achieved=1.0, lateness_p99=late, lag_p99=0.0)
+        self.__dict__["summary"] = replace(self.summary, verdict=invalid(*codes), generator=generator)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_failed_requests_fail_a_trial(tmp_path):
 def test_failures_that_were_slow_fail_an_slo_on_all_requests_only(tmp_path):
     """Failures take 130 ms or more where successes take 80 ms; 5 % of the requests fail."""
     run = write_run(tmp_path, "r", replace(TRUTH, failed_share=0.05))
-    operation = run.summary["phases"][0]["operations"]["range_100"]
-    limit = (operation["response"]["p99"] + operation["all"]["p99"]) / 2
-    assert operation["response"]["p99"] < limit < operation["all"]["p99"]
+    operation = run.summary.phases[0].operations["range_100"]
+    limit = (operation.response.p99 + operation.all.p99) / 2
+    assert operation.response.p99 < limit < operation.all.p99
     for of, outcome in (("successes", Outcome.PASSED), ("all", Outcome.FAILED), ("failures", Outcome.FAILED)):
         judged = judge(run, Slo(response=limit, errors=0.1, of=of), ["range_100"], 100)
         assert judged.outcome is outcome
@@ -83,8 +83,9 @@ def test_where_nothing_failed_no_failure_was_slow(path):
 
 def test_a_run_that_was_recorded_without_failures_times_says_nothing_of_them(path):
     run = Judged(path)
-    for operation in run.summary["phases"][0]["operations"].values():
-        del operation["all"]
+    (phase,) = run.summary.phases
+    operations = {name: replace(operation, all=None) for name, operation in phase.operations.items()}
+    run.__dict__["summary"] = replace(run.summary, phases=(replace(phase, operations=operations),))
     judged = judge(run, Slo(response=0.5, of="all"), ["range_100"], 100)
     assert judged.outcome is Outcome.INVALID
     assert judged.reasons == ("the run was recorded without the response times of all requests",)

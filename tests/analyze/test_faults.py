@@ -9,21 +9,14 @@ from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.reasons import fault_of, spoils
 from loadframe.analyze.sweep import read_sweep
-from loadframe.record import Run
+from loadframe.record import Summary
 from loadframe.report.standing import exclusions, standing, trust
+from made_up_runs import MadeUp, invalid, summary
 from simulated import Truth, write_experiment, write_run
 
 
-class Recorded(Run):
-    """A run whose summary is as the test says."""
-
-    def __init__(self, **summary):
-        self.__dict__.update(summary=summary, manifest={})
-
-
 def run_with(*codes):
-    verdict = {"valid": not codes, "reasons": [{"code": code, "cause": code, "remedy": "mend it"} for code in codes]}
-    return RecordedRun("r", 1, {}, Recorded(status="done", verdict=verdict))
+    return RecordedRun("r", 1, {}, MadeUp(summary(verdict=invalid(*codes))))
 
 
 def test_every_reason_says_whose_fault_it_is():
@@ -65,12 +58,12 @@ def test_only_the_stores_faults_leave_a_run_in(codes, sound, fault):
 
 @pytest.mark.parametrize(("recorded", "fault"), [("store", "store"), ("generator", "generator"), ("unknown", None)])
 def test_a_run_that_failed_says_whose_fault_that_was(recorded, fault):
-    run = RecordedRun("r", 1, {}, Recorded(status="failed", failure="it broke", fault=recorded))
+    run = RecordedRun("r", 1, {}, MadeUp(Summary("failed", "it broke", recorded)))
     assert (run.sound, run.fault) == (False, fault)
 
 
 def test_a_run_of_an_earlier_version_that_failed_does_not_say_it():
-    assert RecordedRun("r", 1, {}, Recorded(status="failed", failure="it broke")).fault is None
+    assert RecordedRun("r", 1, {}, MadeUp(Summary("failed", "it broke"))).fault is None
     assert RecordedRun("r", 1, {}, None).fault is None
 
 
@@ -89,8 +82,8 @@ def test_a_curve_keeps_the_runs_in_which_requests_failed_and_the_report_says_how
 
 def test_a_node_that_did_not_survive_the_load_fails_the_rate(tmp_path):
     run = write_run(tmp_path, "r", Truth(lam=12.5, sigma=0, kappa=0, noise=0, rate=100.0), lost=["node-2 is gone"])
-    (reason,) = run.summary["verdict"]["reasons"]
-    assert reason["code"] == "node_lost"
+    (reason,) = run.summary.verdict.reasons
+    assert reason.code == "node_lost"
     judged = judge(run, Slo(response=10.0), ["range_100"], 100)
     assert judged.outcome is Outcome.FAILED
     assert "did not survive the load: node-2 is gone" in judged.reasons[0]

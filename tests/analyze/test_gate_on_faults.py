@@ -1,6 +1,7 @@
 """A gate on runs in which the store was at fault: what is missing or failed because of it stops the gate."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from benchmarks.simulate_gate import made_up
@@ -10,6 +11,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.more_errors import more_errors
 from loadframe.errors import BadInput
+from made_up_runs import invalid
 
 FIGURES = {"read": {"throughput": 1000.0, "p50": 0.01, "p99": 0.05}}
 SPREAD = (0.98, 1.02, 0.99, 1.01, 0.97, 1.03)
@@ -30,8 +32,15 @@ def failed(side, count, fault):
 
 
 def with_reason(side, code, share=0.0, count=6):
-    verdict = {"valid": False, "reasons": [{"code": code, "cause": f"because of {code}", "remedy": "mend it"}]}
-    return runs(side, count, verdict=verdict, failed=share)
+    return runs(side, count, verdict=invalid(code), failed=share)
+
+
+def change(run, **figures):
+    """Change figures of a made-up run's one operation."""
+    summary = run.run.summary
+    (phase,) = summary.phases
+    operations = {name: replace(operation, **figures) for name, operation in phase.operations.items()}
+    run.run.__dict__["summary"] = replace(summary, phases=(replace(phase, operations=operations),))
 
 
 def judge(new, old=None, **options):
@@ -96,8 +105,7 @@ def test_response_times_of_what_succeeded_do_not_pass_where_more_failed_than_the
 
 def test_requests_that_were_dropped_or_had_no_answer_have_failed():
     run = runs("new", 1)[0]
-    operation = run.run.summary["phases"][0]["operations"]["read"]
-    operation |= {"dropped": 500, "in_flight_at_end": 500}
+    change(run, dropped=500, in_flight_at_end=500)
     assert Measure("mixed", "errors").failures(run) == (1000, 21000)
     assert Measure("mixed", "all-p99", "read").is_blind([run])
 
@@ -116,9 +124,9 @@ def test_failures_of_every_run_are_more_than_chance_however_few_requests_there_w
 
     def few(made):
         for run in made:
-            operation = run.run.summary["phases"][0]["operations"]["read"]
-            failed = operation["requests"] - operation["successes"]
-            operation |= {"requests": 50, "successes": 50 - failed // 400}
+            operation = run.operations("mixed")["read"]
+            failed = operation.requests - operation.successes
+            change(run, requests=50, successes=50 - failed // 400)
         return made
 
     measure = Measure("mixed", "errors")
@@ -140,7 +148,7 @@ def test_a_few_more_failures_than_none_are_not_a_regression():
 
 def test_nothing_that_succeeded_is_a_regression_of_throughput():
     nothing = {"read": {"throughput": 0.0, "p50": None, "p99": None}}
-    verdict = {"valid": False, "reasons": [{"code": "errors", "cause": "all failed", "remedy": "mend it"}]}
+    verdict = invalid("errors")
     new = [made_up("new", number, nothing, 2 * number + 1, failed=1.0, verdict=verdict) for number in range(6)]
     gate = judge(new, runs("old"))
     assert gate.standing == "regression"
@@ -151,8 +159,8 @@ def test_nothing_that_succeeded_is_a_regression_of_throughput():
 def with_all(made, p99):
     """Give runs the response times of all requests, failed ones too."""
     for run in made:
-        operation = run.run.summary["phases"][0]["operations"]["read"]
-        operation["all"] = {**operation["response"], "p99": p99 * operation["response"]["p99"] / 0.05}
+        response = run.operations("mixed")["read"].response
+        change(run, all=replace(response, p99=p99 * response.p99 / 0.05))
     return made
 
 

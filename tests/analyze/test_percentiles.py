@@ -57,11 +57,11 @@ def test_what_few_requests_cannot_bound_is_open():
 def test_a_percentile_of_few_requests_is_marked(tmp_path):
     run = write_run(tmp_path, "r", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
     result = percentiles_of(run)["range_100"]["range_100"]
-    count = run.summary["phases"][0]["operations"]["range_100"]["response"]["count"]
+    count = run.summary.phases[0].operations["range_100"].response.count
     assert count < 10 / 0.001
     assert result["p999"].few
     assert result["p999"].high == math.inf
     assert not result["p90"].few
-    response = run.summary["phases"][0]["operations"]["range_100"]["response"]
+    response = run.summary.phases[0].operations["range_100"].response
     for name, each in result.items():
-        assert each.low <= each.value == response[name] <= each.high
+        assert each.low <= each.value == response.at(name) <= each.high

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -10,6 +9,11 @@ from loadframe.analyze.comparison import Group
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.history import Shift, ShortHistory, since_last_change
 from loadframe.analyze.sessions import block_of, sessions_of
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import Hardware
+from loadframe.record.schema.summary import Latency
+from made_up_runs import MadeUp, operation, phase, summary
 
 MONDAY = datetime(2026, 1, 5, 22, tzinfo=UTC)
 
@@ -17,15 +21,11 @@ MONDAY = datetime(2026, 1, 5, 22, tzinfo=UTC)
 def run(minutes, *, throughput=100.0, block=None, folder="e/runs", host="bench-1", command=None, lasts=60.0):
     """Return a valid run of one phase that began so many minutes after Monday night."""
     name = f"r{minutes}"
-    operation = {"throughput": throughput, "requests": 1000, "successes": 1000, "response": {"p50": 1 / throughput}}
-    phase = {"name": "a", "prepares": False, "start": 0.5, "warmup": 10.0, "duration": lasts,
-             "operations": {"read": operation}, "streams": [{"pacing": {"closed": {"clients": 1}}}]}  # fmt: skip
-    manifest = {"hardware": {"hostname": host, "cpu": "x"}, "session": command}
-    if minutes is not None:
-        manifest["started"] = (MONDAY + timedelta(minutes=minutes)).isoformat()
-    summary = {"status": "done", "verdict": {"valid": True, "reasons": []}, "phases": [phase]}
-    recorded = SimpleNamespace(manifest=manifest, summary=summary, path=Path(folder) / name)
-    return RecordedRun(name, block, {}, recorded)
+    figures = operation(throughput, response=Latency(p50=1 / throughput))
+    started = None if minutes is None else (MONDAY + timedelta(minutes=minutes)).isoformat()
+    manifest = Manifest(FORMAT, started=started, session=command, hardware=Hardware(hostname=host, cpu="x"))
+    result = summary(phase("a", {"read": figures}, warmup=10.0, duration=lasts))
+    return RecordedRun(name, block, {}, MadeUp(result, manifest, Path(folder) / name))
 
 
 def test_an_hour_without_a_run_parts_two_sessions():

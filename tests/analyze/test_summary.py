@@ -21,7 +21,7 @@ def record(tmp_path, *plans, deviations=(), ceiling=None):
         joined = writer.join()
         judged = summarize(joined.series, joined.histograms, outcomes, joined.telemetry, deviations, ceiling)
         manifest = {"format": schema.FORMAT}
-        return Run(writer.finish(manifest, {"status": "done", **judged})), outcomes
+        return Run(writer.finish(manifest, judged.as_dict())), outcomes
 
 
 def plan(name, *streams, **parts):
@@ -43,7 +43,7 @@ FEW = {"pacing": {"closed": {"clients": 2, "think_time": 0.01}}}
 
 def test_a_phase_is_summed_over_its_measured_window_without_its_warm_up(tmp_path):
     run, outcomes = record(tmp_path, plan("p", PACED, FEW, warmup=1.0))
-    phase = run.summary["phases"][0]
+    phase = run.raw_summary["phases"][0]
     assert (phase["name"], phase["warmup"], phase["duration"]) == ("p", 1.0, 2.0)
     for name in ("a", "b"):
         operation = phase["operations"][name]
@@ -61,20 +61,20 @@ def test_a_stream_that_ends_early_is_counted_by_its_own_time(tmp_path):
     few = {"pacing": {"open": {"rate": 100.0}}, "mix": [["a", 1]], "stop": {"requests": 51}}
     long = {"pacing": {"open": {"rate": 100.0}}, "mix": [["b", 1]], "stop": {"duration": 1.5}}
     run, _ = record(tmp_path, plan("p", few, long))
-    phase = run.summary["phases"][0]
+    phase = run.raw_summary["phases"][0]
     assert phase["duration"] == phase["streams"][1]["measured"] == 1.5
     # The last of 51 requests at 100/s is due after 0.5 s.
     assert phase["streams"][0]["measured"] == pytest.approx(0.5, abs=0.2)
     assert phase["operations"]["a"]["throughput"] == pytest.approx(51 / phase["streams"][0]["measured"])
     assert phase["operations"]["b"]["throughput"] == pytest.approx(100, rel=0.02)
-    said = ended_early_texts(phase)
+    said = ended_early_texts(run.summary.phases[0])
     assert len(said) == 1
     assert said[0].startswith("stream s0 had nothing left to send after ")
 
 
 def test_failures_and_all_requests_have_percentiles(tmp_path):
     run, _ = record(tmp_path, plan("p", FEW))
-    operation = run.summary["phases"][0]["operations"]["a"]
+    operation = run.raw_summary["phases"][0]["operations"]["a"]
     assert operation["failure"]["count"] == 0
     assert operation["failure"]["p99"] is None
     assert operation["all"] == operation["response"], "nothing failed"
@@ -82,7 +82,7 @@ def test_failures_and_all_requests_have_percentiles(tmp_path):
 
 def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
     run, _ = record(tmp_path, plan("p", PACED, warmup=1.0, threads=2))
-    generator = run.summary["generator"]
+    generator = run.raw_summary["generator"]
     assert generator["threads"] == 2
     assert 0 < generator["cpu_share"] <= generator["cpu_share_peak"] < 1
     assert generator["achieved"] == pytest.approx(1, abs=0.02)
@@ -94,33 +94,33 @@ def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
 
 def test_closed_pacing_offers_no_rate_to_achieve(tmp_path):
     run, _ = record(tmp_path, plan("p", FEW))
-    assert run.summary["generator"]["achieved"] is None
+    assert run.raw_summary["generator"]["achieved"] is None
 
 
 def test_phases_that_prepare_are_summed_but_not_judged(tmp_path):
     busy = {"pacing": {"closed": {"clients": 1}}, "stop": {"requests": 300000}}
     run, _ = record(tmp_path, plan("load", busy, prepares=True), plan("p", PACED))
-    assert [phase["name"] for phase in run.summary["phases"]] == ["load", "p"]
-    assert [phase["prepares"] for phase in run.summary["phases"]] == [True, False]
-    assert "load" not in json.dumps(run.summary["verdict"])
-    assert run.summary["verdict"]["not_judged"] == ["steadiness of phase p: 2 s is too short (20 s are needed)"]
+    assert [phase["name"] for phase in run.raw_summary["phases"]] == ["load", "p"]
+    assert [phase["prepares"] for phase in run.raw_summary["phases"]] == [True, False]
+    assert "load" not in json.dumps(run.raw_summary["verdict"])
+    assert run.raw_summary["verdict"]["not_judged"] == ["steadiness of phase p: 2 s is too short (20 s are needed)"]
 
 
 def test_a_cluster_that_differs_makes_the_run_invalid(tmp_path):
     run, _ = record(tmp_path, plan("p", FEW), deviations=["1 node instead of 2"])
-    assert not run.summary["verdict"]["valid"]
-    assert run.summary["verdict"]["reasons"][0]["code"] == "cluster_state"
+    assert not run.raw_summary["verdict"]["valid"]
+    assert run.raw_summary["verdict"]["reasons"][0]["code"] == "cluster_state"
 
 
 def test_a_run_near_the_calibrated_ceiling_is_doubted(tmp_path):
     run, _ = record(tmp_path, plan("p", PACED, threads=2), ceiling=220.0)
-    assert run.summary["generator"]["ceiling_share"] == pytest.approx(400 / 2 / 220, rel=0.05)
-    assert "generator_ceiling" in [reason["code"] for reason in run.summary["verdict"]["reasons"]]
+    assert run.raw_summary["generator"]["ceiling_share"] == pytest.approx(400 / 2 / 220, rel=0.05)
+    assert "generator_ceiling" in [reason["code"] for reason in run.raw_summary["verdict"]["reasons"]]
 
 
 def test_every_key_of_a_summary_is_documented(tmp_path):
     run, _ = record(tmp_path, plan("p", PACED, FEW), deviations=["1 node instead of 2"])
-    assert schema.undocumented(run.summary, schema.SUMMARY) == []
+    assert schema.undocumented(run.raw_summary, schema.SUMMARY) == []
 
 
 def test_throughput_by_second_counts_whole_seconds_of_the_window(tmp_path):

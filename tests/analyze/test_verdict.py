@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadframe.analyze.generator import GeneratorFigures
 from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.record.schema.summary import GeneratorFigures, Latency, StreamSummary
+from made_up_runs import operation, phase
 
 QUIET = GeneratorFigures(
     threads=2,
@@ -31,16 +32,14 @@ RAMP = {"open": {"rate": {"from": 0, "stages": [{"to": 100, "over": 30}]}, "arri
 OPEN = {"open": {"rate": 100.0, "arrivals": "constant", "max_in_flight": 1024}}
 
 
-def verdict(generator=QUIET, pacing=CLOSED, throughput=None, deviations=(), **operation):
-    latency = {"p99": operation.pop("p99", 0.1)}
-    counts = {"requests": 1000, "successes": 1000, "dropped": 0, "in_flight_at_end": 0, "errors": {}} | operation
-    summary = {
-        "name": "range",
-        "streams": [{"name": "main", "pacing": pacing}],
-        "operations": {"range": counts | {"response": latency, "service": latency}},
-    }
+def verdict(generator=QUIET, pacing=CLOSED, throughput=None, deviations=(), **figures):
+    latency = Latency(p99=figures.pop("p99", 0.1))
+    measured = replace(
+        phase("range", {"range": operation(100.0, response=latency, service=latency, **figures)}),
+        streams=(StreamSummary("main", pacing),),
+    )
     series = np.full(30, 100.0) if throughput is None else throughput
-    return judge([JudgedPhase(summary, generator, series)], deviations)
+    return judge([JudgedPhase(measured, generator, series)], deviations)
 
 
 def codes(*arguments, **operation):
@@ -166,8 +165,8 @@ def test_a_short_run_says_that_its_steadiness_was_not_judged():
 
 def test_a_cluster_in_another_state_than_the_treatments_is_named():
     doubted = verdict(deviations=["2 nodes instead of 3"])
-    assert doubted.as_dict()["reasons"][0]["code"] == "cluster_state"
-    assert doubted.as_dict()["reasons"][0]["cause"] == "2 nodes instead of 3"
+    assert doubted.recorded().reasons[0].code == "cluster_state"
+    assert doubted.recorded().reasons[0].cause == "2 nodes instead of 3"
 
 
 def test_each_reason_states_cause_and_remedy():
@@ -185,10 +184,10 @@ def test_each_reason_states_cause_and_remedy():
         achieved=0.1,
     )
     doubted = verdict(bad, OPEN, np.linspace(1, 9, 60), ["no node"], successes=1, dropped=500, errors={"item": 999})
-    result = doubted.as_dict()
-    assert not result["valid"]
-    assert {reason["code"] for reason in result["reasons"]} == {
+    result = doubted.recorded()
+    assert not result.valid
+    assert {reason.code for reason in result.reasons} == {
         "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag", "stalled",
         "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
     }  # fmt: skip
-    assert all(reason["cause"] and reason["remedy"] for reason in result["reasons"])
+    assert all(reason.cause and reason.remedy for reason in result.reasons)

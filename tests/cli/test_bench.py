@@ -38,22 +38,22 @@ def test_two_nodes_take_a_file_of_trips_and_the_run_is_recorded_whole(state, fol
     printed = result(*ON_TRIPS, "--store", "opensearch", "--nodes", 2, "--output", "runs/first")
     run = Run(folder / "runs" / "first")
     assert sorted(path.name for path in run.path.iterdir()) == sorted(schema.MEMBERS)
-    assert {key: printed[key] for key in run.summary} == run.summary
+    assert {key: printed[key] for key in run.raw_summary} == run.raw_summary
     assert printed["run"] == "runs/first"
     assert set(printed["percentiles"]["range_100"]["range_100"]) == {"p50", "p90", "p99", "p999"}
-    assert undocumented(run.manifest, schema.MANIFEST) == []
-    assert len([time for time in run.manifest["hardware"]["yardstick"] if time > 0]) == 2
-    assert undocumented(run.summary, schema.SUMMARY) == []
+    assert undocumented(run.raw_manifest, schema.MANIFEST) == []
+    assert len([time for time in run.raw_manifest["hardware"]["yardstick"] if time > 0]) == 2
+    assert undocumented(run.raw_summary, schema.SUMMARY) == []
     assert [undocumented(event, schema.EVENTS) for event in run.events] == len(run.events) * [[]]
 
-    phases = {phase["name"]: phase for phase in run.summary["phases"]}
+    phases = {phase["name"]: phase for phase in run.raw_summary["phases"]}
     assert list(phases) == ["load", "merge", "refresh", "range_100"]
     assert phases["load"]["operations"]["bulk"]["documents"] == 1000
     assert phases["range_100"]["operations"]["range_100"]["successes"] > 0
-    assert "cluster_state" not in reasons(run.summary), "the store counted as many documents as were sent"
+    assert "cluster_state" not in reasons(run.raw_summary), "the store counted as many documents as were sent"
 
-    assert (run.manifest["store"]["nodes"], run.manifest["store"]["origin"]) == (2, "embedded")
-    assert run.manifest["workload"]["corpora"]["nyc_taxis"]["files"][0]["bytes"] == TRIPS.stat().st_size
+    assert (run.raw_manifest["store"]["nodes"], run.raw_manifest["store"]["origin"]) == (2, "embedded")
+    assert run.raw_manifest["workload"]["corpora"]["nyc_taxis"]["files"][0]["bytes"] == TRIPS.stat().st_size
     sources = set(run.telemetry["source"].to_pylist())
     assert {"generator:0", "node:node-0", "node:node-1", "host"} < sources, "the generator and each node are watched"
     assert servers(state) == []
@@ -109,8 +109,8 @@ def test_a_named_cluster_is_used_and_goes_on(node):
     done = loadframe(*BRIEF, "--cluster", "shared", "--output", "run")
     assert done.returncode == 0, done.stderr
     run = Run("run")
-    assert run.summary["status"] == "done"
-    assert (run.manifest["store"]["name"], run.manifest["store"]["settings"]) == ("shared", {"heap": "400m"})
+    assert run.raw_summary["status"] == "done"
+    assert (run.raw_manifest["store"]["name"], run.raw_manifest["store"]["settings"]) == ("shared", {"heap": "400m"})
     assert node.health().nodes == 1
 
     assert "range_100" in done.stdout
@@ -148,7 +148,7 @@ def test_a_manifest_suffices_to_repeat_a_run(node, hosts, folder):
 
     first = result("bench", "./w.yaml", *hosts, "--set", "documents=300", "--set", "requests=200", "--output", "first")
     filled = documents()
-    manifest = Run("first").manifest
+    manifest = Run("first").raw_manifest
     assert manifest["workload"]["phases"][-1]["streams"][0]["stop"] == {"requests": 200}
 
     parameters = [f"--set={name}={value}" for name, value in manifest["workload"]["parameters"].items()]
@@ -175,8 +175,8 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_no_node(state, folder):
         assert "Traceback" not in command.stderr
     assert not psutil.wait_procs(running, timeout=0)[1]
     run = Run("run")
-    assert run.summary["status"] == "interrupted"
-    phases = {phase["name"]: phase for phase in run.summary["phases"]}
+    assert run.raw_summary["status"] == "interrupted"
+    phases = {phase["name"]: phase for phase in run.raw_summary["phases"]}
     assert phases["load"]["operations"]["bulk"]["documents"] == 700
     assert 1.5 < phases["range_100"]["duration"] < 10
     assert phases["range_100"]["operations"]["range_100"]["successes"] > 0

@@ -53,9 +53,9 @@ def test_users_log_in_and_write_what_is_theirs(workload, tmp_path):
         done = loadframe(*words)
     assert done.returncode == 0, done.stderr
     run = Run(tmp_path / "run")
-    assert run.manifest["store"]["kind"] == "http"
-    assert run.manifest["store"]["version"] == "rest-service/1.0"
-    for phase in run.summary["phases"]:
+    assert run.raw_manifest["store"]["kind"] == "http"
+    assert run.raw_manifest["store"]["version"] == "rest-service/1.0"
+    for phase in run.raw_summary["phases"]:
         for operation in phase["operations"].values():
             assert operation["requests"] == operation["successes"] >= 20, operation
     assert len(service.items) >= 20
@@ -94,8 +94,8 @@ def test_requests_may_go_to_the_nodes_in_turn(tmp_path):
         done = loadframe(*words, "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     run = Run(tmp_path / "run")
-    assert run.manifest["generator"]["spread"] == "round_robin"
-    assert run.manifest["generator"]["connections"] == 2
+    assert run.raw_manifest["generator"]["spread"] == "round_robin"
+    assert run.raw_manifest["generator"]["connections"] == 2
     served = dict.fromkeys((f"target:{address}" for address in hosts.split(",")), 0.0)
     for row in run.telemetry.to_pylist():
         if row["source"] in served:

@@ -39,7 +39,7 @@ def test_nodes_are_paused_and_killed_while_the_load_goes_on(workload, tmp_path, 
     assert happened == [PAUSED, RESUMED, KILLED]
     started = [(event["change"], event["step"]) for event in run.events if event["kind"] == "change started"]
     assert started == [("pause node-1", 1), ("resume node-1", 2), ("kill node-1", 3)]
-    assert not [reason for reason in run.summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
+    assert not [reason for reason in run.raw_summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
 
 
 def test_actions_are_sorted_by_time():

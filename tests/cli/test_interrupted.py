@@ -40,7 +40,7 @@ def interrupt(folder, at, wait_for=None, delay=0.0, workload=WORKLOAD):
     if not (folder / "run").exists():
         return said, None
     run = Run(folder / "run")
-    for phase in run.summary["phases"]:
+    for phase in run.raw_summary["phases"]:
         rows = run.series.to_pylist()
         for name, operation in phase["operations"].items():
             at_hand = [row for row in rows if (row["phase"], row["operation"]) == (phase["name"], name)]
@@ -59,7 +59,7 @@ def test_at_any_instant_the_status_says_so_and_what_is_there_can_be_read(tmp_pat
 def test_in_a_phase_that_is_over_at_once_it_ends_the_command(tmp_path):
     said, run = interrupt(tmp_path, 0.0, wait_for="phase prepare")
     assert "phase closed" not in said
-    assert run is None or run.summary["status"] == "interrupted"
+    assert run is None or run.raw_summary["status"] == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_before_any_answer_what_was_sent_is_kept(tmp_path, at, measured):
     slow = WORKLOAD.splitlines()[:4]
     slow.append("  - {name: open, operation: look, rate: 20/s, warmup: 500ms, duration: 500ms}\n")
     _, run = interrupt(tmp_path, at, wait_for="phase open", delay=2.5, workload="\n".join(slow))
-    (phase,) = run.summary["phases"]
-    assert run.summary["status"] == "interrupted"
+    (phase,) = run.raw_summary["phases"]
+    assert run.raw_summary["status"] == "interrupted"
     assert phase["duration"] == pytest.approx(measured, abs=0.35 if 0 < measured < 0.5 else 1e-9)
     assert phase["operations"]["look"]["requests"] == 0
     assert phase["operations"]["look"]["in_flight_at_end"] > 0

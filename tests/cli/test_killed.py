@@ -53,16 +53,16 @@ def test_a_command_that_is_killed_at_any_instant_loses_at_most_the_run_in_flight
                 command.process.wait()
                 begun = {name for name in names if name in command.stderr}
             whole = {path.name: path for path in runs.glob("*") if not path.name.startswith(".")}
-            started = {name: Run(path).manifest["started"] for name, path in whole.items()}
+            started = {name: Run(path).raw_manifest["started"] for name, path in whole.items()}
             assert kept.items() <= started.items(), "what was whole stays as it is"
             assert len(begun - started.keys()) <= 1, "one run at most is lost"
-            assert {Run(path).summary["status"] for path in whole.values()} <= {"done"}
+            assert {Run(path).raw_summary["status"] for path in whole.values()} <= {"done"}
             kept = started
             if over:
                 break
         done = loadframe("run", "e.yaml")
         assert done.returncode == 0, done.stderr
         assert sorted(path.name for path in runs.iterdir()) == sorted(names), "no half run is left"
-        assert kept.items() <= {path.name: Run(path).manifest["started"] for path in runs.iterdir()}.items()
+        assert kept.items() <= {path.name: Run(path).raw_manifest["started"] for path in runs.iterdir()}.items()
         # The guard ends the nodes of a command that was killed.
         assert servers(folder / "state") == []

@@ -83,7 +83,7 @@ def finished(interrupted):
 @pytest.fixture(scope="module")
 def runs(finished):
     """The runs, in the order in which they were made."""
-    return sorted(map(Run, Path("results/small/runs").iterdir()), key=lambda run: run.manifest["started"])
+    return sorted(map(Run, Path("results/small/runs").iterdir()), key=lambda run: run.raw_manifest["started"])
 
 
 def test_a_dry_run_prints_the_runs_and_starts_nothing(place):
@@ -124,34 +124,38 @@ def test_an_interrupt_keeps_the_runs_that_are_whole(interrupted, design):
 @pytest.mark.store
 def test_the_same_command_makes_what_is_missing_in_the_order_of_the_design(finished, runs, design, interrupted):
     assert f"{len(interrupted[2])} of 8 runs are recorded already; going on with the rest" in finished.stderr
-    assert [run.manifest["run"] for run in runs] == [run["run"] for run in design]
+    assert [run.raw_manifest["run"] for run in runs] == [run["run"] for run in design]
 
 
 @pytest.mark.store
 def test_runs_carry_their_treatment_block_and_seed(runs, design):
-    assert [dict(run.manifest["treatment"]) for run in runs] == [run["treatment"] for run in design]
-    assert [(run.manifest["block"], run.manifest["repetition"]) for run in runs] == 4 * [(1, 1)] + 4 * [(2, 2)]
-    assert [run.manifest["seed"] for run in runs] == 4 * [1] + 4 * [2], "another block sends other requests"
+    assert [dict(run.raw_manifest["treatment"]) for run in runs] == [run["treatment"] for run in design]
+    assert [(run.raw_manifest["block"], run.raw_manifest["repetition"]) for run in runs] == 4 * [(1, 1)] + 4 * [(2, 2)]
+    assert [run.raw_manifest["seed"] for run in runs] == 4 * [1] + 4 * [2], "another block sends other requests"
 
 
 @pytest.mark.store
 def test_levels_that_work_are_measured(runs):
-    good = [run for run in runs if run.manifest["treatment"]["store.settings.heap"] == GOOD]
+    good = [run for run in runs if run.raw_manifest["treatment"]["store.settings.heap"] == GOOD]
     assert len(good) == 4
     for run in good:
-        (phase,) = run.summary["phases"]
-        assert (run.summary["status"], phase["name"], phase["duration"]) == ("done", "look", pytest.approx(1, abs=0.2))
-        assert phase["streams"][0]["pacing"]["closed"]["clients"] == run.manifest["treatment"]["clients"]
+        (phase,) = run.raw_summary["phases"]
+        assert (run.raw_summary["status"], phase["name"], phase["duration"]) == (
+            "done",
+            "look",
+            pytest.approx(1, abs=0.2),
+        )
+        assert phase["streams"][0]["pacing"]["closed"]["clients"] == run.raw_manifest["treatment"]["clients"]
         assert phase["operations"]["look"]["successes"] > 0
-        assert run.manifest["store"]["heap"] == 400 * 2**20
+        assert run.raw_manifest["store"]["heap"] == 400 * 2**20
 
 
 @pytest.mark.store
 def test_levels_that_cannot_work_are_recorded_as_failed_and_the_status_says_so(finished, runs):
-    bad = [run for run in runs if run.manifest["treatment"]["store.settings.heap"] == BAD]
-    assert [run.summary["status"] for run in bad] == 4 * ["failed"]
-    assert all("'much' is no size" in run.summary["failure"] for run in bad)
-    assert all(run.manifest["store"]["settings"] == {"heap": BAD} for run in bad)
+    bad = [run for run in runs if run.raw_manifest["treatment"]["store.settings.heap"] == BAD]
+    assert [run.raw_summary["status"] for run in bad] == 4 * ["failed"]
+    assert all("'much' is no size" in run.raw_summary["failure"] for run in bad)
+    assert all(run.raw_manifest["store"]["settings"] == {"heap": BAD} for run in bad)
     assert finished.returncode == 1
     assert "4 of 8 runs failed\n  the report names them with their causes; --retry-failed" in finished.stderr
     assert "Traceback" not in finished.stderr
@@ -174,7 +178,7 @@ def test_nothing_is_left_running(finished, place):
 @pytest.mark.store
 def test_failed_runs_are_made_again_only_on_request(finished, runs):
     def started():
-        return {path.name: Run(path).manifest["started"] for path in Path("results/small/runs").iterdir()}
+        return {path.name: Run(path).raw_manifest["started"] for path in Path("results/small/runs").iterdir()}
 
     before = started()
     again = loadframe("run", "e.yaml", "--json")

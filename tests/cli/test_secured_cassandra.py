@@ -122,10 +122,10 @@ def test_a_run_as_a_user_leaves_its_secret_nowhere(address, monkeypatch, tmp_pat
     status, errors = asked("bench", "ycsb/a", "--store", "cassandra", *words)
     assert status == 0, errors
     run = Run(folder)
-    (phase,) = [phase for phase in run.summary["phases"] if phase["name"] == "a"]
+    (phase,) = [phase for phase in run.raw_summary["phases"] if phase["name"] == "a"]
     for operation in phase["operations"].values():
         assert operation["successes"] == operation["requests"] > 0
-    assert run.manifest["store"]["access"]["scheme"] == "basic"
+    assert run.raw_manifest["store"]["access"]["scheme"] == "basic"
     assert not any(PASSWORD.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
@@ -158,10 +158,10 @@ def test_a_run_goes_by_tls_and_shows_the_clients_certificate(address, monkeypatc
     status, errors = asked("bench", "ycsb/a", "--store", "cassandra", *words)
     assert status == 0, errors
     run = Run(folder)
-    (phase,) = [phase for phase in run.summary["phases"] if phase["name"] == "a"]
+    (phase,) = [phase for phase in run.raw_summary["phases"] if phase["name"] == "a"]
     for operation in phase["operations"].values():
         assert operation["successes"] == operation["requests"] > 0
-    access = run.manifest["store"]["access"]
+    access = run.raw_manifest["store"]["access"]
     assert (access["tls"], access["verified"], access["client_certificate"]) == (True, True, True)
 
 

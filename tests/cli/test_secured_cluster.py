@@ -57,10 +57,10 @@ def test_a_run_on_a_secured_cluster_leaves_its_secret_nowhere(node, authority, f
                 for process in psutil.process_iter(["cmdline"]):
                     seen.add(" ".join(process.info["cmdline"] or []))
             assert running.process.returncode == 0, running.stderr
-    summary = Run(run).summary
+    summary = Run(run).raw_summary
     (operation,) = [phase["operations"]["all"] for phase in summary["phases"] if phase["name"] == "all"]
     assert operation["successes"] == operation["requests"] > 0
-    assert Run(run).manifest["store"]["access"] == {
+    assert Run(run).raw_manifest["store"]["access"] == {
         "tls": True,
         "verified": True,
         "client_certificate": False,
@@ -107,7 +107,7 @@ def test_a_certificate_that_does_not_verify_ends_it_before_the_load(node, author
         done = loadframe(*words, "--insecure", "--replace", "--yes")
         assert done.returncode == 0, done.stderr
         assert "certificates are not verified" in done.stderr
-        assert Run(files / "run").manifest["store"]["access"]["verified"] is False
+        assert Run(files / "run").raw_manifest["store"]["access"]["verified"] is False
 
 
 def test_who_is_not_let_in_hears_what_to_do(node, authority, files):

@@ -111,9 +111,9 @@ def test_a_run_on_a_secured_server_wants_two_roles_and_leaves_its_secret_nowhere
     status, _, errors = asked(words)
     assert status == 0, errors
     run = Run(tmp_path / "run")
-    (operation,) = [phase["operations"]["any"] for phase in run.summary["phases"] if phase["name"] == "any"]
+    (operation,) = [phase["operations"]["any"] for phase in run.raw_summary["phases"] if phase["name"] == "any"]
     assert operation["successes"] == operation["requests"] > 0
-    assert run.manifest["store"]["access"] == {
+    assert run.raw_manifest["store"]["access"] == {
         "tls": True,
         "verified": True,
         "client_certificate": True,

@@ -70,10 +70,10 @@ def test_a_run_goes_by_tls_as_a_user_and_leaves_its_secret_nowhere(words, monkey
     status, _, errors = within(*words, "--output", tmp_path / "run")
     assert status == 0, errors
     run = Run(tmp_path / "run")
-    (phase,) = [phase for phase in run.summary["phases"] if phase["name"] == "c"]
+    (phase,) = [phase for phase in run.raw_summary["phases"] if phase["name"] == "c"]
     for operation in phase["operations"].values():
         assert operation["successes"] == operation["requests"] > 0
-    access = run.manifest["store"]["access"]
+    access = run.raw_manifest["store"]["access"]
     assert (access["tls"], access["verified"], access["client_certificate"]) == (True, True, True)
     assert not any(PASSWORD.encode() in path.read_bytes() for path in run.path.rglob("*") if path.is_file())
 

@@ -155,14 +155,14 @@ def totals(run: Run, column: str, operation: str | None = None) -> int:
 
 def written(run: Run) -> tuple[int, int]:
     """Return the least and the most documents that a run has added: acknowledged, and perhaps besides."""
-    open_end = sum(phase["operations"]["put"]["in_flight_at_end"] for phase in run.summary["phases"])
+    open_end = sum(phase["operations"]["put"]["in_flight_at_end"] for phase in run.raw_summary["phases"])
     successes = totals(run, "successes", "put")
     return successes, totals(run, "requests", "put") + open_end
 
 
 def errors(run: Run) -> dict[str, dict[str, int]]:
     """Return how many requests of each operation failed, by the class of error."""
-    operations = run.summary["phases"][0]["operations"]
+    operations = run.raw_summary["phases"][0]["operations"]
     return {
         name: {kind: count for kind, count in operation["errors"].items() if count}
         for name, operation in operations.items()

@@ -96,10 +96,10 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
 
     recorded = read_experiment(folder.path).runs
     assert [run.id for run in recorded] == first.runs
-    assert len({run.manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
+    assert len({run.raw_manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
         [run for run in recorded if run.treatment["rate"] == 80]
     ), "no two trials send the same requests"
-    assert len({tuple(run.manifest["store"]["addresses"]) for run in recorded}) == 1, "one cluster for all trials"
+    assert len({tuple(run.raw_manifest["store"]["addresses"]) for run in recorded}) == 1, "one cluster for all trials"
 
     # What was stopped goes on with the trial that is missing, and nothing else.
     folder.remove(first.runs[-1])

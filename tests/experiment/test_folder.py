@@ -51,8 +51,12 @@ def test_a_failure_is_a_run_with_its_labels_and_its_cause_and_can_be_removed(fol
     assert again.has("b1-nodes1")
     assert again.failed() == ["b1-nodes1"]
     run = Run(folder / "runs" / "b1-nodes1")
-    assert (run.summary["status"], run.summary["failure"]) == ("failed", "no luck")
-    assert (run.manifest["treatment"], run.manifest["block"], run.manifest["repetition"]) == ({"nodes": 1}, 1, 1)
+    assert (run.raw_summary["status"], run.raw_summary["failure"]) == ("failed", "no luck")
+    assert (run.raw_manifest["treatment"], run.raw_manifest["block"], run.raw_manifest["repetition"]) == (
+        {"nodes": 1},
+        1,
+        1,
+    )
     assert run.series.num_rows == 0
     again.remove("b1-nodes1")
     assert not again.has("b1-nodes1")

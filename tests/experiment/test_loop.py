@@ -89,12 +89,12 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
     run_experiment(experiment, planned, folder, witness)
     runs = {run.id: Run(folder.runs_path / run.id) for run in planned.runs}
 
-    started = [run.manifest["started"] for run in runs.values()]
+    started = [run.raw_manifest["started"] for run in runs.values()]
     assert started == sorted(started), "in the order of the design"
     assert witness.heard.count("starting 1 node of opensearch 3.8.0") == 2
-    addresses = [run.manifest["store"]["addresses"] for run in runs.values()]
+    addresses = [run.raw_manifest["store"]["addresses"] for run in runs.values()]
     assert addresses[0] == addresses[1] != addresses[2] == addresses[3]
-    lost = runs[second].summary
+    lost = runs[second].raw_summary
     assert not lost["verdict"]["valid"]
     assert [reason["code"] for reason in lost["verdict"]["reasons"] if "node-0 is gone" in reason["cause"]] == [
         "node_lost"
@@ -102,16 +102,16 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
     assert not any(reason["code"] == "cluster_state" for reason in lost["verdict"]["reasons"])
     assert "a node is gone; the rest gets a new cluster" in witness.heard
     for run in [run for name, run in runs.items() if name != second]:
-        assert run.summary["status"] == "done"
-        assert run.summary["phases"][0]["operations"]["look"]["successes"] > 0
-        assert not [reason for reason in run.summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
+        assert run.raw_summary["status"] == "done"
+        assert run.raw_summary["phases"][0]["operations"]["look"]["successes"] > 0
+        assert not [reason for reason in run.raw_summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
     assert servers(state) == []
 
     # Each cluster was filled and warmed by itself, without a record, and each run is measured as long as is asked for.
     assert witness.heard.count("phase fill None") == 2
     assert witness.heard.count("phase look 0.3") == 2
     assert witness.heard.count("phase look 0.5") == 4
-    assert [phase["name"] for phase in runs[first].summary["phases"]] == ["look"]
+    assert [phase["name"] for phase in runs[first].raw_summary["phases"]] == ["look"]
 
     again = Witness()
     run_experiment(experiment, planned, folder, again)
@@ -145,10 +145,10 @@ def test_a_cluster_grows_to_more_nodes_in_its_block_and_is_filled_anew(tmp_path,
     assert sorted(order) == [(1, 1), (1, 2), (2, 1), (2, 2)]
     addresses = {}
     for run in planned.runs:
-        store = Run(folder.runs_path / run.id).manifest["store"]
+        store = Run(folder.runs_path / run.id).raw_manifest["store"]
         assert store["nodes"] == len(store["addresses"]) == run.treatment["nodes"]
         addresses[run.block, run.treatment["nodes"]] = set(store["addresses"])
-        reasons = Run(folder.runs_path / run.id).summary["verdict"]["reasons"]
+        reasons = Run(folder.runs_path / run.id).raw_summary["verdict"]["reasons"]
         assert not [reason for reason in reasons if reason["code"] == "cluster_state"]
     upward = [block for block in (1, 2) if order.index((block, 1)) < order.index((block, 2))]
     assert len(upward) == 1, "one block of each order"
@@ -235,7 +235,7 @@ def test_what_breaks_beside_the_load_fails_the_run_and_keeps_what_was_measured(g
         with pytest.raises(LoadframeError, match="the policy failed") as caught:
             session.record(tmp_path, "r", [look], Labels(), beside=Breaking())
     assert caught.value.where == str(tmp_path / "r")
-    summary = Run(tmp_path / "r").summary
+    summary = Run(tmp_path / "r").raw_summary
     assert summary["status"] == "failed"
     assert "the policy failed" in summary["failure"]
     assert summary["phases"]

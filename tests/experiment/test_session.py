@@ -92,7 +92,7 @@ def test_documents_that_somebody_else_adds_are_noticed(session, node, tmp_path):
     other.create_collections(replace=True)
     node.store.request(node.addresses, "PUT", "/trips/_doc/another", {"amount": 1.0})
     path = other.record(tmp_path, "run", other.workload.phases, Labels())
-    (reason,) = [each for each in Run(path).summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
+    (reason,) = [each for each in Run(path).raw_summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
     assert reason["cause"] == "trips holds 31 documents, but 30 were acknowledged"
     assert reason["cause"] in other.listener.heard
     assert [event["kind"] for event in Run(path).events].count("documents differ") == 1
@@ -102,17 +102,21 @@ def test_a_run_carries_its_labels_its_phases_and_its_events(session, tmp_path):
     mine = session()
     mine.create_collections()
     run = Run(mine.record(tmp_path, "run", mine.workload.phases, Labels({"clients": 2}, block=3, repetition=3)))
-    assert (run.manifest["treatment"], run.manifest["block"], run.manifest["repetition"]) == ({"clients": 2}, 3, 3)
-    assert run.manifest["seed"] == 1
-    assert [phase["name"] for phase in run.manifest["workload"]["phases"]] == ["fill", "refresh", "look"]
-    assert [phase["prepares"] for phase in run.summary["phases"]] == [True, True, False]
-    assert run.summary["phases"][2]["operations"]["look"]["requests"] == 40
-    assert run.summary["phases"][2]["operations"]["look"]["documents"] == 120
+    assert (run.raw_manifest["treatment"], run.raw_manifest["block"], run.raw_manifest["repetition"]) == (
+        {"clients": 2},
+        3,
+        3,
+    )
+    assert run.raw_manifest["seed"] == 1
+    assert [phase["name"] for phase in run.raw_manifest["workload"]["phases"]] == ["fill", "refresh", "look"]
+    assert [phase["prepares"] for phase in run.raw_summary["phases"]] == [True, True, False]
+    assert run.raw_summary["phases"][2]["operations"]["look"]["requests"] == 40
+    assert run.raw_summary["phases"][2]["operations"]["look"]["documents"] == 120
     kinds = [(event["kind"], event["phase"]) for event in run.events]
     assert kinds == [(kind, name) for name in ("fill", "refresh", "look") for kind in ("phase started", "phase ended")]
     times = [event["time"] for event in run.events]
     assert times == sorted(times)
-    starts = [phase["start"] for phase in run.summary["phases"]]
+    starts = [phase["start"] for phase in run.raw_summary["phases"]]
     assert starts == pytest.approx(times[::2], abs=0.1), "phases and events share the run's time axis"
 
 
@@ -120,8 +124,8 @@ def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, tmp_p
     yellow = session(replicas="1")
     yellow.create_collections()
     run = Run(yellow.record(tmp_path, "run", yellow.workload.phases, Labels()))
-    assert not run.summary["verdict"]["valid"]
-    causes = [each["cause"] for each in run.summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
+    assert not run.raw_summary["verdict"]["valid"]
+    causes = [each["cause"] for each in run.raw_summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
     assert causes == ["the cluster is yellow, with 1 copies of data not in service"]
 
 
@@ -136,7 +140,7 @@ def test_an_interrupt_leaves_a_whole_run_or_none(session, tmp_path, keep):
         mine.record(tmp_path / "runs", "run", [phase, phase], Labels(), keep_interrupted=keep)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == (["run"] if keep else [])
     if keep:
-        summary = Run(tmp_path / "runs" / "run").summary
+        summary = Run(tmp_path / "runs" / "run").raw_summary
         assert summary["status"] == "interrupted"
         assert [phase["name"] for phase in summary["phases"]] == ["look"], "what comes after it is not begun"
         assert summary["phases"][0]["operations"]["look"]["successes"] > 0

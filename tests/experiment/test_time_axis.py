@@ -35,12 +35,12 @@ def session(tmp_path):
 def test_a_phase_begins_when_its_load_does_in_every_record(session, tmp_path):
     session, server = session
     run = Run(session.record(tmp_path, "run", session.workload.phases, Labels()))
-    zero = datetime.fromisoformat(run.manifest["started"]).timestamp()
+    zero = datetime.fromisoformat(run.raw_manifest["started"]).timestamp()
     answered = server.end()
     begun = {event["phase"]: event["time"] for event in run.events if event["kind"] == "phase started"}
     series, telemetry = run.series.to_pylist(), run.telemetry.to_pylist()
     watched = {row["time"] for row in telemetry if row["source"] == "generator:0"}
-    for phase in run.summary["phases"]:
+    for phase in run.raw_summary["phases"]:
         name, start = phase["name"], phase["start"]
         # The wall clock's instant is taken apart from the monotonic one's.
         assert phase["clock"]["started"] - zero == pytest.approx(start, abs=2e-3)
@@ -50,7 +50,7 @@ def test_a_phase_begins_when_its_load_does_in_every_record(session, tmp_path):
         tag = next(tag for tag in run.histograms.tags() if tag.startswith(f"{name}/") and "/response" in tag)
         assert run.histograms.seconds(tag)[0][0] == pytest.approx(start, abs=1e-3)
     # What the server saw by its own clock: the only request was due when the phase began.
-    first = run.summary["phases"][0]
+    first = run.raw_summary["phases"][0]
     took = first["operations"]["one"]["response"]["max"]
     assert 0 < answered["/one"] - (zero + first["start"]) < took + 5e-3
 
@@ -67,7 +67,7 @@ def test_what_was_measured_until_the_generator_died_is_kept_and_marked(session, 
     monkeypatch.setattr("loadframe.experiment.session.run_phase", dying)
     with pytest.raises(PhaseFailed, match="a client panicked"):
         session.record(tmp_path, "run", session.workload.phases, Labels())
-    summary = Run(tmp_path / "run").summary
+    summary = Run(tmp_path / "run").raw_summary
     assert (summary["status"], summary["fault"]) == ("failed", "generator")
     assert "a client panicked" in summary["failure"]
     assert [phase["name"] for phase in summary["phases"]] == ["first", "second"]

@@ -61,8 +61,8 @@ def test_results_of_any_length_are_read_page_by_page(numbered, tmp_path):
         outcome = run_phase(plan(numbered, scroll, after, some, composite), folder, lambda _: None)
         joined = writer.join()
         judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, [])
-        run = Run(writer.finish({"format": schema.FORMAT}, {"status": "done", **judged}))
-    operations = run.summary["phases"][0]["operations"]
+        run = Run(writer.finish({"format": schema.FORMAT}, judged.as_dict()))
+    operations = run.raw_summary["phases"][0]["operations"]
     assert {name: operation["successes"] for name, operation in operations.items()} == dict.fromkeys(operations, 1)
     buckets = len({(n % 40, n // 1000) for n in range(DOCUMENTS)})
     documents = [operation["documents"] for operation in operations.values()]

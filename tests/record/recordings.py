@@ -6,7 +6,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from loadframe.record import Manifest
+from loadframe.record import ManifestDraft
 from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 
@@ -43,7 +43,7 @@ def encoded(*microseconds: int) -> str:
     return histogram.encode().decode()
 
 
-def manifest(**parts: Any) -> Manifest:
+def manifest(**parts: Any) -> ManifestDraft:
     """Return a manifest with every part; `parts` replace some."""
     whole = {
         "run": "r1",
@@ -55,7 +55,7 @@ def manifest(**parts: Any) -> Manifest:
         "generator": {"ranks": 1, "threads": 2, "spread": "fixed", "connections": None, "ceiling": 80000.0},
         "hardware": {**hardware(), "yardstick": [0.0017, 0.0018]},
     }
-    return Manifest(**(whole | parts))
+    return ManifestDraft(**(whole | parts))
 
 
 def latency() -> dict[str, float]:

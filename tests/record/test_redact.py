@@ -122,5 +122,5 @@ def test_no_file_of_a_run_holds_a_secret(tmp_path):
         command = ["loadframe", "bench", "--password=hunter2"]
         writer.finish(manifest(store=store, command=command).as_dict(), summary(failure="password=hunter2"))
     run = Run(tmp_path / "r1")
-    assert run.manifest["store"]["settings"]["auth"] == {"api_key": "***"}
+    assert run.raw_manifest["store"]["settings"]["auth"] == {"api_key": "***"}
     assert not [path.name for path in run.path.iterdir() if b"hunter2" in path.read_bytes()]

@@ -22,8 +22,9 @@ def folder(tmp_path):
 
 def test_a_run_can_be_read_where_it_was_moved_to(folder, tmp_path):
     run = Run(shutil.move(folder, tmp_path / "elsewhere"))
-    assert run.manifest["treatment"] == {"nodes": 2, "clients": 8}
-    assert run.summary == summary()
+    assert run.manifest.treatment == {"nodes": 2, "clients": 8}
+    assert run.raw_summary == summary()
+    assert run.summary.as_dict() == summary(), "the model has every key of a summary"
     assert run.series.num_rows == 3
     assert run.events[0]["kind"] == "started"
 
@@ -82,6 +83,54 @@ def test_json_that_is_no_object_is_bad_input(folder):
     (folder / "manifest.json").write_text("[]")
     with pytest.raises(BadInput, match="does not hold a JSON object"):
         Run(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "words"),
+    [
+        ("summary.json", {"phases": [{"name": "range"}]}, r"phases\[0\]\.start is missing"),
+        ("summary.json", {"status": 3}, "status: input should be a valid string, not 3"),
+        ("summary.json", {"generator": []}, r"generator: .*, not \[\]"),
+        ("manifest.json", {"block": "1"}, 'block: input should be a valid integer, not "1"'),
+        ("manifest.json", {"hardware": {"load": [0.1, None]}}, r"hardware\.load\[1\]: .*valid number, not null"),
+    ],
+)
+def test_a_damaged_field_is_named(folder, file, change, words):
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadInput, match=rf"{file}: {words}"):
+        _ = Run(folder).summary
+
+
+def test_a_damaged_operation_is_named(folder):
+    path = folder / "summary.json"
+    damaged = json.loads(path.read_text())
+    damaged["phases"][0]["operations"]["range"]["response"]["p99"] = "fast"
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(
+        BadInput, match=r"phases\[0\]\.operations\.range\.response\.p99: input should be a valid number"
+    ):
+        _ = Run(folder).summary
+
+
+def test_a_run_of_an_older_version_lacks_fields_and_one_of_a_newer_has_more(folder):
+    path = folder / "summary.json"
+    recorded = json.loads(path.read_text())
+    (phase,) = recorded["phases"]
+    del phase["set_aside"], phase["clock"], phase["streams"][0]["measured"], recorded["generator"]["away_share"]
+    for key in ("failure", "all", "recall", "parts"):
+        del phase["operations"]["range"][key]
+    path.write_text(json.dumps(recorded | {"of a later version": {}}))
+    (path.parent / "manifest.json").write_text('{"format": 1}')
+    run = Run(folder)
+    operation = run.summary.phases[0].operations["range"]
+    assert (operation.all, operation.recall, operation.parts) == (None, None, {})
+    assert (run.summary.phases[0].streams[0].measured, run.summary.generator.away_share) == (None, None)
+    assert (run.manifest.session, run.manifest.hardware.yardstick, run.manifest.store.limits.in_force) == (
+        None,
+        (),
+        False,
+    )
 
 
 def test_a_broken_event_says_in_which_line(folder):

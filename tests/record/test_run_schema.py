@@ -28,8 +28,8 @@ def test_a_run_holds_nothing_undocumented(tmp_path):
         entry = {"name": "a", "bytes": 1, "sha256": "00"}
         writer.finish(manifest(files=[entry]).as_dict(), summary())
     run = Run(tmp_path / "r1")
-    assert undocumented(run.manifest, schema.MANIFEST) == []
-    assert undocumented(run.summary, schema.SUMMARY) == []
+    assert undocumented(run.raw_manifest, schema.MANIFEST) == []
+    assert undocumented(run.raw_summary, schema.SUMMARY) == []
     assert [undocumented(event, schema.EVENTS) for event in run.events] == [[]]
     assert run.series.schema.names == SERIES_SCHEMA.names
     assert run.telemetry.schema.names == TELEMETRY_SCHEMA.names

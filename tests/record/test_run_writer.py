@@ -78,7 +78,7 @@ def test_an_interrupted_run_is_kept_when_it_is_finished(tmp_path):
             writer.finish(manifest().as_dict(), summary(status="interrupted"))
             raise
     run = Run(tmp_path / "r1")
-    assert run.summary["status"] == "interrupted"
+    assert run.raw_summary["status"] == "interrupted"
     assert run.series.num_rows == 1
 
 
@@ -198,7 +198,7 @@ def test_histograms_of_all_phases_stand_in_one_log_that_other_tools_read(tmp_pat
     while (histogram := log.get_next_interval_histogram()) is not None:
         starts.append(histogram.get_start_time_stamp() / 1000)
         counts.append(histogram.get_total_count())
-    began = datetime.fromisoformat(run.manifest["started"]).timestamp()
+    began = datetime.fromisoformat(run.raw_manifest["started"]).timestamp()
     assert [round(start - began, 2) for start in starts] == [0, 1, 2, 3, 4]
     assert counts == [2] * 5
 
@@ -243,7 +243,7 @@ def test_events_carry_both_clocks(tmp_path):
     run = Run(tmp_path / "r1")
     now, first = run.events
     assert first.items() >= {"time": 1.5, "kind": "node requested", "node": "n4"}.items()
-    began = datetime.fromisoformat(run.manifest["started"])
+    began = datetime.fromisoformat(run.raw_manifest["started"])
     assert (datetime.fromisoformat(first["wall"]) - began).total_seconds() == pytest.approx(1.5, abs=0.002)
     assert 0 <= now["time"] < 60
 
@@ -301,7 +301,7 @@ def test_what_json_cannot_hold_becomes_null(tmp_path):
         writer.event("ratio", 0.0, value=float("nan"))
         writer.finish(manifest().as_dict(), summary(status=float("inf")))
     run = Run(tmp_path / "r1")
-    assert run.summary["status"] is None
+    assert run.raw_summary["status"] is None
     assert run.events[0]["value"] is None
 
 

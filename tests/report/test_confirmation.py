@@ -2,35 +2,36 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from loadframe.analyze.effects.settings import analyse
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.summary import Latency
 from loadframe.report.settings_words import lead
+from made_up_runs import MadeUp, operation, phase, summary
 
 #: What the setting does to each operation's throughput.
 GAINS = {"first": {"read": 1.0}, "second": {"write": 1.5, "read": 1.1}}
 
 
-def run(name, number, level, block):
+def run(run_id, number, level, block):
     random = np.random.default_rng(number)
     phases = []
-    for phase, gains in GAINS.items():
+    for of, gains in GAINS.items():
         operations = {}
-        for operation, gain in gains.items():
+        for name, gain in gains.items():
             rate = 100 * gain**level * np.exp(0.02 * random.standard_normal())
-            times = {"p50": 1 / rate, "p99": 3 / rate}
-            operations[operation] = {"throughput": rate, "requests": 900, "successes": 900, "response": times}
-        operations[next(iter(gains))]["successes"] = 1000
-        phases.append({"name": phase, "prepares": False, "start": 0.0, "warmup": 1.0, "duration": 9.0,
-                       "operations": operations, "streams": [{"pacing": {"closed": {"clients": 1}}}]})  # fmt: skip
+            times = Latency(p50=1 / rate, p99=3 / rate)
+            successes = 1000 if name == next(iter(gains)) else 900
+            operations[name] = operation(rate, successes=successes, response=times)
+        phases.append(phase(of, operations))
     started = (datetime(2026, 1, 2, tzinfo=UTC) + timedelta(minutes=number)).isoformat()
-    summary = {"status": "done", "verdict": {"valid": True, "reasons": []}, "phases": phases}
-    recorded = SimpleNamespace(manifest={"started": started}, summary=summary, path=Path("e/runs") / name)
-    return RecordedRun(name, block, {"x": level}, recorded)
+    recorded = MadeUp(summary(*phases), Manifest(FORMAT, started=started), Path("e/runs") / run_id)
+    return RecordedRun(run_id, block, {"x": level}, recorded)
 
 
 @pytest.fixture(scope="module")

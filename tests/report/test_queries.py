@@ -35,4 +35,4 @@ def test_documents_are_those_of_a_request_and_the_warm_up_is_not_in_it(run):
 def test_each_request_that_failed_has_its_class(run):
     (phase,) = queries(run)
     failed = [request["error_code"] for request in phase["range_100"]["0"] if "error_code" in request]
-    assert failed == ["timeout"] * run.summary["phases"][0]["operations"]["range_100"]["errors"]["timeout"]
+    assert failed == ["timeout"] * run.summary.phases[0].operations["range_100"].errors["timeout"]

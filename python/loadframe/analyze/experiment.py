@@ -9,7 +9,16 @@ from typing import Any
 
 from loadframe.analyze.reasons import Fault, fault_of, spoils
 from loadframe.errors import BadInput
-from loadframe.record import Run
+from loadframe.record import Manifest, Run
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.model import as_document
+from loadframe.record.schema.summary import (
+    OperationFigures,
+    PhaseSummary,
+    RecordedReason,
+    RecordedVerdict,
+    StreamSummary,
+)
 
 EXPERIMENT_FILE = "experiment.json"
 _RUNS = "runs"
@@ -36,28 +45,28 @@ class RecordedRun:
             "treatment": dict(self.treatment),
             "status": self.status,
             "failure": self.failure,
-            "verdict": self.verdict,
+            "verdict": as_document(self.verdict),
         }
 
     @cached_property
     def status(self) -> str:
         """`done`, `failed`, `interrupted`, or `missing`."""
-        return str(self.run.summary.get("status", "failed")) if self.run else "missing"
+        return self.run.summary.status if self.run else "missing"
 
     @property
     def failure(self) -> str | None:
         """What failed, where the status is `failed`."""
-        return self.run.summary.get("failure") if self.run else None
+        return self.run.summary.failure if self.run else None
 
     @property
-    def verdict(self) -> Mapping[str, Any] | None:
+    def verdict(self) -> RecordedVerdict | None:
         """The verdict, where the run came so far."""
-        return self.run.summary.get("verdict") if self.run else None
+        return self.run.summary.verdict if self.run else None
 
     @property
     def usable(self) -> bool:
         """Whether nothing at all is wrong with it: done, and valid."""
-        return self.status == "done" and bool(self.verdict and self.verdict["valid"])
+        return self.status == "done" and bool(self.verdict and self.verdict.valid)
 
     @property
     def sound(self) -> bool:
@@ -66,7 +75,11 @@ class RecordedRun:
         It is done, and the generator and the cluster were what they had to be. What is wrong with it apart from that
         (errors, drops, a rate that was not achieved, unsteadiness) is the store's doing, and a result.
         """
-        return self.status == "done" and self.verdict is not None and not any(map(spoils, self._codes))
+        return (
+            self.status == "done"
+            and self.verdict is not None
+            and not any(spoils(reason.code) for reason in self.reasons)
+        )
 
     @property
     def fault(self) -> Fault | None:
@@ -77,39 +90,51 @@ class RecordedRun:
         if self.sound or self.run is None:
             return None
         if self.status == "done":
-            faults = {fault_of(code) for code in self._codes if spoils(code)}
+            faults = {fault_of(reason.code) for reason in self.reasons if spoils(reason.code)}
             return next((fault for fault in _FAULTS if fault in faults), None)
-        recorded = self.run.summary.get("fault")
-        return next((fault for fault in _FAULTS if fault == recorded), None)
+        return next((fault for fault in _FAULTS if self.run and fault == self.run.summary.fault), None)
 
     @property
-    def _codes(self) -> list[str]:
-        return [reason["code"] for reason in (self.verdict or {}).get("reasons", ())]
+    def reasons(self) -> tuple[RecordedReason, ...]:
+        """The reasons of its verdict; empty where it has none."""
+        return self.verdict.reasons if self.verdict else ()
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> Manifest:
         """The run's manifest; empty where the run is missing."""
-        return self.run.manifest if self.run else {}
+        return self.run.manifest if self.run else Manifest(FORMAT)
 
     @property
     def nodes(self) -> int | None:
         """The number of nodes: the treatment's, or that of the cluster."""
-        nodes = self.treatment.get("nodes", self.manifest.get("store", {}).get("nodes"))
+        nodes = self.treatment.get("nodes", self.manifest.store.nodes)
         return None if nodes is None else int(nodes)
 
     def clients(self, phase: str) -> int | None:
-        """The number of closed clients in a phase: the treatment's, or its streams'; None if it has open ones."""
+        """The number of closed clients in a phase: the treatment's, or its streams'.
+
+        None where the load is open, or the number goes through stages.
+        """
         if "clients" in self.treatment:
             return int(self.treatment["clients"])
-        pacings = [stream["pacing"] for stream in (self.phase(phase) or {"streams": []})["streams"]]
-        if not pacings or any("closed" not in pacing for pacing in pacings):
-            return None
-        return sum(int(pacing["closed"]["clients"]) for pacing in pacings)
+        streams = self.streams(phase)
+        numbers = [stream.clients for stream in streams if isinstance(stream.clients, int)]
+        return sum(numbers) if streams and len(numbers) == len(streams) else None
 
-    def phase(self, name: str) -> Mapping[str, Any] | None:
+    def streams(self, phase: str) -> tuple[StreamSummary, ...]:
+        """Return the streams of a phase; empty where the run never came to it."""
+        entry = self.phase(phase)
+        return entry.streams if entry else ()
+
+    def operations(self, phase: str) -> Mapping[str, OperationFigures]:
+        """Return the figures of a phase's operations; empty where the run never came to it."""
+        entry = self.phase(phase)
+        return entry.operations if entry else {}
+
+    def phase(self, name: str) -> PhaseSummary | None:
         """Return a phase's entry in the summary; None where the run never came to it."""
-        phases = self.run.summary.get("phases", []) if self.run else []
-        return next((phase for phase in phases if phase["name"] == name), None)
+        phases = self.run.summary.phases if self.run else ()
+        return next((phase for phase in phases if phase.name == name), None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,46 +1,19 @@
 """What the generator saw of itself in one phase's measured window: the figures that its verdict rests on."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.record.schema.summary import GeneratorFigures
+
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog
 
 #: A worker's second that the phase's end cut shorter than this (s) is too short for a share.
 _SHORT = 0.5
-
-
-@dataclass(frozen=True)
-class GeneratorFigures:
-    """One phase's generator: shares of time of its busiest worker (0..1), lateness and lag (s), achieved rate.
-
-    `cpu_share` is the greatest mean over the window, `cpu_share_peak` the greatest of one second; `waited_share` is how
-    long a worker was ready to run and had no core, `throttled_share` how long the generator's control group stood still
-    for its quota. `stolen_share` is what the hypervisor took of all processors, `network_share` is of the busiest
-    interface's speed, `ceiling_share` of the requests that one worker can send by the calibration, `achieved` over
-    offered rate. `longest_stall` is for how long (s) an event loop stood still at a stretch, `away_share` the greatest
-    share of time that a worker's loop spent in stalls of 50 ms or more. What was not recorded, or does not apply, is
-    None.
-    """
-
-    threads: int
-    cpu_share: float
-    cpu_share_peak: float
-    waited_share: float
-    throttled_share: float | None
-    stolen_share: float | None
-    network_share: float | None
-    ceiling_share: float | None
-    lateness_p99: float | None
-    lag_p99: float | None
-    longest_stall: float | None
-    away_share: float | None
-    achieved: float | None
 
 
 def generator_figures(
@@ -79,28 +52,28 @@ def generator_figures(
     )
 
 
-def combine(figures: list[GeneratorFigures]) -> dict[str, Any]:
-    """Return the worst of several phases' figures as the summary's `generator`."""
+def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
+    """Return the worst of several phases' figures."""
 
     def worst(values: Iterable[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
 
     achieved = [figure.achieved for figure in figures if figure.achieved is not None]
-    return {
-        "threads": max((figure.threads for figure in figures), default=0),
-        "cpu_share": max((figure.cpu_share for figure in figures), default=0.0),
-        "cpu_share_peak": max((figure.cpu_share_peak for figure in figures), default=0.0),
-        "waited_share": max((figure.waited_share for figure in figures), default=0.0),
-        "throttled_share": worst(figure.throttled_share for figure in figures),
-        "stolen_share": worst(figure.stolen_share for figure in figures),
-        "network_share": worst(figure.network_share for figure in figures),
-        "ceiling_share": worst(figure.ceiling_share for figure in figures),
-        "lateness_p99": worst(figure.lateness_p99 for figure in figures),
-        "lag_p99": worst(figure.lag_p99 for figure in figures),
-        "longest_stall": worst(figure.longest_stall for figure in figures),
-        "away_share": worst(figure.away_share for figure in figures),
-        "achieved": min(achieved, default=None),
-    }
+    return GeneratorFigures(
+        threads=max((figure.threads for figure in figures), default=0),
+        cpu_share=max((figure.cpu_share for figure in figures), default=0.0),
+        cpu_share_peak=max((figure.cpu_share_peak for figure in figures), default=0.0),
+        waited_share=max((figure.waited_share for figure in figures), default=0.0),
+        throttled_share=worst(figure.throttled_share for figure in figures),
+        stolen_share=worst(figure.stolen_share for figure in figures),
+        network_share=worst(figure.network_share for figure in figures),
+        ceiling_share=worst(figure.ceiling_share for figure in figures),
+        lateness_p99=worst(figure.lateness_p99 for figure in figures),
+        lag_p99=worst(figure.lag_p99 for figure in figures),
+        longest_stall=worst(figure.longest_stall for figure in figures),
+        away_share=worst(figure.away_share for figure in figures),
+        achieved=min(achieved, default=None),
+    )
 
 
 def _between(telemetry: pa.Table, start: float, end: float) -> pa.Table:

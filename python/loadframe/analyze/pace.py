@@ -16,7 +16,7 @@ _FREEDOM = 10
 
 def yardsticks(runs: Sequence[RecordedRun]) -> list[float]:
     """Return all that was measured, s; runs of versions that took no yardstick have none."""
-    return [time for run in runs for time in run.manifest.get("hardware", {}).get("yardstick") or ()]
+    return [time for run in runs for time in run.manifest.hardware.yardstick]
 
 
 def pace(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> float:

@@ -11,7 +11,6 @@ Dependence over a tenth of the run or more is not fully seen by this, and the in
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from scipy import special
 from loadframe.analyze.autocorrelation import effective_size, lag_one
 from loadframe.analyze.summary import QUANTILES
 from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary
 
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog
@@ -63,9 +63,9 @@ def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
     """Return the percentiles of response times by phase, operation and name; empty where nothing succeeded."""
     phases: dict[str, dict[str, dict[str, Percentile]]] = {}
     known = set(run.histograms.tags())
-    for phase in run.summary.get("phases", []):
-        tags = {name: f"{phase['name']}/{name}/response" for name in phase["operations"]}
-        phases[phase["name"]] = {
+    for phase in run.summary.phases:
+        tags = {name: f"{phase.name}/{name}/response" for name in phase.operations}
+        phases[phase.name] = {
             name: _percentiles(run.histograms, tag, phase) if tag in known else {} for name, tag in tags.items()
         }
     return phases
@@ -123,14 +123,14 @@ def _worth_by(spread: float, freedom: float, total: float, quantile: float) -> f
     return quantile * (1 - quantile) * total**2 / spread * widened if spread else total
 
 
-def _percentiles(histograms: "HistogramLog", tag: str, phase: Mapping[str, Any]) -> dict[str, Percentile]:
+def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> dict[str, Percentile]:
     total = histograms.total(tag)
     if not total.count:
         return {}
     seconds = [(time, second) for time, second in histograms.seconds(tag) if second.count]
     first = min(time for time, _ in seconds)
     places = [round(time - first) for time, _ in seconds]
-    length = max(*places, math.floor(phase["duration"]) - 1, 0) + 1
+    length = max(*places, math.floor(phase.duration) - 1, 0) + 1
     counts = np.zeros(length)
     percentiles = {}
     np.add.at(counts, places, [second.count for _, second in seconds])

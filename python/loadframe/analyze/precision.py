@@ -36,7 +36,6 @@ def _widest(runs: Sequence[RecordedRun], phase: str) -> float:
 
 
 def _measure(runs: Sequence[RecordedRun], phase: str) -> Measure:
-    streams = [stream for run in runs for stream in (run.phase(phase) or {"streams": ()})["streams"]]
-    if any("open" in stream["pacing"] for stream in streams):
+    if any(stream.is_open for run in runs for stream in run.streams(phase)):
         return Measure(phase, "p50", main_operation(runs, phase))
     return Measure(phase, "throughput")

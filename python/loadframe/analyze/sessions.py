@@ -6,9 +6,8 @@ passed between the end of one and the start of the next: runs that are made back
 whoever started them. Folders of versions that recorded no `session` go by the hour alone.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
-from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
 
@@ -18,7 +17,7 @@ GAP = 3600.0
 
 def started(run: RecordedRun) -> str:
     """Return when a run was started, in a form that sorts by time; runs of no known time come first."""
-    return str(run.manifest.get("started", ""))
+    return run.manifest.started or ""
 
 
 def sessions_of(runs: Sequence[RecordedRun]) -> list[int | None]:
@@ -32,7 +31,7 @@ def sessions_of(runs: Sequence[RecordedRun]) -> list[int | None]:
     count = 0
     for start, index in known:
         run = runs[index]
-        machine, command = _machine(run), run.manifest.get("session")
+        machine, command = _machine(run), run.manifest.session
         if command is not None and (machine, command) in by_command:
             number = by_command[machine, command]
         elif machine in current and start - ends[machine] <= GAP:
@@ -63,10 +62,10 @@ def _start(run: RecordedRun) -> float | None:
 
 def _length(run: RecordedRun) -> float:
     """Return how long the run's phases took, s; 0 where the summary does not say it."""
-    phases: Sequence[Mapping[str, Any]] = run.run.summary.get("phases", []) if run.run else []
-    return max((phase["start"] + phase["warmup"] + (phase["duration"] or 0.0) for phase in phases), default=0.0)
+    phases = run.run.summary.phases if run.run else ()
+    return max((phase.begin + phase.duration for phase in phases), default=0.0)
 
 
 def _machine(run: RecordedRun) -> Hashable:
-    hardware = run.manifest.get("hardware", {})
-    return hardware.get("hostname"), hardware.get("cpu")
+    hardware = run.manifest.hardware
+    return hardware.hostname, hardware.cpu

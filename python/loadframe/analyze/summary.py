@@ -10,6 +10,16 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.record import Summary
+from loadframe.record.schema.summary import (
+    Clock,
+    Latency,
+    OperationFigures,
+    PartFigures,
+    PhaseSummary,
+    SetAside,
+    StreamSummary,
+)
 
 if TYPE_CHECKING:
     from loadframe.record import Histogram, HistogramLog
@@ -28,8 +38,8 @@ def summarize(
     *,
     lost: Sequence[str] = (),
     disturbed: bool = False,
-) -> dict[str, Any]:
-    """Return the summary's `phases`, `generator` and `verdict`.
+) -> Summary:
+    """Return the summary of a run that came to its end: its phases, generator and verdict.
 
     `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others;
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
@@ -37,25 +47,24 @@ def summarize(
     `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
     meanwhile.
     """
-    phases: list[dict[str, Any]] = []
+    phases: list[PhaseSummary] = []
     judged: list[JudgedPhase] = []
     prepares: list[JudgedPhase] = []
     for outcome in outcomes:
         of_phase = series.filter(pc.equal(series["phase"], outcome["phase"]))
-        summary = _phase(outcome, of_phase, histograms)
-        phases.append(summary)
+        phase = _phase(outcome, of_phase, histograms)
+        phases.append(phase)
         # What is said of a phase counts operations, and not the parts that some of them have.
-        rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(summary["operations"]), pa.string())))
+        rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.operations), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
-        (prepares if summary["prepares"] else judged).append(
-            JudgedPhase(summary, figures, throughput_by_second(outcome, rows))
+        (prepares if phase.prepares else judged).append(
+            JudgedPhase(phase, figures, throughput_by_second(outcome, rows))
         )
     judged = judged or prepares
-    return {
-        "phases": phases,
-        "generator": combine([phase.generator for phase in judged]),
-        "verdict": judge(judged, deviations, lost=lost, disturbed=disturbed).as_dict(),
-    }
+    verdict = judge(judged, deviations, lost=lost, disturbed=disturbed)
+    return Summary(
+        "done", None, None, tuple(phases), combine([phase.generator for phase in judged]), verdict.recorded()
+    )
 
 
 def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray[np.float64]:
@@ -72,46 +81,50 @@ def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray
     return counts
 
 
-def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") -> dict[str, Any]:
+def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") -> PhaseSummary:
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
-    return {
-        "name": outcome["phase"],
-        "prepares": outcome.get("prepares", False),
-        "start": outcome["offset"],
-        "clock": {"started": outcome["started"], **outcome["clock"]},
-        "warmup": outcome["warmup"],
-        "duration": outcome["measured"],
-        "streams": [
-            {key: stream[key] for key in ("name", "pacing", "measured", "ran_out")} for stream in outcome["streams"]
-        ],
-        "set_aside": outcome.get("set_aside", []),
-        "operations": {name: _operation(name, outcome, measured, histograms) for name in names},
-    }
+    return PhaseSummary(
+        name=outcome["phase"],
+        prepares=outcome.get("prepares", False),
+        start=outcome["offset"],
+        clock=Clock(outcome["started"], outcome["clock"]["uncertainty"], outcome["clock"]["drift"]),
+        warmup=outcome["warmup"],
+        duration=outcome["measured"],
+        streams=tuple(
+            StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"])
+            for stream in outcome["streams"]
+        ),
+        set_aside=tuple(
+            SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
+        ),
+        operations={name: _operation(name, outcome, measured, histograms) for name in names},
+    )
 
 
-def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histograms: "HistogramLog") -> dict[str, Any]:
+def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histograms: "HistogramLog") -> OperationFigures:
     entries = [entry for entry in outcome["operations"] if entry["operation"] == name]
     parts: dict[str, list[dict[str, Any]]] = {}
     for entry in outcome.get("parts", ()):
         if entry["operation"] == name:
             parts.setdefault(entry["part"], []).append(entry)
-    return {
+    return OperationFigures(
         **_figures(name, entries, outcome, measured, histograms),
-        "dropped": sum(entry["dropped"] for entry in entries),
-        "in_flight_at_end": sum(entry["in_flight_at_end"] for entry in entries),
-        **_recall(entries),
-        "parts": {
-            part: _figures(f"{name}.{part}", of_part, outcome, measured, histograms) for part, of_part in parts.items()
+        dropped=sum(entry["dropped"] for entry in entries),
+        in_flight_at_end=sum(entry["in_flight_at_end"] for entry in entries),
+        recall=_recall(entries),
+        parts={
+            part: PartFigures(**_figures(f"{name}.{part}", of_part, outcome, measured, histograms))
+            for part, of_part in parts.items()
         },
-    }
+    )
 
 
-def _recall(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the share of the right documents that were found, over all streams; nothing where it is not asserted."""
+def _recall(entries: Sequence[dict[str, Any]]) -> float | None:
+    """Return the share of the right documents that were found, over all streams; None where it is not asserted."""
     counts = [entry["recall"] for entry in entries if entry.get("recall")]
     relevant = sum(count["relevant"] for count in counts)
-    return {"recall": sum(count["found"] for count in counts) / relevant} if relevant else {}
+    return sum(count["found"] for count in counts) / relevant if relevant else None
 
 
 def _figures(
@@ -121,7 +134,7 @@ def _figures(
     measured: pa.Table,
     histograms: "HistogramLog",
 ) -> dict[str, Any]:
-    """Return what an operation and a part of one have in common; `entries` are the outcome's, one for each stream."""
+    """Return the `Figures` of an operation or a part of one, by name; `entries` are the outcome's, one a stream."""
     rows = measured.filter(pc.equal(measured["operation"], name))
     total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
     windows: dict[str, float] = {stream["name"]: stream["measured"] for stream in outcome["streams"]}
@@ -154,6 +167,6 @@ def _counts(rows: pa.Table) -> list[str]:
     return [name for name in rows.column_names if name in counts or name.startswith(_ERROR)]
 
 
-def _latency(histogram: "Histogram") -> dict[str, float | int | None]:
+def _latency(histogram: "Histogram") -> Latency:
     quantiles = {name: histogram.quantile(q) for name, q in QUANTILES.items()}
-    return {"count": histogram.count, "mean": histogram.mean, **quantiles, "max": histogram.max}
+    return Latency(count=histogram.count, mean=histogram.mean, max=histogram.max, **quantiles)

@@ -5,14 +5,12 @@ requests failed, or when the cluster was not in the state that the treatment nam
 run folder.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from loadframe.analyze.generator import GeneratorFigures
 from loadframe.analyze.reasons import (
     ACHIEVED_LIMIT,
     AWAY_LIMIT,
@@ -43,6 +41,7 @@ from loadframe.analyze.reasons import (
     lateness_limit,
 )
 from loadframe.analyze.steadiness import steadiness
+from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary, RecordedReason, RecordedVerdict
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,17 @@ class Verdict:
         """Whether there is no reason against the run."""
         return not self.reasons
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary's `verdict`."""
-        reasons = [reason.as_dict() for reason in self.reasons]
-        return {"valid": self.valid, "reasons": reasons, "not_judged": list(self.not_judged)}
+    def recorded(self) -> RecordedVerdict:
+        """Return the verdict as summaries have it."""
+        reasons = tuple(RecordedReason(**reason.as_dict()) for reason in self.reasons)
+        return RecordedVerdict(self.valid, reasons, tuple(self.not_judged))
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedPhase:
     """What a phase is judged by: its entry in the summary, its generator, its one-second throughputs."""
 
-    summary: Mapping[str, Any]
+    summary: PhaseSummary
     generator: GeneratorFigures
     throughput: npt.NDArray[np.float64]
 
@@ -88,7 +87,7 @@ def judge(
     ]
     not_judged = []
     for phase in phases:
-        name = phase.summary["name"]
+        name = phase.summary.name
         if disturbed:
             reasons += [reason for reason in _generator(phase) if not isinstance(reason, NotAchieved)]
             reasons += [reason for reason in _requests(phase.summary) if isinstance(reason, NothingMeasured)]
@@ -96,7 +95,7 @@ def judge(
             continue
         reasons += [*_generator(phase), *_requests(phase.summary)]
         steady = steadiness(phase.throughput)
-        if any(_changes(stream["pacing"]) for stream in phase.summary["streams"]):
+        if any(stream.has_stages for stream in phase.summary.streams):
             not_judged.append(f"steadiness of phase {name}: its load changes in stages")
         elif steady is None:
             not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
@@ -106,7 +105,7 @@ def judge(
 
 
 def _generator(phase: JudgedPhase) -> Iterator[Reason]:
-    name, figures = phase.summary["name"], phase.generator
+    name, figures = phase.summary.name, phase.generator
     if figures.cpu_share > CPU_LIMIT:
         yield GeneratorBusy(name, figures.cpu_share, figures.threads)
     # A quota makes threads wait, too; the rest of the wait is due to other processes.
@@ -119,13 +118,13 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
         yield NetworkBusy(name, figures.network_share)
     if figures.ceiling_share is not None and figures.ceiling_share > CEILING_LIMIT:
         yield NearCeiling(name, figures.ceiling_share, figures.threads)
-    percentiles = [operation["response"]["p99"] for operation in phase.summary["operations"].values()]
+    percentiles = [operation.response.p99 for operation in phase.summary.operations.values()]
     # The fastest operation suffers most from the same lateness.
     response = min((p99 for p99 in percentiles if p99), default=None)
     late, stolen = figures.lateness_p99, figures.stolen_share or 0.0
     if (
         late is not None
-        and any(_waits(stream["pacing"]) for stream in phase.summary["streams"])
+        and any(stream.is_open or stream.think_time != 0 for stream in phase.summary.streams)
         and late > lateness_limit(response)
     ):
         yield Late(name, stolen, late, response)
@@ -139,28 +138,16 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
         yield NotAchieved(name, figures.achieved)
 
 
-def _requests(summary: Mapping[str, Any]) -> Iterator[Reason]:
-    for name, operation in summary["operations"].items():
-        unanswered = operation["in_flight_at_end"]
-        requests = operation["requests"] + unanswered
-        failed = requests - operation["successes"]
+def _requests(phase: PhaseSummary) -> Iterator[Reason]:
+    for name, operation in phase.operations.items():
+        unanswered = operation.in_flight_at_end
+        requests = operation.requests + unanswered
+        failed = requests - operation.successes
         if not requests:
-            yield NothingMeasured(summary["name"], name)
+            yield NothingMeasured(phase.name, name)
         if failed > ERROR_LIMIT * requests:
-            classes = dict(operation["errors"]) | ({"unanswered": unanswered} if unanswered else {})
+            classes = dict(operation.errors) | ({"unanswered": unanswered} if unanswered else {})
             words = ", ".join(f"{count} {kind}" for kind, count in classes.items())
-            yield Errors(summary["name"], name, failed, requests, words)
-        due = requests + operation["dropped"]
-        if operation["dropped"] > DROPPED_LIMIT * due:
-            yield Dropped(summary["name"], name, operation["dropped"], due)
-
-
-def _waits(pacing: Mapping[str, Any]) -> bool:
-    """Whether requests are due at instants that were fixed before: open pacing, or think time."""
-    return "open" in pacing or pacing["closed"]["think_time"] != 0
-
-
-def _changes(pacing: Mapping[str, Any]) -> bool:
-    """Whether the load itself moves: a rate or a number of clients in stages."""
-    level = pacing["open"]["rate"] if "open" in pacing else pacing["closed"]["clients"]
-    return isinstance(level, Mapping)
+            yield Errors(phase.name, name, failed, requests, words)
+        if operation.dropped > DROPPED_LIMIT * operation.due:
+            yield Dropped(phase.name, name, operation.dropped, operation.due)

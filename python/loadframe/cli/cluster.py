@@ -225,7 +225,7 @@ def show(name: str, as_json: bool) -> None:
     limits = state["limits"]
     asked = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
     asked += [format_size(limits["memory"])] if limits["memory"] else []
-    where = cores_text(limits)
+    where = cores_text(limits["cores"], limits["cores_each"])
     where = f", {where}" if where else ""
     out.print(
         f"{name}: {state['store']} {state['version']}, {format_nodes(state['size'])}"

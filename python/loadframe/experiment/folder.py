@@ -9,7 +9,7 @@ from typing import Any
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.session import Labels
-from loadframe.record import Manifest, Run, RunWriter
+from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.partial import remove_run
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
@@ -80,7 +80,7 @@ class ExperimentFolder:
 
     def failed(self) -> list[str]:
         """Return the names of the runs that were recorded as failed."""
-        return [path.name for path in self._recorded() if Run(path).summary["status"] == "failed"]
+        return [path.name for path in self._recorded() if Run(path).summary.status == "failed"]
 
     def remove(self, run_id: str) -> None:
         """Remove a run, so that it is made again; cut off at any instant, this leaves the whole run or none."""
@@ -89,7 +89,7 @@ class ExperimentFolder:
     def record_failure(self, run_id: str, labels: Labels, asked: Mapping[str, Any], error: LoadframeError) -> None:
         """Record that a run failed, why and by whose fault; `asked` holds the parts of the manifest that were to be."""
         with RunWriter(self.runs_path, run_id) as writer:
-            manifest = Manifest(
+            manifest = ManifestDraft(
                 run=run_id,
                 started=writer.started,
                 treatment=labels.treatment,
@@ -97,7 +97,7 @@ class ExperimentFolder:
                 repetition=labels.repetition,
                 **asked,
             )
-            writer.finish(manifest.as_dict(), {"status": "failed", "failure": str(error), "fault": error.fault})
+            writer.finish(manifest.as_dict(), Summary("failed", str(error), error.fault).as_dict())
 
 
 def _write(file: Path, description: Mapping[str, Any]) -> None:

@@ -77,8 +77,8 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
     if description["kind"] not in _KINDS or whole is None:
         return None
     measured = [phase for phase in whole if phase]
-    closed = [all("closed" in stream["pacing"] for stream in phase["streams"]) for phase in measured]
-    return GateShape(_treatments(description), tuple(len(phase["operations"]) for phase in measured), tuple(closed))
+    closed = [not phase.has_open_load for phase in measured]
+    return GateShape(_treatments(description), tuple(len(phase.operations) for phase in measured), tuple(closed))
 
 
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:

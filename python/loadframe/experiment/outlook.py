@@ -189,7 +189,7 @@ def _noise(runs: Sequence[RecordedRun], phase: str) -> float | None:
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if entry := run.phase(phase):
-            throughput = sum(operation["throughput"] for operation in entry["operations"].values())
+            throughput = entry.throughput
             if throughput > 0:
                 groups[repr(sorted(run.treatment.items()))].append(math.log(throughput))
     squares = sum((value - sum(group) / len(group)) ** 2 for group in groups.values() for value in group)

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, run_phase, validate_plan
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, yardstick
-from loadframe.record import Manifest, RunWriter
+from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
@@ -203,8 +203,13 @@ class Session:
                 disturbed=beside.disturbs,
             )
             status = "done" if over else "failed" if failure else "interrupted"
-            why = {"failure": failure.what, "fault": failure.fault} if failure else {}
-            path = writer.finish(manifest, {"status": status, **why, **judged})
+            summary = replace(
+                judged,
+                status=status,
+                failure=failure.what if failure else None,
+                fault=failure.fault if failure else None,
+            )
+            path = writer.finish(manifest, summary.as_dict())
         if failure:
             failure.where = str(path)
             raise failure
@@ -258,7 +263,7 @@ class Session:
     def _manifest(
         self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels
     ) -> dict[str, Any]:
-        return Manifest(
+        return ManifestDraft(
             run=run_id,
             started=writer.started,
             treatment=labels.treatment,

@@ -5,8 +5,10 @@ It knows how results are kept, not how they are made or judged.
 
 from typing import TYPE_CHECKING
 
-from loadframe.record.manifest import Manifest, file_record
+from loadframe.record.draft import ManifestDraft, file_record
 from loadframe.record.reader import Recordings, Run
+from loadframe.record.schema.manifest import Manifest
+from loadframe.record.schema.summary import Summary
 from loadframe.record.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -14,4 +16,4 @@ if TYPE_CHECKING:
     from loadframe._engine import Histogram as Histogram
     from loadframe._engine import HistogramLog as HistogramLog
 
-__all__ = ["Manifest", "Recordings", "Run", "RunWriter", "file_record"]
+__all__ = ["Manifest", "ManifestDraft", "Recordings", "Run", "RunWriter", "Summary", "file_record"]

@@ -3,7 +3,7 @@
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,9 +11,14 @@ import pyarrow.parquet as pq
 from loadframe.errors import BadInput
 from loadframe.record import schema
 from loadframe.record.columns import SERIES_SCHEMA, TELEMETRY_SCHEMA
+from loadframe.record.schema.manifest import Manifest
+from loadframe.record.schema.model import from_json
+from loadframe.record.schema.summary import Summary
 
 if TYPE_CHECKING:
     from loadframe._engine import HistogramLog
+
+_Model = TypeVar("_Model", Manifest, Summary)
 
 _BROKEN = "the run was damaged after it was written: copy it again from where it was made, or repeat it"
 
@@ -79,7 +84,8 @@ class Recordings:
 class Run(Recordings):
     """A run that was recorded. Opening it checks that it is one; each member is read when it is asked for, once.
 
-    BadInput for a folder that is not a run, for a member that is missing or broken, and for a run of a newer loadframe.
+    BadInput for a folder that is not a run, for a member that is missing or damaged (it names the field), and for a run
+    of a newer loadframe.
     """
 
     def __init__(self, path: Path):
@@ -90,22 +96,50 @@ class Run(Recordings):
         for member in schema.MEMBERS:
             if not (self.path / member).is_file():
                 raise BadInput(f"the run has lost its {member}", where=str(path), remedy=_BROKEN)
-        if self.manifest.get("format") not in range(1, schema.FORMAT + 1):
+        _ = self.manifest
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """What is needed to judge the run and to compare it; `raw_manifest` has all that is needed to repeat it."""
+        try:
+            manifest = self._model(schema.MANIFEST_FILE, Manifest)
+        except BadInput:
+            self._check_format(self.raw_manifest.get("format"))
+            raise
+        self._check_format(manifest.format)
+        return manifest
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What came of it, with the verdict."""
+        return self._model(schema.SUMMARY_FILE, Summary)
+
+    @cached_property
+    def raw_manifest(self) -> dict[str, Any]:
+        """The manifest as it was recorded."""
+        return self._json(schema.MANIFEST_FILE)
+
+    @cached_property
+    def raw_summary(self) -> dict[str, Any]:
+        """The summary as it was recorded."""
+        return self._json(schema.SUMMARY_FILE)
+
+    def _check_format(self, number: object) -> None:
+        if number not in range(1, schema.FORMAT + 1):
             raise BadInput(
-                f"the run has format {self.manifest.get('format')!r}, and this loadframe reads up to {schema.FORMAT}",
+                f"the run has format {number!r}, and this loadframe reads up to {schema.FORMAT}",
                 where=str(self.path / schema.MANIFEST_FILE),
                 remedy="read it with the loadframe that made it, or with a newer one",
             )
 
-    @cached_property
-    def manifest(self) -> dict[str, Any]:
-        """All that is needed to repeat the run."""
-        return self._json(schema.MANIFEST_FILE)
-
-    @cached_property
-    def summary(self) -> dict[str, Any]:
-        """What came of it, with the verdict."""
-        return self._json(schema.SUMMARY_FILE)
+    def _model(self, name: str, model: type[_Model]) -> _Model:
+        path = self.path / name
+        try:
+            return from_json(model, path.read_text(encoding="utf-8", errors="replace"))
+        except ValueError as error:
+            # What is not JSON at all is said with its line.
+            self._json(name)
+            raise BadInput(str(error), where=str(path), remedy=_BROKEN) from error
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name

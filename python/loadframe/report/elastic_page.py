@@ -1,7 +1,7 @@
 """The page of an elastic experiment: the answer, each transition on its time axis, its measures, the runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadframe.analyze.elasticity import Elasticity, Group
 from loadframe.analyze.finding import Finding
@@ -42,7 +42,7 @@ def elastic_page(elasticity: Elasticity) -> str:
         "elastic.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How elastic is {description['experiment']}?",
-        subtitle=cluster_text({**example.manifest["store"], "nodes": None}) if example else "",
+        subtitle=cluster_text(replace(example.manifest.store, nodes=None)) if example else "",
         experiment=description["experiment"],
         groups=[_view(group, index) for index, group in enumerate(elasticity.groups)],
         runs=runs_view(elasticity.folder),

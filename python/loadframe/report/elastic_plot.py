@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.elasticity import Course, Group
 from loadframe.analyze.elasticity.provisioning import level_at
-from loadframe.analyze.experiment import RecordedRun
+from loadframe.record import Run
 from loadframe.record.schema.event_kinds import (
     BALANCED,
     CONFIGURED,
@@ -76,17 +75,17 @@ def run_plot(group: Group, name: str) -> Figure | None:
     traces = [
         replace(trace, panel=lanes.index(lane))
         for lane, drawn in (
-            ("load", _load(run, course)),
+            ("load", _load(run.run, course)),
             ("throughput", _throughput(group, course)),
             ("response", _response(course)),
             ("failures", _failures(course)),
             ("data", _data(course)),
-            ("cpu", _cpu(run)),
+            ("cpu", _cpu(run.run)),
         )
         for trace in drawn
     ]
     titles = {
-        "load": _load_title(run),
+        "load": _load_title(run.run),
         "throughput": "requests/s",
         "response": "response, ms",
         "failures": "failed/s",
@@ -119,21 +118,15 @@ def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: Line, *, legend:
     return Trace(numbers(x), numbers(y), label, line, legend=legend)
 
 
-def _streams(run: RecordedRun) -> tuple[Any, float]:
-    phase = next(phase for phase in run.run.summary["phases"] if not phase["prepares"]) if run.run else {}
-    return phase.get("streams", []), phase.get("warmup", 0.0)
+def _load_title(run: Run) -> str:
+    return "offered/s" if run.summary.measured[0].has_open_load else "clients"
 
 
-def _load_title(run: RecordedRun) -> str:
-    streams, _ = _streams(run)
-    return "offered/s" if any("open" in stream["pacing"] for stream in streams) else "clients"
-
-
-def _load(run: RecordedRun, course: Course) -> Iterator[Trace]:
-    streams, warmup = _streams(run)
-    opens = [stream["pacing"]["open"]["rate"] for stream in streams if "open" in stream["pacing"]]
-    closed = [stream["pacing"]["closed"]["clients"] for stream in streams if "closed" in stream["pacing"]]
-    offered = np.sum([level_at(level, course.times + warmup) for level in opens or closed], axis=0)
+def _load(run: Run, course: Course) -> Iterator[Trace]:
+    phase = run.summary.measured[0]
+    opens = [stream.rate for stream in phase.streams if stream.rate is not None]
+    closed = [stream.clients for stream in phase.streams if stream.clients is not None]
+    offered = np.sum([level_at(level, course.times + phase.warmup) for level in opens or closed], axis=0)
     if not opens:
         held = min((event.time for event in course.events if event.kind == HELD), default=None)
         if held is not None:
@@ -173,12 +166,9 @@ def _data(course: Course) -> Iterator[Trace]:
             yield _line(times, values, label, Line(color, 1.6, steps=True))
 
 
-def _cpu(run: RecordedRun) -> Iterator[Trace]:
-    if run.run is None:
-        return
-    telemetry = run.run.telemetry
-    phase = next(phase for phase in run.run.summary["phases"] if not phase["prepares"])
-    zero = phase["start"] + phase["warmup"]
+def _cpu(run: Run) -> Iterator[Trace]:
+    telemetry = run.telemetry
+    zero = run.summary.measured[0].begin
     rows = telemetry.filter(
         pc.and_(pc.equal(telemetry["metric"], "process.cpu"), pc.starts_with(telemetry["source"], "node:"))
     )

@@ -50,7 +50,7 @@ def _unanswered(group: Group) -> Iterator[str]:
 
 def shown_as_invalid(run: RecordedRun) -> str:
     """Say that a course is that of an invalid run, and why it is invalid."""
-    causes = "; ".join(reason["cause"] for reason in (run.verdict or {}).get("reasons", ()))
+    causes = "; ".join(reason.cause for reason in run.reasons)
     return f"The course shown is that of {run.id}, which is invalid: {causes}."
 
 

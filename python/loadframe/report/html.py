@@ -1,12 +1,14 @@
 """The pages of a scale experiment and of a single run: what is on them, for the templates to show."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.record import Run
+from loadframe.record.schema.manifest import RecordedStore
+from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report import answer
 from loadframe.report.labels import (
     closed_text,
@@ -71,7 +73,7 @@ def sweep_page(sweep: Sweep) -> str:
         "sweep.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How does {description['experiment']} scale?",
-        subtitle=_subtitle(description, example.manifest if example else {}),
+        subtitle=_subtitle(description, example.manifest.store if example else None),
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         equal=answer.equal_resources(sweep.equal),
@@ -84,21 +86,21 @@ def sweep_page(sweep: Sweep) -> str:
 def run_page(run: Run) -> str:
     """Return the page of a single run."""
     manifest, summary = run.manifest, run.summary
-    workload = manifest.get("workload", {}).get("name", run.path.name)
-    phases = summary.get("phases", [])
+    workload = manifest.workload.name or run.path.name
+    phases = summary.phases
     return render(
         "run.html.j2",
         title=f"{workload}: loadframe report",
-        question=f"What does {cluster_text(manifest.get('store', {}))} do under {workload}?",
-        status=summary["status"],
-        failure=summary.get("failure"),
+        question=f"What does {cluster_text(manifest.store)} do under {workload}?",
+        status=summary.status,
+        failure=summary.failure,
         headline=_headline(phases),
-        verdict=summary.get("verdict"),
+        verdict=summary.verdict,
         operations=operations_table(run) if phases else None,
         remarks=[words for phase in phases for words in (*ended_early_texts(phase), *set_aside_texts(phase))],
         closed=closed_text(phases),
         over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
-        generator=generator_table(summary) if "generator" in summary else None,
+        generator=generator_table(summary.generator) if summary.generator else None,
         facts=[run_facts(manifest), *manifest_facts(manifest)],
     )
 
@@ -139,9 +141,9 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
     return shown
 
 
-def _subtitle(description: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+def _subtitle(description: Mapping[str, Any], store: RecordedStore | None) -> str:
     """Return what the experiment ran on, and whether its data grew with the nodes."""
-    words = [cluster_text({**manifest["store"], "nodes": None})] if manifest else []
+    words = [cluster_text(replace(store, nodes=None))] if store else []
     if "nodes" in description["factors"]:
         weak = description.get("scaling") == "weak"
         words.append("data grow with the nodes (weak scaling)" if weak else "data stay as they are (strong scaling)")
@@ -154,18 +156,18 @@ def _size(nodes: int | None, clients: int | None) -> str:
     return ", ".join(words)
 
 
-def _headline(phases: Sequence[dict[str, Any]]) -> list[str]:
+def _headline(phases: Sequence[PhaseSummary]) -> list[str]:
     """Return a sentence for each measured phase, or for those that prepare where there is no other."""
-    measured = [phase for phase in phases if not phase["prepares"]] or list(phases)
+    measured = [phase for phase in phases if not phase.prepares] or list(phases)
     if len(measured) > 4:
         return [f"{len(measured)} phases were measured; the table below has their figures."]
     lines = []
     for phase in measured:
-        for name, operation in phase["operations"].items():
-            response, every = operation["response"], with_failures(operation)
-            failed = f"; with the failures, 99 % took up to {seconds_text(every['p99'])}" if every else ""
+        for name, operation in phase.operations.items():
+            response, every = operation.response, with_failures(operation)
+            failed = f"; with the failures, 99 % took up to {seconds_text(every.p99)}" if every else ""
             lines.append(
-                f"{name}, {load_text(phase)}: {format_count(operation['throughput'])} requests/s; half of them answered"
-                f" within {seconds_text(response['p50'])}, 99 % within {seconds_text(response['p99'])}{failed}."
+                f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s; half of them answered"
+                f" within {seconds_text(response.p50)}, 99 % within {seconds_text(response.p99)}{failed}."
             )
     return lines

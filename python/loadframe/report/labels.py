@@ -8,32 +8,44 @@ from loadframe.units import format_count, format_duration, format_nodes, format_
 
 if TYPE_CHECKING:
     from loadframe.analyze.percentiles import Percentile
+    from loadframe.record.schema.manifest import RecordedLimits, RecordedStore
+    from loadframe.record.schema.summary import Figures, Latency, Level, OperationFigures, PhaseSummary, StreamSummary
 
 #: A stream that ran for less than this share of its phase ended before the others.
 _MOST = 0.99
+_STAGES = " in stages"
 
 
-def pacing_text(pacing: Mapping[str, Any]) -> str:
-    """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`."""
-    if "closed" in pacing:
-        clients, think = pacing["closed"]["clients"], pacing["closed"].get("think_time", 0)
-        words = f"{format_count(clients)} client{'s' * (clients != 1)}"
-        return f"{words} thinking {format_duration(think)}" if think else words
-    rate = f"{format_count(pacing['open']['rate'])}/s"
-    return f"{rate}, Poisson" if pacing["open"].get("arrivals") == "poisson" else rate
+def pacing_text(stream: "StreamSummary") -> str:
+    """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`, `0 to 1,000/s in stages`."""
+    if stream.rate is not None:
+        rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
+        return f"{rate}, Poisson" if stream.is_poisson else rate
+    clients, think = stream.clients or 0, stream.think_time
+    words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
+    if isinstance(think, Mapping):
+        return f"{words} thinking for a time that is drawn"
+    return f"{words} thinking {format_duration(think)}" if think else words
 
 
-def load_text(phase: Mapping[str, Any]) -> str:
+def _level_text(level: "Level") -> str:
+    """Write a level; of one that goes through stages the least and the greatest."""
+    if not isinstance(level, Mapping):
+        return format_count(level)
+    levels = [level["from"], *(stage["to"] for stage in level["stages"])]
+    return f"{format_count(min(levels))} to {format_count(max(levels))}"
+
+
+def load_text(phase: "PhaseSummary") -> str:
     """Write the pacing of a phase's streams, with their names where there are several."""
-    streams = phase["streams"]
-    if len(streams) == 1:
-        return pacing_text(streams[0]["pacing"])
-    return "; ".join(f"{stream['name']}: {pacing_text(stream['pacing'])}" for stream in streams)
+    if len(phase.streams) == 1:
+        return pacing_text(phase.streams[0])
+    return "; ".join(f"{stream.name}: {pacing_text(stream)}" for stream in phase.streams)
 
 
-def closed_text(phases: Sequence[Mapping[str, Any]]) -> str:
+def closed_text(phases: "Sequence[PhaseSummary]") -> str:
     """Say what a closed load means for the percentiles; empty where no phase has one."""
-    if not any("closed" in stream["pacing"] for phase in phases for stream in phase["streams"]):
+    if all(stream.is_open for phase in phases for stream in phase.streams):
         return ""
     return (
         "The load is closed: each client sends its next request only when its last one is answered, so a store that"
@@ -42,31 +54,28 @@ def closed_text(phases: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def cluster_text(store: Mapping[str, Any]) -> str:
+def cluster_text(store: "RecordedStore") -> str:
     """Write `opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB`."""
-    nodes = store.get("nodes")
-    words = [" ".join(str(store[key]) for key in ("kind", "version") if store.get(key))]
-    if nodes:
-        words.append(format_nodes(nodes))
-    limits = limits_text(store)
+    words = [" ".join(filter(None, (store.kind, store.version)))]
+    if store.nodes:
+        words.append(format_nodes(store.nodes))
+    limits = limits_text(store.limits)
     return ", ".join([*words, limits] if limits else words)
 
 
-def limits_text(store: Mapping[str, Any]) -> str:
+def limits_text(limits: "RecordedLimits") -> str:
     """Write what each node may use, such as `each 0.5 CPUs and 1 GiB on cores 0, 1`; empty without limits."""
-    limits = store.get("limits") or {}
     parts = []
-    if limits.get("cpus"):
-        parts.append(f"{limits['cpus']:g} CPUs")
-    if limits.get("memory"):
-        parts.append(format_size(limits["memory"]))
+    if limits.cpus:
+        parts.append(f"{limits.cpus:g} CPUs")
+    if limits.memory:
+        parts.append(format_size(limits.memory))
     words = f"each {' and '.join(parts)}" if parts else ""
-    return " ".join(filter(None, [words, cores_text(limits)]))
+    return " ".join(filter(None, [words, cores_text(limits.cores, limits.cores_each)]))
 
 
-def cores_text(limits: Mapping[str, Any]) -> str:
+def cores_text(numbers: Sequence[int] | None, per_node: int | None) -> str:
     """Write where nodes run: `on core 0`, `on cores 0, 1`, `on a core of its own`; empty for all cores there are."""
-    numbers, per_node = limits.get("cores"), limits.get("cores_each")
     listed = ", ".join(map(str, numbers or ()))
     if per_node:
         apart = "on a core of its own" if per_node == 1 else f"on {per_node} cores of its own"
@@ -104,51 +113,60 @@ def few_text(percentiles: "Iterable[Percentile]") -> str:
     )
 
 
-def with_parts(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def with_parts(operations: "Mapping[str, OperationFigures]") -> "Iterator[tuple[str, Figures]]":
     """Yield each operation by its name, and under it the parts that it consists of, such as the pages of a scroll."""
     for name, operation in operations.items():
         yield name, operation
-        for part, figures in operation.get("parts", {}).items():
+        for part, figures in operation.parts.items():
             yield f"· {part}", figures
 
 
-def with_failures(operation: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _operation(figures: "Figures") -> "OperationFigures | None":
+    """Return the figures where they are an operation's, and None where they are those of a part of one."""
+    # Commands take words from here before they know whether they need any record.
+    from loadframe.record.schema.summary import OperationFigures
+
+    return figures if isinstance(figures, OperationFigures) else None
+
+
+def with_failures(operation: "Figures") -> "Latency | None":
     """Return the response times of all requests, failed ones too; None if nothing failed, or in an older run."""
-    return operation.get("all") if operation["errors"] else None
+    return operation.all if operation.errors else None
 
 
-def errors_text(operation: Mapping[str, Any]) -> str:
+def errors_text(figures: "Figures") -> str:
     """Write the failures of an operation or a part by class: `3 timeout, 1 rejected`; empty without any."""
-    words = [f"{format_count(count)} {kind}" for kind, count in operation["errors"].items()]
-    if operation.get("dropped"):
-        words.append(f"{format_count(operation['dropped'])} dropped")
-    if operation.get("in_flight_at_end"):
-        words.append(f"{format_count(operation['in_flight_at_end'])} unanswered")
+    words = [f"{format_count(count)} {kind}" for kind, count in figures.errors.items()]
+    operation = _operation(figures)
+    if operation and operation.dropped:
+        words.append(f"{format_count(operation.dropped)} dropped")
+    if operation and operation.in_flight_at_end:
+        words.append(f"{format_count(operation.in_flight_at_end)} unanswered")
     return ", ".join(words)
 
 
-def recall_text(operation: Mapping[str, Any]) -> str | None:
+def recall_text(figures: "Figures") -> str | None:
     """Write which share of the right documents was found: `recall 0.934`; None where that was not asserted."""
-    recall = operation.get("recall")
-    return None if recall is None else f"recall {recall:.3f}"
+    operation = _operation(figures)
+    return None if operation is None or operation.recall is None else f"recall {operation.recall:.3f}"
 
 
-def set_aside_texts(phase: Mapping[str, Any]) -> list[str]:
+def set_aside_texts(phase: "PhaseSummary") -> list[str]:
     """Write, for each corpus that it happened to, how many of its lines are not documents and were set aside."""
     return [
-        f"{format_count(aside['lines'])} line{'s' * (aside['lines'] != 1)} of the corpus {aside['corpus']} are not "
-        f"documents and were not sent; see {', '.join(aside['kept'])}"
-        for aside in phase.get("set_aside", [])
+        f"{format_count(aside.lines)} line{'s' * (aside.lines != 1)} of the corpus {aside.corpus} are not "
+        f"documents and were not sent; see {', '.join(aside.kept)}"
+        for aside in phase.set_aside
     ]
 
 
-def ended_early_texts(phase: Mapping[str, Any]) -> list[str]:
+def ended_early_texts(phase: "PhaseSummary") -> list[str]:
     """Write of each stream that ended before its phase, or before its time, by which seconds its rates are counted."""
     return [
-        f"stream {stream['name']} had nothing left to send after {format_duration(stream['measured'])}: its requests/s"
+        f"stream {stream.name} had nothing left to send after {format_duration(stream.measured)}: its requests/s"
         " and documents/s are rates over that time"
-        for stream in phase["streams"]
-        if stream.get("ran_out") or stream.get("measured", phase["duration"]) < _MOST * phase["duration"]
+        for stream in phase.streams
+        if stream.measured is not None and (stream.ran_out or stream.measured < _MOST * phase.duration)
     ]
 
 

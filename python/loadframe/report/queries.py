@@ -11,6 +11,7 @@ from typing import Any
 
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
+from loadframe.record.schema.summary import PhaseSummary
 
 Request = dict[str, float | str]
 
@@ -18,17 +19,17 @@ Request = dict[str, float | str]
 def queries(run: Run) -> list[dict[str, dict[str, list[Request]]]]:
     """Return a run in the benchmarker's format: latencies in seconds, errors by the name of their class."""
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
-    phases = [phase for phase in run.summary["phases"] if not phase["prepares"]]
-    return [{name: {"0": list(_requests(run, phase, name, rows))} for name in phase["operations"]} for phase in phases]
+    phases = run.summary.measured
+    return [{name: {"0": list(_requests(run, phase, name, rows))} for name in phase.operations} for phase in phases]
 
 
-def _requests(run: Run, phase: dict[str, Any], operation: str, rows: list[dict[str, Any]]) -> Iterator[Request]:
-    seconds = [row for row in rows if row["phase"] == phase["name"] and row["operation"] == operation]
+def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str, Any]]) -> Iterator[Request]:
+    seconds = [row for row in rows if row["phase"] == phase.name and row["operation"] == operation]
     documents = {second: _mean_documents(seconds, second) for second in {row["second"] for row in seconds}}
-    tag = f"{phase['name']}/{operation}/service"
+    tag = f"{phase.name}/{operation}/service"
     if tag in run.histograms.tags():
         for start, histogram in run.histograms.seconds(tag):
-            docs = documents.get(round(start - phase["start"]), 0.0)
+            docs = documents.get(round(start - phase.start), 0.0)
             for index in range(histogram.count):
                 latency = histogram.quantile((index + 0.5) / histogram.count)
                 yield {"latency": latency or 0.0, "docs": docs}

@@ -8,4 +8,4 @@ from loadframe.record import Run
 
 def run_document(run: Run) -> dict[str, Any]:
     """Return the run's path, its summary, and under `percentiles` the intervals by phase, operation and name, in s."""
-    return {"run": str(run.path), **run.summary, "percentiles": percentiles_document(run)}
+    return {"run": str(run.path), **run.raw_summary, "percentiles": percentiles_document(run)}

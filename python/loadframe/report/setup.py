@@ -4,8 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadframe.record import Manifest
+from loadframe.record.schema.manifest import Hardware, RecordedStore, RecordedWorkload, Versions
 from loadframe.report.labels import limits_text
 from loadframe.units import format_count, format_duration, format_size
+
+_KINDS = {True: "virtual machine", False: "no hypervisor seen"}
 
 
 @dataclass(frozen=True)
@@ -16,15 +20,13 @@ class Facts:
     pairs: Sequence[tuple[str, str]]
 
 
-def manifest_facts(manifest: Mapping[str, Any]) -> list[Facts]:
+def manifest_facts(manifest: Manifest) -> list[Facts]:
     """Return the facts of a run's manifest, in groups; what is unknown is left out."""
-    hardware, versions = manifest.get("hardware", {}), manifest.get("versions", {})
-    store, workload = manifest.get("store", {}), manifest.get("workload", {})
     return [
-        Facts("Machine", _known(_machine(hardware))),
-        Facts("Store", _known(_store(store))),
-        Facts("Workload", _known(_workload(workload))),
-        Facts("Versions", _known(_versions(versions))),
+        Facts("Machine", _known(_machine(manifest.hardware))),
+        Facts("Store", _known(_store(manifest.store))),
+        Facts("Workload", _known(_workload(manifest.workload))),
+        Facts("Versions", _known(_versions(manifest.versions))),
     ]
 
 
@@ -51,86 +53,82 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
     )
 
 
-def run_facts(manifest: Mapping[str, Any]) -> Facts:
+def run_facts(manifest: Manifest) -> Facts:
     """Return how to make the run again."""
     return Facts(
         "Run",
         _known(
             {
-                "name": manifest.get("run"),
-                "started": manifest.get("started"),
-                "command": " ".join(manifest.get("command", [])),
-                "seed": str(manifest.get("seed", "")),
+                "name": manifest.run,
+                "started": manifest.started,
+                "command": " ".join(manifest.command),
+                "seed": "" if manifest.seed is None else str(manifest.seed),
             }
         ),
     )
 
 
-def _machine(hardware: Mapping[str, Any]) -> dict[str, str | None]:
-    cores, threads = hardware.get("cores"), hardware.get("threads")
+def _machine(hardware: Hardware) -> dict[str, str | None]:
+    cores, threads, usable = hardware.cores, hardware.threads, hardware.usable
     processors = f"{threads} logical CPUs" + (f" ({cores} cores)" if cores else "") if threads else None
-    usable = hardware.get("usable")
     if processors and usable and usable != threads:
         processors += f", {usable} of them usable"
     return {
-        "host": hardware.get("hostname"),
-        "processor": hardware.get("cpu"),
+        "host": hardware.hostname,
+        "processor": hardware.cpu,
         "processors": processors,
-        "memory": format_size(hardware["memory"]) if hardware.get("memory") else None,
-        "kind": ("virtual machine" if hardware["virtual"] else "no hypervisor seen") if "virtual" in hardware else None,
-        "clock": hardware.get("clock"),
-        "control groups": hardware.get("cgroup"),
-        "load before": ", ".join(map(str, hardware.get("load", []))),
-        "yardstick": ", ".join(map(format_duration, hardware.get("yardstick", []))),
+        "memory": format_size(hardware.memory) if hardware.memory else None,
+        "kind": None if hardware.virtual is None else _KINDS[hardware.virtual],
+        "clock": hardware.clock,
+        "control groups": hardware.cgroup,
+        "load before": ", ".join(map(str, hardware.load)),
+        "yardstick": ", ".join(map(format_duration, hardware.yardstick)),
     }
 
 
-def _store(store: Mapping[str, Any]) -> dict[str, str | None]:
-    limits = store.get("limits") or {}
-    enforced = limits.get("enforced_by")
-    words = limits_text(store)
-    if words and enforced:
-        words += f", by {enforced}" if enforced != "none" else ", NOT enforced on this machine"
-    settings = {str(key): str(value) for key, value in (store.get("settings") or {}).items()}
+def _store(store: RecordedStore) -> dict[str, str | None]:
+    limits = store.limits
+    words = limits_text(limits)
+    if words and limits.enforced_by:
+        words += f", by {limits.enforced_by}" if limits.in_force else ", NOT enforced on this machine"
     return {
-        "store": " ".join(str(store[key]) for key in ("kind", "version") if store.get(key)),
-        "origin": store.get("origin"),
-        "nodes": None if store.get("nodes") is None else str(store["nodes"]),
+        "store": " ".join(filter(None, (store.kind, store.version))),
+        "origin": store.origin,
+        "nodes": None if store.nodes is None else str(store.nodes),
         "host": _host(store),
         "limits": words or "none",
-        "heap": _size(store.get("heap")),
-        "Java": str(store["java"]) if store.get("java") else None,
-        "settings": ", ".join(f"{key}: {value}" for key, value in settings.items()),
+        "heap": _size(store.heap),
+        "Java": str(store.java) if store.java else None,
+        "settings": ", ".join(f"{key}: {value}" for key, value in store.settings.items()),
     }
 
 
-def _host(store: Mapping[str, Any]) -> str | None:
+def _host(store: RecordedStore) -> str | None:
     """Return where its nodes ran, and what their links did; nothing of a cluster that was only attached to."""
-    links = {str(shape) for shape in (store.get("links") or {}).values()}
-    words = [store.get("host"), store.get("image"), *sorted(links)]
-    return ", ".join(str(word) for word in words if word) or None
+    links = {str(shape) for shape in store.links.values()}
+    words = [store.host, store.image, *sorted(links)]
+    return ", ".join(word for word in words if word) or None
 
 
-def _workload(workload: Mapping[str, Any]) -> dict[str, str | None]:
-    parameters = workload.get("parameters", {})
-    file = workload.get("file", {})
+def _workload(workload: RecordedWorkload) -> dict[str, str | None]:
+    file = workload.file
     return {
-        "workload": workload.get("name"),
-        "file": f"{file.get('name')}, SHA-256 {str(file.get('sha256'))[:16]}…" if file else None,
-        "parameters": ", ".join(f"{key} {value}" for key, value in parameters.items() if value != ""),
+        "workload": workload.name,
+        "file": f"{file.path}, SHA-256 {(file.sha256 or '')[:16]}…" if file else None,
+        "parameters": ", ".join(f"{key} {value}" for key, value in workload.parameters.items() if value != ""),
     }
 
 
-def _versions(versions: Mapping[str, Any]) -> dict[str, str | None]:
-    commit = versions.get("commit")
+def _versions(versions: Versions) -> dict[str, str | None]:
+    commit = versions.commit
     if commit:
-        commit = f"{commit[:12]}{' with changes' if versions.get('modified') else ''}"
+        commit = f"{commit[:12]}{' with changes' if versions.modified else ''}"
     return {
-        "loadframe": versions.get("loadframe"),
+        "loadframe": versions.loadframe,
         "commit": commit,
-        "Python": versions.get("python"),
-        "system": versions.get("system"),
-        "kernel": versions.get("kernel"),
+        "Python": versions.python,
+        "system": versions.system,
+        "kernel": versions.kernel,
     }
 
 

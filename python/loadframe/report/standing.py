@@ -42,14 +42,13 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
     """Return why runs are left out, or doubted, the most frequent reason first; a run with two reasons is in both."""
     by_cause: dict[str, list[tuple[str, str, str]]] = {}
     for run in (*folder.left_out, *folder.faulty):
-        reasons = (run.verdict or {}).get("reasons") or []
-        for reason in reasons:
-            by_cause.setdefault(reason["code"], []).append((run.id, reason["cause"], reason["remedy"]))
-        if not reasons and run.status == "missing":
+        for reason in run.reasons:
+            by_cause.setdefault(reason.code, []).append((run.id, reason.cause, reason.remedy))
+        if not run.reasons and run.status == "missing":
             by_cause.setdefault("missing", []).append(
                 (run.id, "not made yet", "the same command makes what is missing")
             )
-        elif not reasons:
+        elif not run.reasons:
             remedy = "mend the cause; `loadframe run --retry-failed` makes failed runs again"
             by_cause.setdefault(why(run), []).append((run.id, why(run), remedy))
     # A run may have one reason in several of its phases.
@@ -61,6 +60,6 @@ def why(run: RecordedRun) -> str:
     """Return why a run is left out: what failed, or the causes of its verdict."""
     if run.failure:
         return run.failure
-    if run.verdict and run.verdict["reasons"]:
-        return "; ".join(reason["cause"] for reason in run.verdict["reasons"])
+    if run.reasons:
+        return "; ".join(reason.cause for reason in run.reasons)
     return standing(run)

@@ -1,8 +1,7 @@
 """The tables of the HTML report, as plain cells: what is in them is decided here, how they look in the templates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
@@ -10,6 +9,7 @@ from loadframe.analyze.percentiles import percentiles_of
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
+from loadframe.record.schema.summary import GeneratorFigures
 from loadframe.report.fit_words import NAMES
 from loadframe.report.labels import (
     errors_text,
@@ -105,7 +105,7 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
     for run in runs:
         word = standing(run)
         tone = {"valid": "valid", "not made": "muted"}.get(word, "invalid")
-        generator = run.run.summary.get("generator", {}) if run.run else {}
+        generator = run.run.summary.generator if run.run else None
         rows.append(
             [
                 Cell(run.id),
@@ -124,19 +124,19 @@ def operations_table(run: Run) -> Table:
     """Return the figures of each operation of each phase."""
     rows = []
     by_phase = percentiles_of(run)
-    for phase in run.summary.get("phases", []):
-        for index, (name, operation) in enumerate(with_parts(phase["operations"])):
+    for phase in run.summary.phases:
+        for index, (name, operation) in enumerate(with_parts(phase.operations)):
             failures = errors_text(operation)
-            known = by_phase[phase["name"]].get(name, {})
+            known = by_phase[phase.name].get(name, {})
             rows.append(
                 [
-                    Cell(phase["name"] if index == 0 else "", "prepares" if phase["prepares"] and index == 0 else ""),
+                    Cell(phase.name if index == 0 else "", "prepares" if phase.prepares and index == 0 else ""),
                     Cell(load_text(phase) if index == 0 else ""),
                     Cell(name),
-                    Cell(format_count(operation["throughput"])),
-                    Cell(format_count(operation["documents_per_second"])),
+                    Cell(format_count(operation.throughput)),
+                    Cell(format_count(operation.documents_per_second)),
                     *(
-                        Cell(seconds_text(operation["response"][key]), interval_text(known.get(key)))
+                        Cell(seconds_text(operation.response.at(key)), interval_text(known.get(key)))
                         for key in _PERCENTILES
                     ),
                     Cell(failures or "0", tone="invalid" if failures else "muted"),
@@ -146,7 +146,7 @@ def operations_table(run: Run) -> Table:
                 empty = [Cell("")] * (3 + len(_PERCENTILES))
                 rows.append([Cell(""), Cell(""), Cell(recall, tone="muted"), *empty])
             if every := with_failures(operation):
-                percentiles = [Cell(seconds_text(every[key]), tone="muted") for key in _PERCENTILES]
+                percentiles = [Cell(seconds_text(every.at(key)), tone="muted") for key in _PERCENTILES]
                 rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])
     columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
     note = (
@@ -161,26 +161,25 @@ def operations_table(run: Run) -> Table:
     return Table(columns, rows, names=3, note=(note + few).strip())
 
 
-def generator_table(summary: Mapping[str, Any]) -> Table:
+def generator_table(generator: GeneratorFigures) -> Table:
     """Return what the generator saw of itself in one run; what was not recorded is left out."""
-    generator = summary["generator"]
-    achieved = generator.get("achieved")
+    achieved = generator.achieved
     shares = {
-        "CPU of the busiest thread, mean": "cpu_share",
-        "CPU of the busiest thread, busiest second": "cpu_share_peak",
-        "time that a thread waited for a core": "waited_share",
-        "time that a CPU quota held the generator": "throttled_share",
-        "time that an event loop stood still for 50 ms or more": "away_share",
-        "of the processors, taken by the hypervisor": "stolen_share",
-        "of the network's speed": "network_share",
-        "of the generator's calibrated ceiling": "ceiling_share",
+        "CPU of the busiest thread, mean": generator.cpu_share,
+        "CPU of the busiest thread, busiest second": generator.cpu_share_peak,
+        "time that a thread waited for a core": generator.waited_share,
+        "time that a CPU quota held the generator": generator.throttled_share,
+        "time that an event loop stood still for 50 ms or more": generator.away_share,
+        "of the processors, taken by the hypervisor": generator.stolen_share,
+        "of the network's speed": generator.network_share,
+        "of the generator's calibrated ceiling": generator.ceiling_share,
     }
-    rows = [("worker threads", format_count(generator["threads"]))]
-    rows += [(words, format_share(generator[key])) for words, key in shares.items() if generator.get(key) is not None]
+    rows = [("worker threads", format_count(generator.threads))]
+    rows += [(words, format_share(share)) for words, share in shares.items() if share is not None]
     rows += [
-        ("lateness, 99th percentile", seconds_text(generator["lateness_p99"])),
-        ("event-loop lag, 99th percentile", seconds_text(generator["lag_p99"])),
-        ("longest stall of an event loop", seconds_text(generator.get("longest_stall"))),
+        ("lateness, 99th percentile", seconds_text(generator.lateness_p99)),
+        ("event-loop lag, 99th percentile", seconds_text(generator.lag_p99)),
+        ("longest stall of an event loop", seconds_text(generator.longest_stall)),
         ("achieved of the offered rate", "closed load" if achieved is None else format_share(achieved, 1)),
     ]
     return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
@@ -202,13 +201,13 @@ def _or_dash(value: float | None, form: str) -> str:
     return "–" if value is None else form.format(value)
 
 
-def _generator(generator: Mapping[str, Any]) -> list[Cell]:
-    if not generator:
+def _generator(generator: GeneratorFigures | None) -> list[Cell]:
+    if generator is None:
         return [Cell("")] * 3
     return [
-        Cell(format_share(generator["cpu_share"])),
-        Cell(seconds_text(generator["lateness_p99"])),
-        Cell(seconds_text(generator["lag_p99"])),
+        Cell(format_share(generator.cpu_share)),
+        Cell(seconds_text(generator.lateness_p99)),
+        Cell(seconds_text(generator.lag_p99)),
     ]
 
 

@@ -1,7 +1,6 @@
 """One run on the terminal: figures per phase and operation, and whether to believe them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +8,7 @@ from rich.text import Text
 
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.record import Run
+from loadframe.record.schema.summary import OperationFigures, RecordedVerdict
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
@@ -33,51 +33,49 @@ def print_run(run: Run, console: Console | None = None) -> None:
     """Print a run in brief, on standard output unless another console is given."""
     console = console or Console()
     manifest, summary = run.manifest, run.summary
-    workload = manifest.get("workload", {}).get("name", "")
-    console.print(Text(f"{workload} on {cluster_text(manifest.get('store', {}))}", style="bold"))
-    if summary["status"] != "done":
-        words = f"The run was {summary['status']}" if summary["status"] == "interrupted" else "The run failed"
-        failure = summary.get("failure")
-        console.print(Text(f"{words}{f': {failure}' if failure else ''}", style="red"))
+    console.print(Text(f"{manifest.workload.name or ''} on {cluster_text(manifest.store)}", style="bold"))
+    if summary.status != "done":
+        words = f"The run was {summary.status}" if summary.status == "interrupted" else "The run failed"
+        console.print(Text(f"{words}{f': {summary.failure}' if summary.failure else ''}", style="red"))
     percentiles = percentiles_of(run)
-    for phase in summary.get("phases", []):
+    for phase in summary.phases:
         console.print()
-        window = f"measured {format_duration(phase['duration'])}"
-        if phase["warmup"]:
-            window += f" after {format_duration(phase['warmup'])} of warm-up"
-        console.print(Text.assemble((phase["name"], "bold"), f" · {load_text(phase)} · {window}"))
-        known = percentiles[phase["name"]]
-        _operations(phase["operations"], known).print(console)
+        window = f"measured {format_duration(phase.duration)}"
+        if phase.warmup:
+            window += f" after {format_duration(phase.warmup)} of warm-up"
+        console.print(Text.assemble((phase.name, "bold"), f" · {load_text(phase)} · {window}"))
+        known = percentiles[phase.name]
+        _operations(phase.operations, known).print(console)
         if words := few_text(percentile for intervals in known.values() for percentile in intervals.values()):
             console.print(Text(words, style="yellow"))
         for words in (*ended_early_texts(phase), *set_aside_texts(phase)):
             console.print(Text(words, style="yellow"))
-    if closed := closed_text(summary.get("phases", [])):
+    if closed := closed_text(summary.phases):
         console.print()
         console.print(Text(closed, style="dim"))
-    if "verdict" in summary:
+    if summary.verdict:
         console.print()
-        print_verdict(console, summary["verdict"])
+        print_verdict(console, summary.verdict)
 
 
-def print_verdict(console: Console, verdict: Mapping[str, Any]) -> None:
+def print_verdict(console: Console, verdict: RecordedVerdict) -> None:
     """Print whether the run is valid, the reasons if it is not, and what was not judged."""
-    if verdict["valid"]:
+    if verdict.valid:
         console.print(Text("valid", style="bold green"))
     else:
         console.print(Text("INVALID: do not rely on these figures", style="bold red"))
     grid = Table.grid(padding=(0, 1, 0, 0))
-    for reason in verdict["reasons"]:
-        grid.add_row(Text("!", style="yellow"), Text(reason["cause"], style="yellow"))
-        grid.add_row("", Text(reason["remedy"], style="dim"))
-    for words in verdict.get("not_judged", []):
+    for reason in verdict.reasons:
+        grid.add_row(Text("!", style="yellow"), Text(reason.cause, style="yellow"))
+        grid.add_row("", Text(reason.remedy, style="dim"))
+    for words in verdict.not_judged:
         grid.add_row("", Text(f"not judged: {words}", style="dim"))
     if grid.row_count:
         console.print(grid)
 
 
 def _operations(
-    operations: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Percentile]]
+    operations: Mapping[str, OperationFigures], known: Mapping[str, Mapping[str, Percentile]]
 ) -> TerminalTable:
     failing = any(errors_text(operation) for _, operation in with_parts(operations))
     failures = ["failures"] if failing else []
@@ -86,9 +84,9 @@ def _operations(
     for name, operation in with_parts(operations):
         intervals = known.get(name, {})
         marks = ["*" if key in intervals and intervals[key].few else "" for key in _PERCENTILES]
-        times = zip((operation["response"][key] for key in _PERCENTILES), marks, strict=True)
+        times = zip((operation.response.at(key) for key in _PERCENTILES), marks, strict=True)
         percentiles = [f"{seconds_text(time)}{mark}" for time, mark in times]
-        figures = [format_count(operation["throughput"]), format_count(operation["documents_per_second"])]
+        figures = [format_count(operation.throughput), format_count(operation.documents_per_second)]
         table.add(name, *figures, *percentiles, *([errors_text(operation)] if failing else []))
         ends = [ends_text(intervals.get(key)) for key in _PERCENTILES]
         for words, end in (("  at least", 0), ("  at most", 1)) if intervals else ():
@@ -96,6 +94,6 @@ def _operations(
         if recall := recall_text(operation):
             table.add(f"  {recall}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
         if every := with_failures(operation):
-            percentiles = [seconds_text(every[key]) for key in _PERCENTILES]
+            percentiles = [seconds_text(every.at(key)) for key in _PERCENTILES]
             table.add("  with failures", "", "", *percentiles, *last, style="dim")
     return table

@@ -1,6 +1,6 @@
 """Plots of one run over time: throughput and percentiles, second by second."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report.plot import (
     COLORS,
     GRID,
@@ -30,12 +31,12 @@ from loadframe.report.plot import (
 _LEVEL_NAMES = 4
 
 
-def phase_over_time(run: Run, phase: Mapping[str, Any], operation: str | None, name: str, caption: str) -> Figure:
+def phase_over_time(run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str) -> Figure:
     """Draw one phase: successes per second above, median and 99th percentile of `operation` below."""
     rows = _phase_rows(run, phase)
     seconds, successes = _per_second(rows)
     line, mark = Line(COLORS[0]), Mark(COLORS[0], size=5)
-    end = phase["warmup"] + phase["duration"]
+    end = phase.warmup + phase.duration
     return Figure(
         name,
         Axis("s since the phase began", range=(0, max(end, 1))),
@@ -45,7 +46,7 @@ def phase_over_time(run: Run, phase: Mapping[str, Any], operation: str | None, n
             *_percentiles(rows.filter(pc.equal(rows["operation"], operation)), 0.5),
         ],
         caption,
-        shades=[Shade(0, phase["warmup"])] if phase["warmup"] else [],
+        shades=[Shade(0, phase.warmup)] if phase.warmup else [],
         follow=True,
         width=440,
         height=330,
@@ -55,14 +56,14 @@ def phase_over_time(run: Run, phase: Mapping[str, Any], operation: str | None, n
 def run_over_time(run: Run, name: str) -> Figure:
     """Draw a whole run: successes per second above, percentiles of each operation below, phases side by side."""
     traces: list[Trace] = []
-    phases = run.summary.get("phases", [])
+    phases = run.summary.phases
     shown: set[str] = set()
     for index, phase in enumerate(phases):
-        rows, start = _phase_rows(run, phase), phase["start"]
+        rows, start = _phase_rows(run, phase), phase.start
         seconds, successes = _per_second(rows)
         line = Line(COLORS[index % 2 * 2], 1.6)
-        traces.append(Trace(numbers(seconds + start + 0.5), numbers(successes), phase["name"], line, legend=False))
-        for operation in phase["operations"]:
+        traces.append(Trace(numbers(seconds + start + 0.5), numbers(successes), phase.name, line, legend=False))
+        for operation in phase.operations:
             traces += _percentiles(rows.filter(pc.equal(rows["operation"], operation)), start + 0.5, operation)
             shown.add(operation)
     if len(shown) <= 1:
@@ -78,10 +79,10 @@ def run_over_time(run: Run, name: str) -> Figure:
         traces,
         "Above, requests answered well in each second; below, median and 99th percentile of their response times."
         " Vertical lines separate the phases; warm-up is shaded. An axis is logarithmic where phases differ widely.",
-        rules=[Rule(phase["start"], color=GRID) for phase in phases],
-        shades=[Shade(phase["start"], phase["start"] + phase["warmup"]) for phase in phases if phase["warmup"]],
+        rules=[Rule(phase.start, color=GRID) for phase in phases],
+        shades=[Shade(phase.start, phase.start + phase.warmup) for phase in phases if phase.warmup],
         labels=[
-            Label(phase["start"] + (phase["warmup"] + phase["duration"]) / (2 if not many else 4), phase["name"])
+            Label(phase.start + (phase.warmup + phase.duration) / (2 if not many else 4), phase.name)
             for phase in phases
         ],
         slanted=many,
@@ -94,15 +95,15 @@ def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
     return [value for trace in traces if trace.panel == panel for value in trace.y]
 
 
-def _phase_rows(run: Run, phase: Mapping[str, Any]) -> pa.Table:
+def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
     """Return the rows of a phase's operations up to its end; what is answered later only empties the pipe.
 
     The parts of operations are left out.
     """
     series = run.series
-    end = phase["warmup"] + phase["duration"]
-    of_phase = pc.and_(pc.equal(series["phase"], phase["name"]), pc.less(series["second"], end))
-    return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase["operations"])))))
+    end = phase.warmup + phase.duration
+    of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], end))
+    return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
 
 
 def _per_second(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -30,7 +30,7 @@ def runs_view(folder: RecordedExperiment) -> RunsView:
     return RunsView(
         trust=trust(folder),
         exclusions=exclusions(folder),
-        not_judged=Counter(words for run in folder.runs for words in (run.verdict or {}).get("not_judged", [])),
+        not_judged=Counter(words for run in folder.runs for words in (run.verdict.not_judged if run.verdict else ())),
         left_out=runs_table(folder.left_out, factors) if folder.left_out else None,
         runs=runs_table(folder.runs, factors),
     )

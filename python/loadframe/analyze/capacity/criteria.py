@@ -6,9 +6,8 @@ generator that is late or slow can only make them worse: what passes all the sam
 nothing, unless it fails by more than the generator was late. Nor does any run whose cluster was not what was asked for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from scipy import special
 from loadframe.analyze.capacity.search import Outcome
 from loadframe.analyze.reasons import fault_of, spoils
 from loadframe.record import Run
+from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
 from loadframe.units import format_duration, format_share
 
 ACHIEVED = 0.99
@@ -25,8 +25,7 @@ _LATE = {"lateness", "loop_lag"}
 #: A backlog that grows by less than this share of the rate would not show in a longer run.
 _GROWTH = 0.005
 PERCENTILES = ("p50", "p90", "p99", "p999")
-#: Requests that a percentile may be of: the summary's key for them, and how they are named behind the percentile.
-REQUESTS = {"successes": "response", "all": "all", "failures": "failure"}
+#: Requests that a percentile may be of, and how they are named behind the percentile.
 _SUBJECTS = {"successes": "", "all": " of all requests", "failures": " of failed requests"}
 
 
@@ -66,36 +65,34 @@ class Judgement:
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
     """Judge a run at a rate (1/s) by its folder; `phases` are those that are measured."""
     summary = run.summary
-    if summary.get("status") != "done":
-        failure = str(summary.get("failure", summary.get("status")))
-        return Judgement(Outcome.INVALID, (failure,), None, None, None, None)
-    measured = [phase for phase in summary["phases"] if phase["name"] in phases]
-    operations = [operation for phase in measured for operation in phase["operations"].values()]
-    key = REQUESTS[slo.of]
-    if any(key not in entry for entry in operations):
+    if summary.status != "done" or summary.generator is None or summary.verdict is None:
+        return Judgement(Outcome.INVALID, (summary.failure or summary.status,), None, None, None, None)
+    measured = [phase for phase in summary.phases if phase.name in phases]
+    operations = [operation for phase in measured for operation in phase.operations.values()]
+    latencies = [latency for entry in operations if (latency := _latency(entry, slo)) is not None]
+    if len(latencies) < len(operations):
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
         return Judgement(Outcome.INVALID, (what,), None, None, None, None)
-    responses = [entry[key][slo.percentile] for entry in operations]
-    known = [value for value in responses if value is not None]
-    requests = sum(entry["requests"] + entry["dropped"] for entry in operations)
-    failed = sum(sum(entry["errors"].values()) + entry["dropped"] for entry in operations)
-    achieved = summary["generator"]["achieved"]
+    known = [value for latency in latencies if (value := latency.at(slo.percentile)) is not None]
+    requests = sum(entry.requests + entry.dropped for entry in operations)
+    failed = sum(sum(entry.errors.values()) + entry.dropped for entry in operations)
+    achieved = summary.generator.achieved
     growth = max((_growth(run, phase) for phase in measured), default=0.0)
     response, errors = max(known, default=None), failed / requests if requests else None
-    told = summary["verdict"]["reasons"]
+    told = summary.verdict.reasons
     # A store that did not survive its load has not sustained it, whatever its last figures were.
-    lost = [reason["cause"] for reason in told if spoils(reason["code"]) and fault_of(reason["code"]) == "store"]
+    lost = [reason.cause for reason in told if spoils(reason.code) and fault_of(reason.code) == "store"]
     reasons = (*lost, *broken(slo, rate, response, errors, achieved, growth))
-    late = (summary["generator"]["lateness_p99"] or 0.0) + (summary["generator"]["lag_p99"] or 0.0)
+    late = (summary.generator.lateness_p99 or 0.0) + (summary.generator.lag_p99 or 0.0)
     punctual = None if response is None else max(response - late, 0.0)
     excusable = not lost and not any(broken(slo, rate, punctual, errors, achieved, growth))
     decisive = []
     for reason in told:
         # The store's faults are what is asked here, and no ground to disbelieve the run.
-        fault = fault_of(reason["code"])
-        excuses = fault == "generator" and reasons and (excusable or reason["code"] not in _LATE)
+        fault = fault_of(reason.code)
+        excuses = fault == "generator" and reasons and (excusable or reason.code not in _LATE)
         if fault == "cluster" or excuses:
-            decisive.append(reason["cause"])
+            decisive.append(reason.cause)
     if decisive:
         return Judgement(Outcome.INVALID, tuple(decisive), response, errors, achieved, growth)
     return Judgement(Outcome.FAILED if reasons else Outcome.PASSED, reasons, response, errors, achieved, growth)
@@ -140,13 +137,17 @@ def growth(backlog: Sequence[float]) -> float:
     return slope if slope > special.stdtrit(freedom, 0.95) * error else 0.0
 
 
-def _growth(run: Run, phase: Mapping[str, Any]) -> float:
+def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
+    """Return the response times that an SLO is about; None in runs of versions that did not record them."""
+    return {"successes": operation.response, "all": operation.all, "failures": operation.failure}[slo.of]
+
+
+def _growth(run: Run, phase: PhaseSummary) -> float:
     """Return the growth of the requests in flight over a phase's measured window, of all workers together."""
-    begins = phase["start"] + phase["warmup"]
     rows = run.telemetry
     of_workers = pc.and_(pc.starts_with(rows["source"], "generator:"), pc.equal(rows["metric"], "in_flight"))
     within = pc.and_(
-        pc.greater_equal(rows["time"], begins - 5e-4), pc.less(rows["time"], begins + phase["duration"] - 0.5)
+        pc.greater_equal(rows["time"], phase.begin - 5e-4), pc.less(rows["time"], phase.begin + phase.duration - 0.5)
     )
     sums = rows.filter(pc.and_(of_workers, within)).group_by("time").aggregate([("value", "sum")]).sort_by("time")
     return growth(sums["value_sum"].to_pylist())

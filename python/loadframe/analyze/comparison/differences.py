@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
@@ -59,17 +59,21 @@ def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
         for part in _PARTS:
             value: Any = run.manifest
             for key in part.split("."):
-                value = value.get(key) if isinstance(value, Mapping) else None
+                value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
             for name, text in _flat(part, value):
                 values.setdefault(name, {})[text] = None
     return values
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if is_dataclass(value):
+        value = {entry.name: getattr(value, entry.name) for entry in fields(value)}
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
-    elif isinstance(value, list) and all(isinstance(element, Mapping) and "name" in element for element in value):
+    elif isinstance(value, list | tuple) and all(
+        isinstance(element, Mapping) and "name" in element for element in value
+    ):
         for element in value:
             yield from _flat(
                 f"{name}.{element['name']}", {key: inner for key, inner in element.items() if key != "name"}

@@ -113,7 +113,7 @@ def _runs_in(path: Path) -> list[RecordedRun]:
 
 def _single(path: Path) -> RecordedRun:
     run = Run(path)
-    return RecordedRun(path.name, run.manifest.get("block"), run.manifest.get("treatment", {}), run)
+    return RecordedRun(path.name, run.manifest.block, run.manifest.treatment, run)
 
 
 def _unique(treatments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,11 +1,12 @@
 """What of a run is compared: throughput of each measured phase, percentiles of each operation's response time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.reasons import ERROR_LIMIT
+from loadframe.record.schema.summary import OperationFigures
 
 #: The percentiles that a summary has, by how they are called.
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max", "mean": "mean"}
@@ -61,16 +62,16 @@ class Measure:
         entry = run.phase(self.phase)
         if entry is None:
             return None
-        operations = entry["operations"]
         if self.kind == "throughput":
-            return sum(float(operation["throughput"]) for operation in operations.values())
+            return entry.throughput
         if self.kind == "errors":
             failed, requests = self.failures(run)
             return failed / requests if requests else None
         whose, key = _RESPONSES[self.kind]
+        operation = entry.operations.get(self.operation or "")
         # Runs of versions that recorded no response times of failures have no `all`.
-        value = operations.get(self.operation, {}).get(whose, {}).get(key)
-        return None if value is None else float(value)
+        latency = operation and (operation.response if whose == "response" else operation.all)
+        return latency.at(key) if latency else None
 
     def failures(self, run: RecordedRun) -> tuple[int, int]:
         """Return how many requests were due and did not succeed, and how many were due.
@@ -78,20 +79,21 @@ class Measure:
         Those that were dropped, and those without an answer at the end, were due, too. They are the phase's, or those
         of the measure's operation where it has one.
         """
-        due = [_due(operation) for operation in self._operations(run)]
-        return sum(due) - sum(operation["successes"] for operation in self._operations(run)), sum(due)
+        due = sum(operation.due for operation in self._operations(run))
+        return due - sum(operation.successes for operation in self._operations(run)), due
 
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
         """Whether so many requests lack a response time that a percentile says nothing about all that were due."""
         if self.kind not in _RESPONSES:
             return False
-        due = sum(_due(operation) for run in runs for operation in self._operations(run))
-        seen = "requests" if self.kind.startswith("all-") else "successes"
-        missing = due - sum(operation[seen] for run in runs for operation in self._operations(run))
-        return bool(missing > _MISSING[self.kind.removeprefix("all-")] * due)
+        operations = [operation for run in runs for operation in self._operations(run)]
+        due = sum(operation.due for operation in operations)
+        whole = self.kind.startswith("all-")
+        seen = sum(operation.requests if whole else operation.successes for operation in operations)
+        return due - seen > _MISSING[self.kind.removeprefix("all-")] * due
 
-    def _operations(self, run: RecordedRun) -> list[Mapping[str, Any]]:
-        operations = (run.phase(self.phase) or {"operations": {}})["operations"]
+    def _operations(self, run: RecordedRun) -> list[OperationFigures]:
+        operations = run.operations(self.phase)
         return [operation for name, operation in operations.items() if self.operation in (None, name)]
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,8 +109,8 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
     measures: dict[Measure, None] = {}
     for phase in _phases(runs):
         entries = [entry for run in runs if (entry := run.phase(phase))]
-        operations = dict.fromkeys(name for entry in entries for name in entry["operations"])
-        opened = any("open" in stream["pacing"] for entry in entries for stream in entry["streams"])
+        operations = dict.fromkeys(name for entry in entries for name in entry.operations)
+        opened = any(entry.has_open_load for entry in entries)
         for kind in kinds:
             if kind == "errors" or (kind == "throughput" and not opened):
                 measures[Measure(phase, kind)] = None
@@ -117,12 +119,8 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
     return tuple(measures)
 
 
-def _due(operation: Mapping[str, Any]) -> int:
-    return int(operation["requests"] + operation["dropped"] + operation["in_flight_at_end"])
-
-
 def _phases(runs: Sequence[RecordedRun]) -> list[str]:
     """Return the names of the phases that were measured; of those that prepare only where there are no others."""
-    phases = [phase for run in runs if run.run for phase in run.run.summary.get("phases", [])]
-    measured = dict.fromkeys(phase["name"] for phase in phases if not phase["prepares"])
-    return list(measured or dict.fromkeys(phase["name"] for phase in phases))
+    phases = [phase for run in runs if run.run for phase in run.run.summary.phases]
+    measured = dict.fromkeys(phase.name for phase in phases if not phase.prepares)
+    return list(measured or dict.fromkeys(phase.name for phase in phases))

@@ -323,8 +323,7 @@ def _cores(run: RecordedRun, phase: str) -> float:
 
 
 def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
-    streams = [stream for run in runs for stream in (run.phase(phase) or {"streams": ()})["streams"]]
-    return not any("open" in stream["pacing"] for stream in streams)
+    return not any(stream.is_open for run in runs for stream in run.streams(phase))
 
 
 def _index(levels: Sequence[Any], level: Any) -> int:

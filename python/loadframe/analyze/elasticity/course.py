@@ -87,29 +87,28 @@ class Course:
 
 def read_course(run: Run) -> Course | None:
     """Return the course of a run's measured phase; None where it did not come so far."""
-    phases = [phase for phase in run.summary.get("phases", []) if not phase["prepares"]]
-    if not phases:
+    phase = next(iter(run.summary.measured), None)
+    if phase is None:
         return None
-    phase = phases[0]
-    zero = phase["start"] + phase["warmup"]
-    first, last = math.ceil(phase["warmup"]), math.floor(phase["warmup"] + phase["duration"])
+    zero = phase.begin
+    first, last = math.ceil(phase.warmup), math.floor(phase.warmup + phase.duration)
     length = max(last - first, 0)
     series = run.series
-    of_phase = pc.and_(pc.equal(series["phase"], phase["name"]), pc.less(series["second"], last))
+    of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], last))
     of_phase = pc.and_(of_phase, pc.greater_equal(series["second"], first))
-    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase["operations"])))))
+    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
     second = rows["second"].to_numpy() - first
     successes = np.bincount(second, weights=rows["successes"].to_numpy(), minlength=length)
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
-    main = max(phase["operations"], key=lambda name: phase["operations"][name]["successes"])
+    main = max(phase.operations, key=lambda name: phase.operations[name].successes)
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
-    response = responses(_done(run, phase["name"], main, phase["start"], first), unanswered, oldest)
+    response = responses(_done(run, phase.name, main, phase.start, first), unanswered, oldest)
     asked = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
     of_all, _ = _unanswered(rows, first, length)
     return Course(
-        start=first - phase["warmup"],
+        start=first - phase.warmup,
         successes=successes.astype(float),
         failures=np.bincount(second, weights=failed, minlength=length).astype(float),
         response_p50=response[0],

@@ -233,12 +233,12 @@ def _provisioning(
 ) -> dict[str, Provisioning]:
     capacity, scores = _capacity(description), {}
     for run in runs:
-        phase = next((entry for entry in run.run.summary["phases"] if not entry["prepares"]), None) if run.run else None
-        pacings = [stream["pacing"] for stream in phase["streams"]] if phase else []
-        if not capacity or not phase or not pacings or any("open" not in pacing for pacing in pacings):
+        phase = next(iter(run.run.summary.measured), None) if run.run else None
+        rates = [stream.rate for stream in phase.streams] if phase else []
+        if not capacity or not phase or not rates or None in rates:
             continue
         course = courses[run.id]
-        offered = [level_at(pacing["open"]["rate"], course.times + phase["warmup"]) for pacing in pacings]
+        offered = [level_at(rate, course.times + phase.warmup) for rate in rates]
         scores[run.id] = score(
             demand(np.sum(offered, axis=0), capacity), supply(course.times, run.nodes or 1, course.events)
         )

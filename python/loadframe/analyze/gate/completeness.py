@@ -31,7 +31,7 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
         why = f"the store failed in {len(failed)} of {total} runs"
         if baseline:
             why += f", before in {before} of {total_before}"
-        cause = str(failed[0].failure or "; ".join(_causes(failed[0].verdict))).splitlines()[0]
+        cause = str(failed[0].failure or "; ".join(reason.cause for reason in failed[0].reasons)).splitlines()[0]
         standing = _standing(len(failed), total, before, total_before)
         why += f"; {failed[0].id}: {cause}"
         return [Check(measure, treatment, standing, why, title=title)]
@@ -74,7 +74,3 @@ def _standing(failed: int, total: int, before: int, total_before: int) -> Standi
         if sum(ways) / math.comb(runs, total) < _LEVEL:
             return "regression"
     return "undecided"
-
-
-def _causes(verdict: Mapping[str, Any] | None) -> list[str]:
-    return [reason["cause"] for reason in (verdict or {}).get("reasons", ())]

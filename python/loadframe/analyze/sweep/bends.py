@@ -126,4 +126,4 @@ def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
 
 def _node_seconds(run: RecordedRun, phase: str) -> float:
     entry = run.phase(phase)
-    return float(entry["duration"]) * max(run.nodes or 1, 1) if entry and entry["duration"] else 1.0
+    return entry.duration * max(run.nodes or 1, 1) if entry and entry.duration else 1.0

@@ -43,8 +43,7 @@ def step_of(run: RecordedRun, phase: str) -> Step:
     if not run.sound or entry is None:
         return Step(clients, None)
     shares = cpu_shares(run, phase).values()
-    throughput = sum(operation["throughput"] for operation in entry["operations"].values())
-    return Step(clients, throughput, min(shares, default=None), max(shares, default=None))
+    return Step(clients, entry.throughput, min(shares, default=None), max(shares, default=None))
 
 
 def next_clients(steps: Sequence[Step]) -> int | None:

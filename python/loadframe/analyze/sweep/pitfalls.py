@@ -259,10 +259,10 @@ def pitfalls(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
 
 
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
-    pacings = [stream["pacing"] for run in usable for stream in (run.phase(phase) or {})["streams"]]
-    if any("open" in pacing for pacing in pacings):
+    streams = [stream for run in usable for stream in run.streams(phase)]
+    if any(stream.is_open for stream in streams):
         yield OpenLoad(phase)
-    clients = {pacing["closed"]["clients"] for pacing in pacings if "closed" in pacing}
+    clients = {stream.clients for stream in streams if isinstance(stream.clients, int)}
     if len(by_nodes) > 1 and len(clients) == 1:
         yield ClientsFixed(clients.pop())
 
@@ -271,7 +271,7 @@ def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Findi
     uneven: dict[int, list[int]] = defaultdict(list)
     clipped: dict[int, list[int]] = defaultdict(list)
     for nodes, runs in by_nodes.items():
-        parameters = runs[0].manifest.get("workload", {}).get("parameters", {})
+        parameters = runs[0].manifest.workload.parameters
         shards, replicas = parameters.get("shards"), parameters.get("replicas")
         if isinstance(shards, int) and isinstance(replicas, int) and shards * (1 + replicas) % nodes:
             uneven[shards].append(nodes)
@@ -318,17 +318,15 @@ def _about_machine(
 ) -> Iterator[Finding]:
     for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
-        store, hardware = manifest.get("store", {}), manifest.get("hardware", {})
-        limits = store.get("limits") or {}
-        cpus, cores = limits.get("cpus"), limits.get("cores")
-        enforced = limits.get("enforced_by", "none") != "none"
-        wanted = cpus * store.get("nodes", 1) if cpus and enforced else None
-        threads = manifest.get("generator", {}).get("threads", 1)
-        usable_cpus = hardware.get("usable")
-        here = store.get("origin") in ("embedded", "vendor", "installed") and store.get("host") in _HERE
-        apart = limits.get("cores_each")
+        store, limits = manifest.store, manifest.store.limits
+        cpus, cores, apart = limits.cpus, limits.cores, limits.cores_each
+        nodes = store.nodes or 1
+        wanted = cpus * nodes if cpus and limits.in_force else None
+        threads = manifest.generator.threads or 1
+        usable_cpus = manifest.hardware.usable
+        here = store.origin in ("embedded", "vendor", "installed") and store.host in _HERE
         if cores or apart:
-            have = apart * store.get("nodes", 1) if apart else len(cores or ())
+            have = apart * nodes if apart else len(cores or ())
             if wanted and wanted > have:
                 yield CrowdedCores(wanted, have)
         elif here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):

@@ -20,8 +20,8 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
     if run.run is None or entry is None:
         return values
     table = run.run.telemetry
-    start = entry["start"] + entry["warmup"]
-    within = pc.and_(pc.greater_equal(table["time"], start), pc.less_equal(table["time"], start + entry["duration"]))
+    end = entry.begin + entry.duration
+    within = pc.and_(pc.greater_equal(table["time"], entry.begin), pc.less_equal(table["time"], end))
     named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
     rows = table.filter(pc.and_(within, named)).sort_by("time")
     for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
@@ -39,9 +39,9 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
 
     Empty where nodes have neither.
     """
-    limits = run.manifest.get("store", {}).get("limits") or {}
-    quota = limits.get("cpus") if limits.get("enforced_by", "none") != "none" else None
-    cpus = min(filter(None, (quota, limits.get("cores_each"))), default=None)
+    limits = run.manifest.store.limits
+    quota = limits.cpus if limits.in_force else None
+    cpus = min(filter(None, (quota, limits.cores_each)), default=None)
     if cpus is None:
         return {}
     cores = by_source(run, phase, "node:", "process.cpu")

@@ -14,6 +14,7 @@ import numpy as np
 
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.summary import Latency
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,17 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
         entry = run.phase(phase)
         if entry is None:
             continue
-        main = entry["operations"].get(operation, {}).get("response", {})
+        main = entry.operations.get(operation or "")
+        response = main.response if main else Latency()
         points.append(
             Point(
                 run=run.id,
                 nodes=run.nodes,
                 clients=run.clients(phase),
-                throughput=sum(figures["throughput"] for figures in entry["operations"].values()),
-                response_p50=main.get("p50"),
-                response_p99=main.get("p99"),
-                response_mean=main.get("mean"),
+                throughput=entry.throughput,
+                response_p50=response.p50,
+                response_p99=response.p99,
+                response_mean=response.mean,
                 usable=run.sound,
                 block=run.block,
             )
@@ -108,8 +110,8 @@ def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
     """Return the operation of a phase with the most successes, whose response times stand for the phase."""
     counts: dict[str, int] = defaultdict(int)
     for run in runs:
-        for name, operation in (run.phase(phase) or {"operations": {}})["operations"].items():
-            counts[name] += operation["successes"]
+        for name, operation in run.operations(phase).items():
+            counts[name] += operation.successes
     return max(counts, key=lambda name: counts[name], default=None)
 
 

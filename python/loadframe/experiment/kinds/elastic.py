@@ -246,18 +246,18 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
     assert transition
     base = _planned(stage.experiment, 1, transition, rate.of, event=False)
     path = stage.runs_path / base.id
-    if not path.exists() or Run(path).summary.get("status") != "done":
+    if not path.exists() or Run(path).summary.status != "done":
         raise LoadframeError(
             f"the rate is a share of what {base.id} has shown, and that run failed",
             remedy="mend the cause; `loadframe run --retry-failed` makes failed runs again",
         )
     measured = Run(path)
-    series, phase = measured.series, measured.summary["phases"][0]
-    rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase["operations"]), "string")))
+    series, phase = measured.series, measured.summary.phases[0]
+    rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase.operations), "string")))
     counts: dict[int, int] = {}
     for second, successes in zip(rows["second"].to_pylist(), rows["successes"].to_pylist(), strict=True):
         counts[second] = counts.get(second, 0) + successes
-    first, last = int(phase["warmup"]), int(phase["warmup"] + phase["duration"])
+    first, last = int(phase.warmup), int(phase.warmup + phase.duration)
     rates = [counts.get(second, 0) for second in range(first, last)]
     best = max((median(rates[at : at + _STRETCH]) for at in range(max(len(rates) - _STRETCH + 1, 1))), default=0.0)
     if not best:

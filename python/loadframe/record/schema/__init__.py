@@ -4,9 +4,10 @@ These tables are the documentation: `python -m loadframe.record.schema` prints t
 writer takes its columns from them, and `undocumented` finds keys that they lack.
 """
 
-from loadframe.record.schema.documents import EVENTS, FORMAT, MANIFEST, SUMMARY
+from loadframe.record.schema.documents import EVENTS, MANIFEST, SUMMARY
 from loadframe.record.schema.event_kinds import EVENT_KINDS
 from loadframe.record.schema.field import Field, undocumented
+from loadframe.record.schema.manifest import FORMAT
 from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_LATER, SERIES_RECORDED
 from loadframe.record.schema.telemetry import GENERATOR, HOST, METRICS, NODES, OWN_GROUP, TELEMETRY
 

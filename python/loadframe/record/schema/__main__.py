@@ -13,7 +13,8 @@ _HEAD = f"""\
 
 Everything after the load works from run folders alone. A folder holds the members below, and appears whole or not at
 all: while a run is recorded it grows in a hidden folder beside its place. Copy it, archive it, read it with anything
-that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` reads it in Python.
+that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` reads it in Python, as in
+`Run(path).summary.phases[0].operations["read"].response.p99`.
 
 | member | holds |
 |---|---|

@@ -1,4 +1,4 @@
-"""The manifest: all that is needed to repeat a run. Secrets are taken out when it is written, not here."""
+"""A manifest that is to be written. Secrets are taken out when it is written, not here."""
 
 import hashlib
 import sys
@@ -18,8 +18,8 @@ _SESSION = uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """The parts of manifest.json; what each holds is documented in the schema.
+class ManifestDraft:
+    """The parts of a manifest.json; what each holds is documented in the schema, and read back as a `Manifest`.
 
     `started` has a time zone. `versions` and `hardware` are those of this machine unless they are given, and are
     read when the manifest is made: make it when the run begins, so that the load averages are those before the load.

@@ -1,0 +1,122 @@
+"""How manifests and summaries are modelled: frozen dataclasses whose fields carry their own documentation.
+
+One class says what a record's part holds, with types, units and words: the documentation of run folders is taken from
+it, recorded JSON is read into it, and what is written is checked against it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from loadframe.record.schema.field import Field
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_Model = TypeVar("_Model")
+
+_NOTE = "note"
+_TYPES: dict[object, str] = {int: "int", float: "number", str: "string", bool: "bool", Any: "any"}
+
+
+@dataclass(frozen=True)
+class _Note:
+    """The documentation of a field; see `told`."""
+
+    says: str
+    unit: str
+    of: str
+    below: bool
+    absent: bool
+    null: bool
+
+
+def told(
+    says: str, unit: str = "", *, of: str = "", below: bool = False, absent: bool = False, null: bool = False
+) -> dict[str, Any]:
+    """Return the documentation of a field, as the metadata of a dataclass field.
+
+    `of` is the name that the documentation gives to a mapping's keys. With `below`, the documentation does not list
+    what the field holds. With `absent`, a field that is None is not written. `null` says that newer runs may hold null,
+    too: without it, None means that an older run lacks the field. For a field that holds another model, `says` goes
+    before the words of each of its fields.
+    """
+    return {_NOTE: _Note(says, unit, of, below, absent, null)}
+
+
+def documented(model: type) -> tuple[Field, ...]:
+    """Return the documentation of a model and of all that it consists of, with a path for each key."""
+    return tuple(_documented(model, "", ""))
+
+
+def as_document(record: Any) -> Any:
+    """Return a record as JSON has it: models as mappings, without the fields that are left out where they are None."""
+    if is_dataclass(record):
+        values = {entry.name: (getattr(record, entry.name), entry.metadata.get(_NOTE)) for entry in fields(record)}
+        return {
+            name: as_document(value)
+            for name, (value, note) in values.items()
+            if value is not None or not (note and note.absent)
+        }
+    if isinstance(record, Mapping):
+        return {str(key): as_document(value) for key, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [as_document(value) for value in record]
+    return record
+
+
+def from_json(model: type[_Model], text: str) -> _Model:
+    """Read a record of this model; keys that the model lacks are ignored.
+
+    ValueError that names the field where one is missing, or has another type, and where the text is not JSON.
+    """
+    from pydantic import ValidationError
+
+    try:
+        record: _Model = _adapter(cast("type", model)).validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).lstrip(".")
+        if first["type"] == "missing":
+            raise ValueError(f"{path} is missing") from error
+        words = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise ValueError(f"{path}: {words}, not {json.dumps(first['input'], default=str)[:40]}") from error
+    return record
+
+
+@cache
+def _adapter(model: type) -> "TypeAdapter[Any]":
+    # It takes a while to import, and only those who read runs need it.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(model)
+
+
+def _documented(model: type, path: str, before: str) -> Iterator[Field]:
+    hints = get_type_hints(model)
+    for entry in fields(model):
+        note: _Note = entry.metadata[_NOTE]
+        kind, name, words = _known(hints[entry.name]), f"{path}{entry.name}", before + note.says
+        if note.below:
+            yield Field(f"{name}.**", "any", note.unit, words)
+            continue
+        if get_origin(kind) is tuple:
+            kind, name = get_args(kind)[0], f"{name}[]"
+        elif get_origin(kind) is Mapping:
+            kind, name = get_args(kind)[1], f"{name}.{note.of}"
+        if is_dataclass(kind):
+            assert isinstance(kind, type)
+            yield from _documented(kind, f"{name}.", words)
+        else:
+            yield Field(name, f"{_TYPES[kind]}{' or null' * note.null}", note.unit, words)
+
+
+def _known(hint: Any) -> Any:
+    """Return a type without its None."""
+    if get_origin(hint) in (Union, UnionType):
+        (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
+        return kind
+    return hint

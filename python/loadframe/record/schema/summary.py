@@ -1,0 +1,285 @@
+"""summary.json: what came of a run, per phase and operation, and whether it can be relied on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadframe.record.schema.model import as_document, told
+
+#: A level that stays, or stages through which it goes.
+Level = float | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Response or service times of some requests, s; None where there were no requests."""
+
+    count: int = field(default=0, metadata=told("in the histogram", "requests"))
+    mean: float | None = field(
+        default=None, metadata=told("mean; null when the histogram is empty, as are the others", "s", null=True)
+    )
+    p50: float | None = field(default=None, metadata=told("median", "s", null=True))
+    p90: float | None = field(default=None, metadata=told("90th percentile", "s", null=True))
+    p99: float | None = field(default=None, metadata=told("99th percentile", "s", null=True))
+    p999: float | None = field(default=None, metadata=told("99.9th percentile", "s", null=True))
+    max: float | None = field(default=None, metadata=told("greatest", "s", null=True))
+
+    def at(self, name: str) -> float | None:
+        """Return the figure of this name: `mean`, `p50`, `p90`, `p99`, `p999` or `max`."""
+        value: float | None = getattr(self, name)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an operation and a part of one have in common. Older runs lack `failure` and `all`."""
+
+    requests: int = field(metadata=told("scheduled in the measured window and done", "requests"))
+    successes: int = field(metadata=told("of these, judged good", "requests"))
+    documents: int = field(metadata=told("that the store took or returned", "documents"))
+    errors: Mapping[str, int] = field(metadata=told("failed, by error class", "requests", of="CLASS"))
+    throughput: float = field(
+        metadata=told(
+            "successes that were answered in the measured window, per second for which their stream ran in it", "1/s"
+        )
+    )
+    documents_per_second: float = field(
+        metadata=told("documents that were answered in the measured window, by the same seconds", "1/s")
+    )
+    response: Latency = field(metadata=told("done - scheduled, successes: "))
+    service: Latency = field(metadata=told("done - sent, successes: "))
+    failure: Latency | None = field(default=None, metadata=told("done - scheduled, failures: "))
+    all: Latency | None = field(default=None, metadata=told("done - scheduled, with failures: "))
+
+
+@dataclass(frozen=True, slots=True)
+class PartFigures(Figures):
+    """The figures of a part of an operation, such as a page of a scroll."""
+
+    response: Latency = field(metadata=told("done - sent: "))
+    service: Latency = field(metadata=told("done - sent: "))
+    failure: Latency | None = field(default=None, metadata=told("done - sent: "))
+    all: Latency | None = field(default=None, metadata=told("done - sent: "))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationFigures(Figures):
+    """The figures of an operation in a phase's measured window."""
+
+    dropped: int = field(metadata=told("never sent, since too many were in flight", "requests"))
+    in_flight_at_end: int = field(metadata=told("sent and not answered when the phase was over", "requests"))
+    recall: float | None = field(
+        default=None,
+        metadata=told(
+            "share (0 to 1) of the documents that should have been found that were; only where it is asserted",
+            absent=True,
+        ),
+    )
+    parts: Mapping[str, PartFigures] = field(
+        default_factory=dict, metadata=told("of this part of the operation: ", of="PART")
+    )
+
+    @property
+    def due(self) -> int:
+        """The requests that were due in the window: done, dropped, or without an answer at its end."""
+        return self.requests + self.dropped + self.in_flight_at_end
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """A stream: its pacing as plans have it, and for how long it ran. Older runs do not say the latter."""
+
+    name: str = field(metadata=told("the stream's name"))
+    pacing: Mapping[str, Any] = field(
+        metadata=told("closed (clients, think time) or open (rate, arrivals)", below=True)
+    )
+    measured: float | None = field(
+        default=None, metadata=told("of the window in which the stream ran; rates are per second of it", "s")
+    )
+    ran_out: bool = field(default=False, metadata=told("whether it ended before its time, having nothing left to send"))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are due at instants that do not depend on the answers before them."""
+        return "open" in self.pacing
+
+    @property
+    def rate(self) -> Level | None:
+        """The rate of open pacing, 1/s, or the stages through which it goes; None for clients."""
+        return self.pacing["open"]["rate"] if self.is_open else None
+
+    @property
+    def is_poisson(self) -> bool:
+        """Whether requests of open pacing arrive at random."""
+        return self.is_open and self.pacing["open"].get("arrivals") == "poisson"
+
+    @property
+    def clients(self) -> int | Mapping[str, Any] | None:
+        """The number of clients, or the stages through which it goes; None for open pacing."""
+        return None if self.is_open else self.pacing["closed"]["clients"]
+
+    @property
+    def think_time(self) -> Level:
+        """What clients wait between an answer and the next request, s; 0 for open pacing."""
+        return 0.0 if self.is_open else self.pacing["closed"].get("think_time", 0.0)
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether the load itself changes: a rate or a number of clients in stages."""
+        return isinstance(self.rate if self.is_open else self.clients, Mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The wall clock beside the monotonic one."""
+
+    started: float = field(metadata=told("the same instant, by the wall clock", "s since 1970, UTC"))
+    uncertainty: float = field(metadata=told("by how much that may be off: the clocks cannot be read at once", "s"))
+    drift: float = field(metadata=told("what the wall clock gained on the monotonic one during the phase", "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Lines of a corpus that are not documents."""
+
+    corpus: str = field(metadata=told("a corpus with lines that are not documents and were not sent"))
+    lines: int = field(metadata=told("how many; a corpus that only a part is read of may have more", "lines"))
+    kept: tuple[str, ...] = field(default=(), metadata=told("a file with these lines, their numbers and what is wrong"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSummary:
+    """A phase: when its load ran, how it was paced, the figures of its operations in the measured window."""
+
+    name: str = field(metadata=told("the phase's name"))
+    prepares: bool = field(
+        default=False, metadata=told("whether the phase only prepares the measured ones, as loading data does")
+    )
+    start: float = field(metadata=told("when its load began, since the run began: the zero of its seconds", "s"))
+    clock: Clock | None = field(default=None, metadata=told(""))
+    warmup: float = field(metadata=told("load before the measured window", "s"))
+    duration: float = field(metadata=told("the measured window", "s"))
+    streams: tuple[StreamSummary, ...] = field(metadata=told(""))
+    set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
+    operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))
+
+    @property
+    def begin(self) -> float:
+        """When the measured window began, s since the run began."""
+        return self.start + self.warmup
+
+    @property
+    def throughput(self) -> float:
+        """Successes per second, all operations together."""
+        return sum(operation.throughput for operation in self.operations.values())
+
+    @property
+    def has_open_load(self) -> bool:
+        """Whether any of its streams has open pacing."""
+        return any(stream.is_open for stream in self.streams)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorFigures:
+    """What the generator saw of itself: shares of time of its busiest worker (0..1), lateness and lag (s).
+
+    What was not recorded, or does not apply, is None.
+    """
+
+    threads: int = field(metadata=told("workers", "threads"))
+    cpu_share: float = field(metadata=told("greatest mean CPU share of a worker in the measured window; 0..1", "share"))
+    cpu_share_peak: float = field(metadata=told("greatest CPU share of a worker in one second", "share"))
+    waited_share: float = field(metadata=told("greatest mean share of time that a worker waited for a core", "share"))
+    throttled_share: float | None = field(
+        default=None,
+        metadata=told(
+            "time for which the control group of the generator was throttled by its CPU quota; null without control"
+            " groups",
+            "share",
+            null=True,
+        ),
+    )
+    stolen_share: float | None = field(
+        default=None,
+        metadata=told(
+            "of all processors, taken by the hypervisor in the measured window; null where it was not counted",
+            "share",
+            null=True,
+        ),
+    )
+    network_share: float | None = field(
+        default=None,
+        metadata=told(
+            "of the speed of this machine's busiest interface; null where no speed is known", "share", null=True
+        ),
+    )
+    ceiling_share: float | None = field(
+        default=None,
+        metadata=told(
+            "requests per second and worker over `generator.ceiling` of the manifest; null without calibration",
+            "share",
+            null=True,
+        ),
+    )
+    lateness_p99: float | None = field(
+        default=None, metadata=told("99th percentile of how late clients handled due requests", "s", null=True)
+    )
+    lag_p99: float | None = field(
+        default=None, metadata=told("99th percentile of the event loop's lag", "s", null=True)
+    )
+    longest_stall: float | None = field(
+        default=None, metadata=told("greatest lag: the longest stall of an event loop", "s", null=True)
+    )
+    away_share: float | None = field(
+        default=None,
+        metadata=told(
+            "greatest mean share of time that a worker's event loop spent in stalls of 50 ms or more",
+            "share",
+            null=True,
+        ),
+    )
+    achieved: float | None = field(
+        default=None, metadata=told("achieved over offered rate; null for closed pacing", "share", null=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedReason:
+    """A reason for which a run is invalid, as it was recorded; a later version may know other codes."""
+
+    code: str = field(metadata=told("which reason it is"))
+    cause: str = field(metadata=told("what was seen, with its figures"))
+    remedy: str = field(metadata=told("what to do about it"))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVerdict:
+    """Whether a run is valid, and why not."""
+
+    valid: bool = field(metadata=told("whether the run is valid"))
+    reasons: tuple[RecordedReason, ...] = field(default=(), metadata=told(""))
+    not_judged: tuple[str, ...] = field(default=(), metadata=told("what could not be judged, and why"))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run's summary. One that failed before its load has no phases, no generator and no verdict."""
+
+    status: str = field(metadata=told("`done`, `failed` or `interrupted`"))
+    failure: str | None = field(default=None, metadata=told("what failed, when the status is `failed`", absent=True))
+    fault: str | None = field(
+        default=None, metadata=told("whose failure that was: `store`, `generator` or `unknown`", absent=True)
+    )
+    phases: tuple[PhaseSummary, ...] = field(default=(), metadata=told(""))
+    generator: GeneratorFigures | None = field(default=None, metadata=told("", absent=True))
+    verdict: RecordedVerdict | None = field(default=None, metadata=told("", absent=True))
+
+    @property
+    def measured(self) -> tuple[PhaseSummary, ...]:
+        """The phases that were measured, without those that only prepare."""
+        return tuple(phase for phase in self.phases if not phase.prepares)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as it is handed to `RunWriter.finish`."""
+        document: dict[str, Any] = as_document(self)
+        return document
