@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.promises import Promises
 
 from loadframe.analyze.elasticity.course import Course
-from loadframe.analyze.elasticity.measures import Change, disturbed, measure
+from loadframe.analyze.elasticity.measures import ChangeInRun, disturbed, measure
 from loadframe.analyze.elasticity.repeated import interval
 from loadframe.simulate.noise import autoregressive
 
@@ -25,7 +25,7 @@ LOSSES = {
 }
 #: p99 likewise, and the debt in units of L0.
 DEBTS = {"20 s at 3 L0": (((20, 3.0), (240, 1.0)), 40.0), "nothing happens": (((240, 1.0),), 0.0)}
-CHANGE = Change(BEFORE, BEFORE + AFTER, 1, 2, open=False, p99=1.3)
+CHANGE = ChangeInRun(BEFORE, BEFORE + AFTER, 1, 2, open=False, p99=1.3)
 NOISES, RHOS = (0.03, 0.05, 0.10), (0.0, 0.5, 0.8)
 MAXIMA = ("disturbance", "slowdown", "violation", "break_even", "dory")
 

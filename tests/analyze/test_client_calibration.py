@@ -3,16 +3,16 @@
 import pytest
 
 from loadframe.analyze.sweep import read_sweep
-from loadframe.analyze.sweep.calibration import Calibration, Step, calibrate, next_clients
+from loadframe.analyze.sweep.calibration import Calibration, ClientsTried, calibrate, next_clients
 from loadframe.report import answer
 from simulated import Truth, write_experiment
 
 
 def ramp(throughput, busiest=lambda clients: None):
-    steps = []
-    while clients := next_clients(steps):
-        steps.append(Step(clients, throughput(clients), busiest(clients), busiest(clients)))
-    return [step.clients for step in steps]
+    trials = []
+    while clients := next_clients(trials):
+        trials.append(ClientsTried(clients, throughput(clients), busiest(clients), busiest(clients)))
+    return [trial.clients for trial in trials]
 
 
 def test_clients_double_until_throughput_no_longer_grows():
@@ -39,12 +39,17 @@ def test_a_scattering_doubling_is_held_against_the_best_before():
 
 
 def test_the_most_clients_without_idling_or_overload_are_the_calibrated_ones():
-    steps = [Step(1, 1.0, 0.05, 0.1), Step(2, 2.0, 0.3, 0.4), Step(4, 3.0, 0.6, 0.85), Step(8, 3.0, 0.8, 0.97)]
-    assert calibrate(2, steps) == Calibration(2, 4, 0.6, 0.85)
+    trials = [
+        ClientsTried(1, 1.0, 0.05, 0.1),
+        ClientsTried(2, 2.0, 0.3, 0.4),
+        ClientsTried(4, 3.0, 0.6, 0.85),
+        ClientsTried(8, 3.0, 0.8, 0.97),
+    ]
+    assert calibrate(2, trials) == Calibration(2, 4, 0.6, 0.85)
     # In another repetition one of its nodes was overloaded.
-    assert calibrate(2, [*steps, Step(4, 3.0, 0.6, 0.95)]).clients == 2
-    assert calibrate(2, steps[:1]) == Calibration(2, None, 0.05, 0.1)
-    assert calibrate(2, [Step(1, 1.0)]) is None, "without limits there is nothing to go by"
+    assert calibrate(2, [*trials, ClientsTried(4, 3.0, 0.6, 0.95)]).clients == 2
+    assert calibrate(2, trials[:1]) == Calibration(2, None, 0.05, 0.1)
+    assert calibrate(2, [ClientsTried(1, 1.0)]) is None, "without limits there is nothing to go by"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from courses import course, grown, pieces
 from loadframe.analyze.elasticity import by_chance, drifted
 from loadframe.analyze.elasticity.course import Event
 from loadframe.analyze.elasticity.doubts import UnknownLatency, doubts
-from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, running_median
+from loadframe.analyze.elasticity.measures import ChangeInRun, Value, disturbed, measure, running_median
 from loadframe.analyze.elasticity.repeated import repeated
 from loadframe.analyze.estimate import mean_interval
 
 #: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
-GROW = Change(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
+GROW = ChangeInRun(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
 LOST = {"x": pieces((120, 1.0), (220, 0.5), (600, 1.8)), "l": pieces((120, 1.0), (220, 3.0), (600, 0.8))}
 
 
@@ -88,8 +88,8 @@ def test_seconds_in_which_nothing_was_asked_for_are_neither_outage_nor_unknown()
 
 def test_no_second_between_two_steps_is_lost():
     late = course(l=pieces((129, 1.0), (130, 9.0), (600, 1.0)))
-    first = measure(late, Change(120.0, 129.4, 2, 2, open=False, p99=0.02), 60.0)
-    second = measure(late, Change(129.4, 140.0, 2, 2, open=False, p99=0.02), 60.0)
+    first = measure(late, ChangeInRun(120.0, 129.4, 2, 2, open=False, p99=0.02), 60.0)
+    second = measure(late, ChangeInRun(129.4, 140.0, 2, 2, open=False, p99=0.02), 60.0)
     assert (first["violation"], second["violation"]) == (Value(0.0), Value(1.0))
 
 
@@ -114,7 +114,7 @@ def test_data_that_never_come_to_rest_are_told_from_a_node_that_never_joins():
 
 
 def test_nothing_that_happens_costs_nothing():
-    same = Change(begin=120.0, end=600.0, before=1, after=1, open=False)
+    same = ChangeInRun(begin=120.0, end=600.0, before=1, after=1, open=False)
     for seed in range(10):
         result = measure(course(noise=0.03, seed=seed), same, 60.0)
         assert result["stabilisation"] == Value(0.0)
@@ -127,8 +127,8 @@ def test_nothing_that_happens_costs_nothing():
 
 
 def test_a_run_that_is_too_short_around_the_change_has_no_levels():
-    early = Change(begin=30.0, end=600.0, before=1, after=2, open=False)
-    late = Change(begin=500.0, end=600.0, before=1, after=2, open=False)
+    early = ChangeInRun(begin=30.0, end=600.0, before=1, after=2, open=False)
+    late = ChangeInRun(begin=500.0, end=600.0, before=1, after=2, open=False)
     for change in (early, late):
         result = measure(course(), change, 60.0)
         assert {"x0", "stabilisation", "lost_work"}.isdisjoint(result)
@@ -136,7 +136,7 @@ def test_a_run_that_is_too_short_around_the_change_has_no_levels():
 
 
 def test_under_an_open_load_there_is_no_gain_and_no_break_even():
-    result = measure(course(events=grown(), **LOST), Change(120.0, 600.0, 1, 2, open=True), 60.0)
+    result = measure(course(events=grown(), **LOST), ChangeInRun(120.0, 600.0, 1, 2, open=True), 60.0)
     assert {"realised_gain", "break_even"}.isdisjoint(result)
     assert result["lost_work"].value == near(50.0)
 
@@ -152,7 +152,7 @@ def test_throughput_afterwards_is_held_against_the_capacity_of_as_many_nodes():
 def test_a_node_that_leaves_takes_its_time():
     events = (Event(120.0, "node leaving", ("node-1",)), Event(150.0, "node left", ("node-1",)),
               Event(151.0, "cluster balanced"))  # fmt: skip
-    result = measure(course(events=events), Change(120.0, 600.0, 2, 1, open=False), 60.0)
+    result = measure(course(events=events), ChangeInRun(120.0, 600.0, 2, 1, open=False), 60.0)
     assert result["departure"] == Value(30.0)
     assert "join_delay" not in result
     assert result["realised_gain"].value == near(2.0)

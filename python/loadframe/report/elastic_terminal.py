@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.elasticity import Elasticity, Step
+from loadframe.analyze.elasticity import Elasticity, StepMeasures
 from loadframe.report import elastic_words
 from loadframe.report.fit_terminal import print_findings
 from loadframe.report.terminal_table import TerminalTable
@@ -30,7 +30,7 @@ def print_elasticity(elasticity: Elasticity, console: Console) -> None:
     print_trust(elasticity.folder, console)
 
 
-def _measures(step: Step) -> TerminalTable:
+def _measures(step: StepMeasures) -> TerminalTable:
     headers = ("measure", "with the event", "control", "difference")
     table = TerminalTable(headers, title=elastic_words.step_heading(step))
     for row in elastic_words.rows(step):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loadframe.analyze.elasticity import MEASURES, Group, Repeated, Step, by_chance, drifted
+from loadframe.analyze.elasticity import MEASURES, Group, Repeated, StepMeasures, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.report.numbers import estimate_text, percent_text
@@ -26,7 +26,7 @@ def heading(group: Group) -> str:
     return f"{group.transition}, {group.load}"
 
 
-def step_heading(step: Step) -> str:
+def step_heading(step: StepMeasures) -> str:
     """Return what a step did, and to how many nodes."""
     nodes = format_nodes(step.before)
     more = "" if step.after == step.before else f", then {format_count(step.after)}"
@@ -62,7 +62,7 @@ _RULES = (
 )
 
 
-def _sentences(group: Group, step: Step) -> list[str]:
+def _sentences(group: Group, step: StepMeasures) -> list[str]:
     measures = step.measures
     parts = []
     if "join_delay" in measures:
@@ -138,7 +138,7 @@ def _cost(lost: Repeated) -> str:
     return f"On the way the work of {_duration(lost.difference)} was lost, beyond the control run's{_of(lost)}"
 
 
-def rows(step: Step) -> list[Row]:
+def rows(step: StepMeasures) -> list[Row]:
     """Return each measure of a step in words."""
     return [_row(measure) for measure in step.measures.values()]
 

@@ -52,7 +52,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class EffectsModel:
     """What a designed experiment says: terms, differences against the default, what blocks and errors vary."""
 
     terms: tuple[TermFit, ...]
@@ -81,7 +81,7 @@ class Data:
     alone: bool = False
 
 
-def fit_model(data: Data) -> Model:
+def fit_model(data: Data) -> EffectsModel:
     """Fit main effects and the interactions that the design can tell apart."""
     balanced = not data.alone
     terms = estimable_terms(data.rows, data.levels, balanced=balanced)
@@ -103,7 +103,7 @@ def fit_model(data: Data) -> Model:
     fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
     block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
     block_share = block_squares / total if total else 0.0
-    return Model(
+    return EffectsModel(
         terms=tuple(fits[term] for term in terms),
         contrasts=tuple(contrast for stratum in strata for contrast in _contrasts(stratum, data.levels, balanced)),
         block_share=block_share,

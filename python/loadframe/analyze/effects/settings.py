@@ -18,7 +18,7 @@ from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, comp
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
 from loadframe.analyze.effects.coding import Array, Term, columns_of
-from loadframe.analyze.effects.model import Data, Model, fit_model
+from loadframe.analyze.effects.model import Data, EffectsModel, fit_model
 from loadframe.analyze.effects.ranking import Numbers, Standing, rank
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
@@ -48,7 +48,7 @@ class Response:
     """One measure's model on logarithms, and the p of each term, adjusted by Holm for all terms."""
 
     measure: Measure
-    model: Model
+    model: EffectsModel
     adjusted: Mapping[Term, float]
 
     def claimed(self, term: Term) -> bool:
@@ -274,7 +274,7 @@ def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Fi
     )
 
 
-def aliases_text(model: Model, term: Term, factors: Sequence[str]) -> str:
+def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:
     """Name the interactions of two factors that a term may be instead: those mixed with it wholly, then those in part.
 
     Empty where there are none. Interactions of three are mixed with nearly everything, and rare.

@@ -10,7 +10,7 @@ from typing import Any
 
 from loadframe.analyze.elasticity.course import Course
 from loadframe.analyze.elasticity.doubts import by_chance, drifted
-from loadframe.analyze.elasticity.groups import Group, Step, read_groups
+from loadframe.analyze.elasticity.groups import Group, StepMeasures, read_groups
 from loadframe.analyze.elasticity.measures import Value
 from loadframe.analyze.elasticity.names import MEASURES, Named
 from loadframe.analyze.elasticity.repeated import Repeated
@@ -24,7 +24,7 @@ __all__ = [
     "Group",
     "Named",
     "Repeated",
-    "Step",
+    "StepMeasures",
     "Value",
     "by_chance",
     "drifted",

@@ -10,7 +10,7 @@ import numpy as np
 
 from loadframe.analyze.elasticity.course import Course, read_course
 from loadframe.analyze.elasticity.doubts import doubts
-from loadframe.analyze.elasticity.measures import Change, Value, disturbed, measure, service
+from loadframe.analyze.elasticity.measures import ChangeInRun, Value, disturbed, measure, service
 from loadframe.analyze.elasticity.names import MEASURES, UNUSUAL
 from loadframe.analyze.elasticity.provisioning import Provisioning, demand, level_at, score, supply
 from loadframe.analyze.elasticity.repeated import Repeated, repeated
@@ -22,7 +22,7 @@ _STARTED = "change started"
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class StepMeasures:
     """One change: what it was, the median nodes before and after, the median length that was looked at, s."""
 
     number: int
@@ -48,7 +48,7 @@ class Group:
     controls: tuple[RecordedRun, ...]
     invalid: tuple[RecordedRun, ...]
     courses: Mapping[str, Course]
-    steps: tuple[Step, ...]
+    steps: tuple[StepMeasures, ...]
     provisioning: Mapping[str, Provisioning]
     warnings: tuple[Finding, ...]
 
@@ -101,11 +101,11 @@ def _steps(
     description: Mapping[str, Any],
     *,
     is_open: bool,
-) -> tuple[Step, ...]:
+) -> tuple[StepMeasures, ...]:
     window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
-    changes: dict[int, list[Change]] = defaultdict(list)
+    changes: dict[int, list[ChangeInRun]] = defaultdict(list)
     words: dict[int, str] = {}
     for run in runs:
         course = courses[run.id]
@@ -122,7 +122,7 @@ def _steps(
                     for name, value in measure(courses[control.id], same, window, during).items():
                         compared[number][name][run.block or 1] = value
     return tuple(
-        Step(
+        StepMeasures(
             number=number,
             change=words[number],
             before=median(change.before for change in changes[number]),
@@ -138,7 +138,9 @@ def _steps(
     )
 
 
-def _changes(run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool) -> dict[int, Change]:
+def _changes(
+    run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool
+) -> dict[int, ChangeInRun]:
     """Return each step that was taken, until the next one or the end of the run."""
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     groups = {}
@@ -146,7 +148,7 @@ def _changes(run: RecordedRun, course: Course, description: Mapping[str, Any], *
     for number, begin in fired.items():
         end = min([time for time in fired.values() if time > begin], default=course.end)
         after = _nodes(run, course, end)
-        groups[number] = Change(
+        groups[number] = ChangeInRun(
             begin=begin,
             end=end,
             before=_nodes(run, course, begin),
@@ -168,9 +170,9 @@ def _same(
     run: RecordedRun,
     control: RecordedRun,
     courses: Mapping[str, Course],
-    change: Change,
+    change: ChangeInRun,
     capacity: Mapping[int, float],
-) -> Change | None:
+) -> ChangeInRun | None:
     """Return the same stretch of a control run, from the instant at which its first step would have been taken."""
     first = [
         min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
@@ -199,7 +201,7 @@ def _as_a_whole(
     description: Mapping[str, Any],
     *,
     is_open: bool,
-) -> tuple[Step, ...]:
+) -> tuple[StepMeasures, ...]:
     """Return what users had to bear throughout runs in which a policy decided."""
     slo = description.get("slo") or {}
     sides: list[dict[str, dict[int, Value]]] = []
@@ -210,7 +212,7 @@ def _as_a_whole(
             course = courses[run.id]
             nodes = run.nodes or 1
             last = _nodes(run, course, course.end)
-            change = Change(course.start, course.end, nodes, last, is_open, slo.get("p99"), slo.get("errors"))
+            change = ChangeInRun(course.start, course.end, nodes, last, is_open, slo.get("p99"), slo.get("errors"))
             if side is runs:
                 after.append(last)
                 horizon.append(course.end - course.start)
@@ -225,7 +227,7 @@ def _as_a_whole(
         for name in MEASURES
         if name in with_event
     }
-    return (Step(1, "decided by a policy", runs[0].nodes or 1, median(after), median(horizon), measures),)
+    return (StepMeasures(1, "decided by a policy", runs[0].nodes or 1, median(after), median(horizon), measures),)
 
 
 def _provisioning(

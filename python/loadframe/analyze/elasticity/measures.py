@@ -33,7 +33,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeInRun:
     """One change within a course: from t0 to the horizon's end, on a cluster of `before` and then `after` nodes."""
 
     begin: float
@@ -69,7 +69,7 @@ class Disturbed:
     deviation: Flags
 
 
-def levels(course: Course, change: Change, window: float) -> Levels | None:
+def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
     """Return the levels; None where the run has not so much before the change, or twice as much after it."""
     if change.begin - course.start < window - 1 or change.end - change.begin < 2 * window - 1:
         return None
@@ -81,7 +81,7 @@ def levels(course: Course, change: Change, window: float) -> Levels | None:
     return levels if levels.x0 > 0 else None
 
 
-def disturbed(course: Course, change: Change, window: float) -> Disturbed | None:
+def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed | None:
     """Return the seconds in which a run was worse than its levels because of the change; None without levels."""
     level = levels(course, change, window)
     if level is None:
@@ -104,7 +104,7 @@ def disturbed(course: Course, change: Change, window: float) -> Disturbed | None
     )
 
 
-def measure(course: Course, change: Change, window: float, during: Disturbed | None = None) -> dict[str, Value]:
+def measure(course: Course, change: ChangeInRun, window: float, during: Disturbed | None = None) -> dict[str, Value]:
     """Return every measure that the course can give, by name; see `names.MEASURES` for words and units.
 
     What is summed up over the disturbance is so over its own, or over that of another run (`during`).
@@ -137,7 +137,7 @@ def measure(course: Course, change: Change, window: float, during: Disturbed | N
     return values
 
 
-def _latency(course: Course, change: Change, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
+def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
     """Return the measures of response times; where seconds of them are unknown, these are bounds, and counted."""
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
@@ -153,7 +153,7 @@ def _latency(course: Course, change: Change, window: float, level: Levels, durin
     return values if dory is None else values | {"dory": Value(dory, bool(unknown))}
 
 
-def _windows(course: Course, change: Change, window: float) -> tuple[slice, slice]:
+def _windows(course: Course, change: ChangeInRun, window: float) -> tuple[slice, slice]:
     """Return the seconds from which levels before and after are taken."""
     return course.within(change.begin - window, change.begin), course.within(change.end - window, change.end)
 
@@ -164,13 +164,13 @@ def _level(series: Series, unknown: Flags) -> float:
     return float(np.median(known)) if len(known) and 2 * int(unknown.sum()) <= len(series) else float("nan")
 
 
-def _deficit(course: Course, change: Change, level: Levels) -> Series:
+def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
     """Return by which share of x0 each second of the horizon did less than x0."""
     deficit: Series = 1.0 - course.successes[course.within(change.begin, change.end)] / level.x0
     return deficit
 
 
-def _excess(series: Series, course: Course, change: Change, window: float, joined: float) -> Series | None:
+def _excess(series: Series, course: Course, change: ChangeInRun, window: float, joined: float) -> Series | None:
     """Return by how many of its first levels a series of response times is above its ideal, by second of the horizon.
 
     Ideal is the level before until the node has joined and the level after from then on. A second in which nothing was
@@ -198,7 +198,7 @@ def _depth(x: Series, x0: float, during: Flags) -> float:
     return max(1.0 - float(lowest.min()) / x0, 0.0) if len(lowest) else 0.0
 
 
-def stabilisation(course: Course, change: Change, window: float, level: Levels, joined: float) -> Value:
+def stabilisation(course: Course, change: ChangeInRun, window: float, level: Levels, joined: float) -> Value:
     """Return when throughput and percentile have come to their last level, and held it for W.
 
     That is the first t, not before the node has joined, from which abs(x~ - x1) <= max(5 % of x1, 3 MAD) and
@@ -252,7 +252,7 @@ def _mad(series: Series) -> float:
     return float(np.median(np.abs(known - np.median(known)))) if len(known) else 0.0
 
 
-def _instants(course: Course, change: Change) -> dict[str, Value]:
+def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return how long joining and moving took, as far as they came."""
     values = {}
     here = [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
@@ -276,7 +276,7 @@ def _instants(course: Course, change: Change) -> dict[str, Value]:
     return values
 
 
-def _moved(course: Course, change: Change) -> dict[str, Value]:
+def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return what was counted down while data moved, and how quickly; nothing where the change told of nothing."""
     told = [(time, value) for time, value in course.left if change.begin <= time < change.end]
     if not told:
@@ -288,7 +288,7 @@ def _moved(course: Course, change: Change) -> dict[str, Value]:
     return values | ({f"{what}_rate": Value((most - last) / took)} if took > 0 else {})
 
 
-def service(course: Course, change: Change) -> dict[str, Value]:
+def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return what users had to bear, counted in seconds and requests; it needs no levels."""
     horizon = course.within(change.begin, change.end)
     x, failed = course.successes[horizon], course.failures[horizon]
@@ -320,7 +320,7 @@ def _longest(flags: np.ndarray) -> int:
     return longest
 
 
-def _dory(course: Course, change: Change, window: float, during: Disturbed) -> float | None:
+def _dory(course: Course, change: ChangeInRun, window: float, during: Disturbed) -> float | None:
     """Return (A + B) / ((R1 + R2) (V1 + V2)), in the manner of Dory et al., "Measuring Elasticity for Cloud Databases"
     (CLOUD COMPUTING 2011), who propose a measure without dimension.
 

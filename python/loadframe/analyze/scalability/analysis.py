@@ -8,7 +8,16 @@ from loadframe.analyze.scalability.checks import extrapolation_error, lack_of_fi
 from loadframe.analyze.scalability.doubts import doubts
 from loadframe.analyze.scalability.fitting import PointFit, fit_model
 from loadframe.analyze.scalability.intervals import Spread, parameters, spread
-from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LADDERS, USL, Model, ModelName, Scaling
+from loadframe.analyze.scalability.models import (
+    AMDAHL,
+    GUSTAFSON,
+    KNEE,
+    LADDERS,
+    USL,
+    ModelName,
+    ScalabilityModel,
+    Scaling,
+)
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
 from loadframe.analyze.scalability.outliers import Outlier, outliers
 from loadframe.analyze.scalability.peak import Peak, PeakStanding, peak_of, standing_of
@@ -116,7 +125,7 @@ def _without(apart: Sequence[Outlier], rest: Observations, conclusion: _Conclusi
     )
 
 
-def _fit_with_sign(model: Model, data: Observations, seed: int) -> tuple[PointFit, Spread]:
+def _fit_with_sign(model: ScalabilityModel, data: Observations, seed: int) -> tuple[PointFit, Spread]:
     """Fit with s >= 0; where s ends at that bound and is significantly negative without it, keep the negative s."""
     point = fit_model(model, data)
     around = spread(point, data, seed)

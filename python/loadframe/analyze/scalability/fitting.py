@@ -6,7 +6,7 @@ import numpy as np
 
 from loadframe.analyze.scalability.gustafson import LEAST_SHARE, solve_gustafson
 from loadframe.analyze.scalability.knee import solve_knee
-from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LINEAR, Array, Model
+from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LINEAR, Array, ScalabilityModel
 from loadframe.analyze.scalability.observations import Observations
 from loadframe.analyze.scalability.solver import Bounds, Problems, solve, starts
 
@@ -21,7 +21,7 @@ class PointFit:
     Parameters are (L, s, k), of the hard knee (L, C), of Gustafson's law (L, s). `bounds` are None of the hard knee.
     """
 
-    model: Model
+    model: ScalabilityModel
     theta: Array
     bounds: Bounds | None
     sum_of_squares: float
@@ -31,7 +31,7 @@ class PointFit:
         return self.theta[: self.model.size]
 
 
-def bounds_for(model: Model, observations: Observations, *, superlinear: bool) -> Bounds:
+def bounds_for(model: ScalabilityModel, observations: Observations, *, superlinear: bool) -> Bounds:
     """Return the limits of (s, k): from 0 to (1, infinity), fixed at 0 where the model lacks the parameter.
 
     A superlinear fit lets s go negative, as far as the throughput of the largest measured size stays finite.
@@ -46,7 +46,7 @@ def bounds_for(model: Model, observations: Observations, *, superlinear: bool) -
     return Bounds((least, 0.0), (1.0, np.inf))
 
 
-def fit_model(model: Model, observations: Observations, *, superlinear: bool = False) -> PointFit:
+def fit_model(model: ScalabilityModel, observations: Observations, *, superlinear: bool = False) -> PointFit:
     """Fit one model to the observations, from several starting points."""
     n, means = observations.sizes, observations.means[None, :]
     weights = observations.weights(means)

@@ -55,7 +55,7 @@ def peak_size(theta: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Model:
+class ScalabilityModel:
     """One rung of the ladder: its name, the names of its free parameters, its curve."""
 
     name: ModelName
@@ -68,13 +68,16 @@ class Model:
         return len(self.parameters)
 
 
-LINEAR = Model("linear", ("lambda",), usl_throughput)
-GUSTAFSON = Model("gustafson", ("lambda", "serial"), gustafson_throughput)
-AMDAHL = Model("amdahl", ("lambda", "sigma"), usl_throughput)
-KNEE = Model("knee", ("lambda", "ceiling"), knee_throughput)
-USL = Model("usl", ("lambda", "sigma", "kappa"), usl_throughput)
+LINEAR = ScalabilityModel("linear", ("lambda",), usl_throughput)
+GUSTAFSON = ScalabilityModel("gustafson", ("lambda", "serial"), gustafson_throughput)
+AMDAHL = ScalabilityModel("amdahl", ("lambda", "sigma"), usl_throughput)
+KNEE = ScalabilityModel("knee", ("lambda", "ceiling"), knee_throughput)
+USL = ScalabilityModel("usl", ("lambda", "sigma", "kappa"), usl_throughput)
 
 #: Simplest first: where two models are equally good, the earlier one is taken.
 LADDER = (LINEAR, AMDAHL, KNEE, USL)
 #: The models of each kind of scaling.
-LADDERS: dict[Scaling, tuple[Model, ...]] = {"strong": LADDER, "weak": (LINEAR, GUSTAFSON, AMDAHL, KNEE, USL)}
+LADDERS: dict[Scaling, tuple[ScalabilityModel, ...]] = {
+    "strong": LADDER,
+    "weak": (LINEAR, GUSTAFSON, AMDAHL, KNEE, USL),
+}

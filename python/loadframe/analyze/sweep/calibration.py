@@ -18,7 +18,7 @@ _MOST = 4096
 
 
 @dataclass(frozen=True)
-class Step:
+class ClientsTried:
     """What a number of clients did: throughput (1/s), the least and the most busy node's share of its CPU limit."""
 
     clients: int
@@ -37,29 +37,29 @@ class Calibration:
     busiest: float | None
 
 
-def step_of(run: RecordedRun, phase: str) -> Step:
+def clients_tried(run: RecordedRun, phase: str) -> ClientsTried:
     """Return what a run says of its number of clients."""
     clients, entry = run.clients(phase) or 0, run.phase(phase)
     if not run.sound or entry is None:
-        return Step(clients, None)
+        return ClientsTried(clients, None)
     shares = cpu_shares(run, phase).values()
-    return Step(clients, entry.throughput, min(shares, default=None), max(shares, default=None))
+    return ClientsTried(clients, entry.throughput, min(shares, default=None), max(shares, default=None))
 
 
-def next_clients(steps: Sequence[Step]) -> int | None:
+def next_clients(trials: Sequence[ClientsTried]) -> int | None:
     """Return how many clients to try next, twice as many each time; None when more would say nothing new.
 
     That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last two runs could not
     valid: one may have been disturbed, two mean that the generator is the limit.
     """
-    if not steps:
+    if not trials:
         return 1
-    ordered = sorted(steps, key=lambda step: step.clients)
+    ordered = sorted(trials, key=lambda trial: trial.clients)
     last = ordered[-1]
     if last.throughput is None:
         enough = len(ordered) > 1 and ordered[-2].throughput is None
     else:
-        before = max((step.throughput for step in ordered[:-1] if step.throughput is not None), default=0.0)
+        before = max((trial.throughput for trial in ordered[:-1] if trial.throughput is not None), default=0.0)
         enough = last.throughput < _GAIN * before or (last.busiest or 0.0) > OVERLOADED
     return None if enough or 2 * last.clients > _MOST else 2 * last.clients
 
@@ -72,17 +72,17 @@ def every_clients() -> list[int]:
     return nodes_seen
 
 
-def calibrate(nodes: int | None, steps: Sequence[Step]) -> Calibration | None:
+def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
     """Return the calibrated number of clients from all runs of a number of nodes; None without CPU limits to go by."""
-    known = [step for step in steps if step.idlest is not None and step.busiest is not None]
+    known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:
         return None
     within = []
-    for clients in {step.clients for step in known}:
-        at_clients = [step for step in known if step.clients == clients]
+    for clients in {trial.clients for trial in known}:
+        at_clients = [trial for trial in known if trial.clients == clients]
         idlest, busiest = (
-            min(step.idlest or 0.0 for step in at_clients),
-            max(step.busiest or 0.0 for step in at_clients),
+            min(trial.idlest or 0.0 for trial in at_clients),
+            max(trial.busiest or 0.0 for trial in at_clients),
         )
         if idlest >= IDLE and busiest <= OVERLOADED:
             within.append(Calibration(nodes, clients, idlest, busiest))
@@ -90,5 +90,5 @@ def calibrate(nodes: int | None, steps: Sequence[Step]) -> Calibration | None:
     if best is not None:
         return best
     return Calibration(
-        nodes, None, min(step.idlest or 0.0 for step in known), max(step.busiest or 0.0 for step in known)
+        nodes, None, min(trial.idlest or 0.0 for trial in known), max(trial.busiest or 0.0 for trial in known)
     )

@@ -10,7 +10,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.sweep.bends import Bend, bend
-from loadframe.analyze.sweep.calibration import Calibration, calibrate, step_of
+from loadframe.analyze.sweep.calibration import Calibration, calibrate, clients_tried
 from loadframe.analyze.sweep.choice import choose, speedup_of
 from loadframe.analyze.sweep.pitfalls import pitfalls
 from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
@@ -108,7 +108,7 @@ def phase_curves(
 def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> Calibration | None:
     at_nodes = [run for run in runs if run.nodes == nodes]
     several = len({run.clients(phase) for run in at_nodes}) > 1
-    return calibrate(nodes, [step_of(run, phase) for run in at_nodes]) if several else None
+    return calibrate(nodes, [clients_tried(run, phase) for run in at_nodes]) if several else None
 
 
 def _curve(

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.sweep.calibration import Step, every_clients, next_clients, step_of
+from loadframe.analyze.sweep.calibration import ClientsTried, clients_tried, every_clients, next_clients
 from loadframe.errors import BadInput
 from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
@@ -122,7 +122,7 @@ class Scale(Kind):
 
 
 def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> PlannedRun | None:
-    steps: list[Step] = []
+    steps: list[ClientsTried] = []
     while clients := next_clients(steps):
         run = _with_clients(planned, clients)
         if not (runs_path / run.id).exists():
@@ -143,9 +143,9 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 
 @functools.lru_cache(maxsize=10_000)
-def _step(path: Path, clients: int, phase: str) -> Step:
+def _step(path: Path, clients: int, phase: str) -> ClientsTried:
     """Read a run folder, which never changes once it is there."""
-    return step_of(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase)
+    return clients_tried(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase)
 
 
 def _with_clients(planned: PlannedRun, clients: int) -> PlannedRun:
