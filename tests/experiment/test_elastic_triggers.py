@@ -14,7 +14,7 @@ from loadframe.simulate.noise import autoregressive
 
 
 def progress(seconds, throughput, errors=0, p99=0.01):
-    return Progress(seconds, 0, errors, 0, throughput, 0, p99 / 2, p99)
+    return Progress(seconds, 0, errors, 0, throughput, 0, p99 and p99 / 2, p99)
 
 
 def sight(rates, cpu=None, **more):
@@ -98,7 +98,7 @@ def test_an_objective_is_broken_when_it_was_so_for_all_of_the_last_seconds():
     assert broken.fires(moment(sight([100] * 3, p99=0.2))) is not None
     assert broken.fires(moment(sight([100] * 2, p99=0.2))) is None
     assert broken.fires(moment(sight([100] * 9, p99=0.05))) is None
-    assert broken.fires(moment(sight([0] * 3, p99=0.0))) is not None, "nobody is answered"
+    assert broken.fires(moment(sight([0] * 3, p99=None))) == "no answers, 0 errors/s"
 
 
 def test_failures_break_an_objective_too():

@@ -37,6 +37,15 @@ def test_progress_is_told_while_the_phase_runs(tmp_path):
     assert told[-1].throughput == 1000
 
 
+def test_a_second_without_an_answer_has_no_response_time(tmp_path):
+    told = []
+    run_phase(plan(pacing={"open": {"rate": 0.5}}, stop={"duration": 2.5}), tmp_path, told.append)
+    assert {(entry.throughput, entry.response_p99 is None) for entry in told if entry.seconds} == {
+        (1, False),
+        (0, True),
+    }
+
+
 def test_an_interrupt_ends_the_phase_within_a_second_and_keeps_what_was_measured_for_whoever_defers_it(tmp_path):
     threading.Timer(1.2, _thread.interrupt_main).start()
     started = time.monotonic()

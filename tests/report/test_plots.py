@@ -68,6 +68,11 @@ def test_a_line_is_interrupted_where_a_value_is_missing():
     assert re.sub(r"[^A-Z]", "", path.get("d")) == "MLML"
 
 
+def test_a_value_between_two_gaps_is_a_dash():
+    (path,) = shapes(figure(Trace([1, 2, 3, 4, 5], [1, None, 2, None, 1], line=Line("red"))), "path")
+    assert re.sub(r"[^A-Za-z]", "", path.get("d")) == "MhMhMh"
+
+
 def test_a_stepped_line_holds_its_value_until_the_next_point():
     (path,) = shapes(figure(Trace([1, 2, 3], [1, 2, 1], line=Line("red", steps=True))), "path")
     assert re.sub(r"[^A-Z]", "", path.get("d")) == "MHVHV"

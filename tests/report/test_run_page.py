@@ -3,6 +3,7 @@
 import io
 import json
 
+import pyarrow as pa
 import pytest
 from pages import Page
 from rich.console import Console
@@ -51,6 +52,19 @@ def test_throughput_over_time_counts_each_second(run):
     throughput = plot["traces"][0]
     assert len(throughput["y"]) == 6
     assert sum(throughput["y"]) == sum(run.series["successes"].to_pylist())
+
+
+def test_a_second_in_which_nothing_was_answered_is_a_gap(run):
+    run = Run(run.path)
+    answered = run.series["response_p99"].to_pylist()
+    column = run.series.schema.get_field_index("response_p99")
+    median = run.series.schema.get_field_index("response_p50")
+    gap = [None if second == 3 else value for second, value in enumerate(answered)]
+    run.__dict__["series"] = run.series.set_column(column, "response_p99", pa.array(gap)).set_column(
+        median, "response_p50", pa.array(gap)
+    )
+    percentiles = [trace for trace in Page(run_page(run)).plots["run-over-time"]["traces"] if trace["name"] == "p99"]
+    assert [value is None for value in percentiles[0]["y"]] == [False, False, False, True, False, False]
 
 
 def test_an_invalid_run_says_so_first(tmp_path):

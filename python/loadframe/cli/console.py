@@ -143,7 +143,7 @@ def _words(progress: "PhaseProgress") -> str:
     """Write the figures of the last second, and how many errors there were so far."""
     documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
     errors = f"{format_count(progress.errors)} errors"
-    if not progress.throughput:
+    if progress.response_p50 is None or progress.response_p99 is None:
         return f"no answers in this second  {errors}"
     return (
         f"{format_count(progress.throughput)} requests/s{documents}  p50 {format_duration(progress.response_p50)}"

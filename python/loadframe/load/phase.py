@@ -21,7 +21,7 @@ _TELL = 0.2
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress for display: totals of the phase so far, rates of its last second, times in s."""
+    """Totals of a phase so far, rates of its last second, times in s; None in a second without an answer."""
 
     seconds: int
     requests: int
@@ -29,8 +29,13 @@ class Progress:
     documents: int
     throughput: int
     documents_throughput: int
-    response_p50: float
-    response_p99: float
+    response_p50: float | None
+    response_p99: float | None
+
+
+def _progress(told: dict[str, Any]) -> Progress:
+    """Return what the engine tells; its times are 0 where nothing was answered, and no response takes no time."""
+    return Progress(**{**told, **{name: told[name] or None for name in ("response_p50", "response_p99")}})
 
 
 #: The engine's account of a phase that has ended: the content of `outcome.json`.
@@ -77,7 +82,7 @@ def run_phase(
             while not handle.wait(_TELL):
                 if interrupts.asked():
                     break
-                tell(Progress(**handle.progress()))
+                tell(_progress(handle.progress()))
                 if hosts and (now := list(hosts())) != present:
                     _follow(handle, now)
                     present = now

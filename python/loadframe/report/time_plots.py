@@ -120,12 +120,17 @@ def _percentiles(rows: pa.Table, shift: float, operation: str = "") -> list[Trac
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
     last = np.append(second[1:] != second[:-1], True) if len(second) else np.array([], dtype=bool)
+    # A second in which nothing was answered is a gap: a line across it would hide an outage.
+    whole = np.arange(second[0], second[-1] + 1) if len(second) else second
     traces = []
     for column, label, line in (
         ("response_p50", "p50", Line(COLORS[2])),
         ("response_p99", "p99", Line(COLORS[1], dash="dash")),
     ):
-        x = numbers(second[last].astype(float) + shift)
-        y = numbers(1e3 * rows[column].to_numpy()[last])
-        traces.append(Trace(x, y, f"{label} of {operation}" if operation else label, line, panel=1, group=label))
+        values = np.full(len(whole), np.nan)
+        values[second[last] - whole[:1]] = 1e3 * rows[column].to_numpy()[last]
+        x = numbers(whole.astype(float) + shift)
+        traces.append(
+            Trace(x, numbers(values), f"{label} of {operation}" if operation else label, line, panel=1, group=label)
+        )
     return traces

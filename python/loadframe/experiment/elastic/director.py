@@ -249,7 +249,7 @@ class Director(Beside):
             cpu=cpu,
             throughput=sum(second.throughput for second in last) / len(last),
             errors=sum(second.errors for second in last) / len(last),
-            response_p99=max(second.response_p99 for second in last),
+            response_p99=max((second.response_p99 for second in last if second.response_p99 is not None), default=None),
         )
 
 

@@ -19,7 +19,7 @@ class Observed:
     cpu: float  #: share of what the nodes may use
     throughput: float
     errors: float
-    response_p99: float  #: the greatest of these seconds
+    response_p99: float | None  #: the greatest of these seconds; None where nothing was answered in any
 
 
 Policy = Callable[[Observed], int]

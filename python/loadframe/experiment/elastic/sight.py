@@ -9,11 +9,11 @@ from loadframe.load import Progress
 
 @dataclass(frozen=True)
 class Second:
-    """One second of the load: successes and failures, 1/s; the 99th percentile of response times, s."""
+    """One second of the load: successes and failures, 1/s; 99th percentile of response times, s, if there are any."""
 
     throughput: float
     errors: float
-    response_p99: float
+    response_p99: float | None
 
 
 class Sight:

@@ -93,12 +93,14 @@ class SloBroken(Trigger):
         last = moment.sight.seconds()[-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
-        return f"p99 {format_duration(last[-1].response_p99)}, {format_count(round(last[-1].errors))} errors/s"
+        p99 = last[-1].response_p99
+        times = "no answers" if p99 is None else f"p99 {format_duration(p99)}"
+        return f"{times}, {format_count(round(last[-1].errors))} errors/s"
 
 
 def _breaks(second: Second, slo: Objective) -> bool:
     requests = second.throughput + second.errors
-    late = slo.p99 is not None and (second.response_p99 > slo.p99 or not second.throughput)
+    late = slo.p99 is not None and (second.response_p99 is None or second.response_p99 > slo.p99)
     return late or (slo.errors is not None and second.errors > slo.errors * requests)
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, Line, Mark, Panel, Trace
@@ -17,6 +18,8 @@ _LETTER = 0.56
 _GAP = 18
 _RIGHT, _BOTTOM = 14, 46
 _LEGEND_ROW, _SWATCH = 20, 30
+#: Length of the dash that a single value between two gaps is, in pixels.
+_DASH = 4.0
 _DASHES = {"solid": "", "dash": "7 4", "dot": "2 3"}
 _SLANT = 35
 #: Points of a symbol's outline, where its diameter is 2.
@@ -224,11 +227,15 @@ def _trace(trace: Trace, frame: _Frame) -> str:
 def _path(places: Iterable[tuple[float | None, float | None]], line: Line) -> str:
     steps: list[str] = []
     drawing = False
-    for x, y in places:
+    points = [*places, (None, None)]
+    for (x, y), after in pairwise(points):
         if x is None or y is None:
             drawing = False
             continue
-        if drawing and line.steps:
+        if not drawing and None in after:
+            # Between two gaps there is no line, so a value is a dash.
+            steps.append(f"M{_n(x - _DASH / 2)} {_n(y)}h{_n(_DASH)}")
+        elif drawing and line.steps:
             steps.append(f"H{_n(x)}V{_n(y)}")
         else:
             steps.append(f"{'L' if drawing else 'M'}{_n(x)} {_n(y)}")
