@@ -2,8 +2,10 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 
+from loadframe.analyze.generator import achieved_share
 from loadframe.analyze.summary import summarize, throughput_by_second
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
@@ -90,6 +92,40 @@ def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
     assert 0 <= generator["lag_p99"] < 0.1
     assert generator["lag_p99"] <= generator["longest_stall"] < 1
     assert 0 <= generator["away_share"] < 0.5
+
+
+def test_what_scatters_in_a_poisson_schedule_is_achieved(tmp_path):
+    # Their warm-up ends within a second, in which requests of both segments are done.
+    poisson = {"pacing": {"open": {"rate": 100.0, "arrivals": "poisson"}}, "stop": {"duration": 0.4}}
+    plans = [plan(f"p{seed}", poisson, warmup=0.1, seed=seed) for seed in range(6)]
+    assert record(tmp_path, *plans)[0].summary.generator.achieved >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("warm", "measured", "response", "share"),
+    [
+        # 100/s with a warm-up of 0.4 s, by second: requests due before and in the window that were done in it.
+        ([40, 0, 0], [60, 100, 100], 0.001, 1.0),
+        # Answers take a second and a half: what was due in the warm-up is done in the window, and makes up for it.
+        ([0, 40, 0], [0, 10, 100], 1.5, 1.0),
+        # The store serves half of the rate. What it still owes is not achieved.
+        ([40, 0, 0], [10, 50, 50], 0.2, 0.5),
+    ],
+)
+def test_a_load_is_achieved_as_far_as_it_was_done_in_its_window(warm, measured, response, share):
+    rows = [
+        {"stream": "s", "segment": segment, "second": second, "requests": count, "dropped": 0, "response_p50": response}
+        for segment, counts in (("warmup", warm), ("measure", measured))
+        for second, count in enumerate(counts)
+    ]
+    due = 260
+    outcome = {
+        "streams": [{"name": "s", "pacing": {"open": {"rate": 100.0}}}],
+        "operations": [{"stream": "s", "in_flight_at_end": due - sum(measured)}],
+        "warmup": 0.4,
+        "measured": 2.6,
+    }
+    assert achieved_share(outcome, pa.Table.from_pylist(rows)) == pytest.approx(share, abs=0.06)
 
 
 def test_closed_pacing_offers_no_rate_to_achieve(tmp_path):

@@ -99,6 +99,11 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --hosts a:1 --cluster b", "--hosts and --cluster contradict each other", "one of them"),
         ("bench w.yaml --hosts a:1 --nodes 2", "--hosts and --nodes contradict each other", "one of them"),
         ("bench w.yaml --clients 2 --rate 5/s", "--clients and --rate contradict each other", "one of them"),
+        (
+            "bench w.yaml --clients 2 --arrivals poisson",
+            "--clients and --arrivals contradict each other",
+            "one of them",
+        ),
         ("bench w.yaml --hosts a:1 --replace --reuse", "--replace and --reuse contradict", "one of them"),
         ("bench w.yaml --reuse", "--reuse is about data that is there", "--hosts or --cluster"),
         ("bench w.yaml --output w.yaml", "w.yaml: it exists already", "--output"),

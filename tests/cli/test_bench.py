@@ -90,12 +90,16 @@ def test_data_of_an_existing_cluster_is_replaced_or_used_only_on_request(node, h
     assert node.count("nyc_taxis") == 700
 
 
-def test_a_rate_makes_an_open_load_that_is_achieved(node, hosts):
-    summary = result(*BRIEF, *hosts, "--rate", "20/s", "--duration", "3s")
+@pytest.mark.parametrize(("asked", "arrivals"), [([], "poisson"), (["--arrivals", "constant"], "constant")])
+def test_a_rate_makes_an_open_load_that_is_achieved(node, hosts, asked, arrivals):
+    summary = result(*BRIEF, *hosts, "--rate", "20/s", "--duration", "3s", *asked)
     (measured,) = [phase for phase in summary["phases"] if not phase["prepares"]]
-    assert measured["streams"][0]["pacing"]["open"]["rate"] == 20
+    pacing = measured["streams"][0]["pacing"]["open"]
+    assert (pacing["rate"], pacing["arrivals"]) == (20, arrivals)
     operation = measured["operations"]["range_100"]
-    assert operation["requests"] + operation["in_flight_at_end"] == 60
+    due = operation["requests"] + operation["in_flight_at_end"]
+    # Poisson's standard deviation is 7.7 here; a wrong rate lies far outside of five of them.
+    assert due == 60 if arrivals == "constant" else 22 <= due <= 98
     assert summary["generator"]["achieved"] == pytest.approx(1, abs=0.05)
 
 

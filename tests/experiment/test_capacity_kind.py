@@ -39,6 +39,7 @@ kind: capacity
 slo: {response: 50ms}
 search: {start: 80/s, least: 5/s, most: 500/s, factor: 1.5}
 demands: [60/s, {users: 500, each: 1/s}]
+arrivals: constant
 measure: look
 warmup: 100ms
 duration: 1s
@@ -76,6 +77,25 @@ def test_a_search_that_makes_no_sense_is_refused_at_its_place(refused, text, wha
     assert rest.startswith(place)
 
 
+@pytest.mark.parametrize(
+    ("phase", "key", "arrivals"),
+    [
+        ("clients: 1", "", "poisson"),
+        ("clients: 1", "arrivals: constant", "constant"),
+        ("rate: 5/s", "", "poisson"),
+        ("rate: 5/s, arrivals: constant", "", "constant"),
+        ("rate: 5/s, arrivals: constant", "arrivals: poisson", "poisson"),
+    ],
+)
+def test_trials_are_poisson_unless_a_file_says_otherwise(load, tmp_path, phase, key, arrivals):
+    (tmp_path / "paced.yaml").write_text(WORKLOAD.replace("look, clients: 1", f"look, {phase}"))
+    experiment = load(HEAD.replace("small", "paced") + f"    slo: {{response: 1s}}\n    {key}\n")
+    assert experiment.describe()["arrivals"] == [arrivals]
+    treatment = {"rate": 50.0}
+    (phase,) = experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
+    assert phase.describe()["streams"][0]["pacing"] == {"open": {"rate": 50.0, "arrivals": arrivals}}
+
+
 class Witness(Listener):
     def __init__(self):
         self.runs = []
@@ -96,10 +116,12 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
 
     recorded = read_experiment(folder.path).runs
     assert [run.id for run in recorded] == first.runs
-    assert len({run.raw_manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
+    assert len({run.run.raw_manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
         [run for run in recorded if run.treatment["rate"] == 80]
     ), "no two trials send the same requests"
-    assert len({tuple(run.raw_manifest["store"]["addresses"]) for run in recorded}) == 1, "one cluster for all trials"
+    assert len({tuple(run.run.raw_manifest["store"]["addresses"]) for run in recorded}) == 1, (
+        "one cluster for all trials"
+    )
 
     # What was stopped goes on with the trial that is missing, and nothing else.
     folder.remove(first.runs[-1])
@@ -111,6 +133,8 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     report = read_report(folder.path)
     console = Console(record=True, width=100)
     report.show(console)
+    assert "constant arrivals" in " ".join(console.export_text(clear=False).split())
+    assert (report.document["arrivals"], "constant arrivals" in report.page) == (["constant"], True)
     assert "<h1>How much load does known hold?</h1>" in report.page
     assert "Capacity against nodes" not in report.page, "one number of nodes makes no curve"
     if capacity.kind is Kind.UNKNOWN:
@@ -156,9 +180,11 @@ duration: 1s
     planned = design(experiment)
     folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
     run_experiment(experiment, planned, folder, Listener())
+    report = read_report(folder.path)
+    assert (report.document["arrivals"], "Poisson arrivals" in report.page) == (["poisson"], True), "the usual ones"
     [capacity] = read_capacities(folder.path).capacities
     assert capacity.kind in (Kind.AT_MOST, Kind.LOWER_BOUND, Kind.UNKNOWN), "200 reads a second are nothing to it"
     if capacity.kind is Kind.AT_MOST:
         assert capacity.rate.value == 200
         assert len(capacity.searches[0].attempts) == 4
-        assert "raise search: most" in read_report(folder.path).page
+        assert "raise search: most" in report.page

@@ -74,11 +74,17 @@ def test_clients_arrive_a_few_at_a_time(load):
     assert (plan["warmup"], plan["streams"][0]["stop"]) == (5.0, {"duration": 300.0})
 
 
-def test_an_open_load_has_its_own_arrivals(load):
-    experiment = load(EXPERIMENT)
+@pytest.mark.parametrize(
+    ("entry", "key", "arrivals"),
+    [(", arrivals: poisson", "", "poisson"), ("", "", "poisson"), ("", "arrivals: constant\n", "constant"),
+     (", arrivals: constant", "", "constant"), (", arrivals: constant", "arrivals: poisson\n", "constant")],
+)  # fmt: skip
+def test_an_open_load_has_its_own_arrivals_then_the_files_then_poisson(load, entry, key, arrivals):
+    experiment = load(EXPERIMENT.replace(", arrivals: poisson", entry) + key)
     treatment = {"transition": "grow", "load": "open", "nodes": 2, "event": True}
     (phase,) = experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
-    assert phase.streams[0].arrivals == "poisson"
+    assert phase.streams[0].spacing == arrivals
+    assert experiment.describe()["arrivals"] == [arrivals]
     assert phase.streams[0].rate == 0.75
 
 

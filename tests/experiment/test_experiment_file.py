@@ -74,6 +74,11 @@ def test_clients_and_rates_change_the_load_and_nothing_else(load):
     assert experiment.factors[1].levels == (1.5, 2.0)
     assert experiment.overrides({"nodes": 4, "rate": 1.5}) == {"rate": 1.5}
     assert [factor.hard for factor in experiment.factors] == [True, False]
+    assert experiment.describe()["arrivals"] == ["poisson"]
+    even = load(EXPERIMENT.replace("clients: [1, 8]", "rate: [90/min, 2]") + "arrivals: constant\n")
+    assert even.overrides({"nodes": 4, "rate": 1.5}) == {"rate": 1.5, "arrivals": "constant"}
+    assert even.describe()["arrivals"] == ["constant"]
+    assert load(EXPERIMENT).describe()["arrivals"] is None, "clients do not arrive"
 
 
 def test_the_experiments_times_replace_those_of_the_measured_phase(load):
@@ -163,6 +168,8 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("clients: [1, 8]", "rate: [1/s, fast]", "fast", "is no rate", "1000/s"),
         ("clients: [1, 8]", "rate: [1/s, 0]", "0", "above 0", ""),
         ("clients: [1, 8]", "rate: [1/s, 60/min]", "60/min", "twice", ""),
+        ("kind: scale", "kind: scale\narrivals: constant", "arrivals", "all loads here are closed", "give a rate"),
+        ("kind: scale", "kind: scale\narrivals: often", "often", "not valid", ""),
         ("clients: [1, 8]", "clients: [1], rate: [1]", "rate", "both factors", "remove one"),
         ("clients: [1, 8]", "store.limits.cpus: [1, half]", "half", "above 0", ""),
         ("clients: [1, 8]", "store.limits.memory: [1g, true]", "true", "with its unit", ""),

@@ -50,7 +50,8 @@ def test_variables_and_corpora_come_with_the_operations_that_use_them(load):
     [
         ("clients: 3", {"closed": {"clients": 3, "think_time": 0.0}}),
         ("clients: 3, think_time: 20ms", {"closed": {"clients": 3, "think_time": 0.02}}),
-        ("rate: 90/min", {"open": {"rate": 1.5, "arrivals": "constant"}}),
+        ("rate: 90/min", {"open": {"rate": 1.5, "arrivals": "poisson"}}),
+        ("rate: 90/min, arrivals: constant", {"open": {"rate": 1.5, "arrivals": "constant"}}),
         ("rate: 100, arrivals: poisson, max_in_flight: 5",
          {"open": {"rate": 100.0, "arrivals": "poisson", "max_in_flight": 5}}),
     ],
@@ -85,9 +86,12 @@ def test_streams_run_at_the_same_time_and_end_with_the_phase(load):
     ("phase", "levels", "pacing"),
     [
         ("operation: a, clients: 3, think_time: 1s", {"clients": 9}, {"closed": {"clients": 9, "think_time": 1.0}}),
-        ("operation: a, rate: 5", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "constant"}}),
+        ("operation: a, rate: 5", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "poisson"}}),
+        ("operation: a, rate: 5, arrivals: constant", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "constant"}}),
+        ("operation: a, rate: 5", {"arrivals": "constant"}, {"open": {"rate": 5.0, "arrivals": "constant"}}),
+        ("operation: a, clients: 3", {"arrivals": "constant"}, {"closed": {"clients": 3, "think_time": 0.0}}),
         ("operation: a, rate: 5, arrivals: poisson", {"clients": 2}, {"closed": {"clients": 2, "think_time": 0.0}}),
-        ("operation: a, clients: 3", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "constant"}}),
+        ("operation: a, clients: 3", {"rate": 50.0}, {"open": {"rate": 50.0, "arrivals": "poisson"}}),
     ],
 )
 def test_an_experiments_levels_replace_the_pacing(load, phase, levels, pacing):

@@ -1,9 +1,11 @@
 """What the generator saw of itself in one phase's measured window: the figures that its verdict rests on."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,6 +13,8 @@ from loadframe.record.schema.summary import GeneratorFigures
 
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog
+
+Array = npt.NDArray[np.float64]
 
 #: A worker's second that the phase's end cut shorter than this (s) is too short for a share.
 _SHORT = 0.5
@@ -48,7 +52,7 @@ def generator_figures(
         lag_p99=lag.quantile(0.99),
         longest_stall=lag.max,
         away_share=away,
-        achieved=_achieved(outcome, series),
+        achieved=achieved_share(outcome, series),
     )
 
 
@@ -112,7 +116,7 @@ def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
     return _sum(measured, "requests") / outcome["measured"] if outcome["measured"] else 0.0
 
 
-def _achieved(outcome: dict[str, Any], series: pa.Table) -> float | None:
+def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     """Return requests done in the window over requests due in it, for the open streams together; at most 1.
 
     Both are counted, so that the scatter of a Poisson schedule is not attributed to the store. A backlog that
@@ -131,13 +135,27 @@ def _achieved(outcome: dict[str, Any], series: pa.Table) -> float | None:
     if not due or not measured_for:
         # It was interrupted before its window began.
         return None
-    second = rows["second"].to_numpy()
-    share = np.where(second < warmup + measured_for, np.clip(second + 1 - warmup, 0, 1), 0)
-    done = float((share * rows["requests"].to_numpy()).sum())
+    second, requests = rows["second"].to_numpy(), rows["requests"].to_numpy()
+    due_before = rows["segment"].to_numpy(zero_copy_only=False) != "measure"
+    inside = (second + 1 > warmup) & (second < warmup + measured_for)
+    # Where the warm-up ends within a second, only what was due before can have been done before.
+    share = np.where(due_before & (second < warmup), _done_later(rows, warmup), 1.0)
+    done = float((share * requests)[inside].sum())
     # As many as fit into one response time are in flight at the end of any window, and at its start too, unless the
     # warm-up was shorter than that.
     filling: float = max(_first_response(rows) - warmup, 0) * due / measured_for
     return min((done + filling) / due, 1.0)
+
+
+def _done_later(rows: pa.Table, warmup: float) -> Array:
+    """Return, for requests due in the warm-up and done in its last, broken second, which share was done after it.
+
+    They are done evenly until one response time after the warm-up, or until the second is over.
+    """
+    begun = warmup - math.floor(warmup)
+    after = np.minimum(np.nan_to_num(rows["response_p50"].to_numpy(zero_copy_only=False).astype(float)), 1 - begun)
+    share: Array = after / np.maximum(begun + after, np.finfo(float).tiny)
+    return share
 
 
 def _first_response(rows: pa.Table) -> float:

@@ -77,6 +77,13 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     ] = None,
     clients: Annotated[int | None, typer.Option(min=1, help="Clients of the measured phases (closed loop).")] = None,
     rate: Annotated[str | None, typer.Option(help="Rate of the measured phases, such as 1000/s (open loop).")] = None,
+    arrivals: Annotated[
+        Literal["poisson", "constant"] | None,
+        typer.Option(
+            help="How open loads space their requests: at random instants, as many independent users send them, or"
+            " evenly; the workload's own if not given, which is poisson where it says nothing."
+        ),
+    ] = None,
     warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
     duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
     at: Annotated[
@@ -129,10 +136,11 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             "--reuse": reuse,
             "--clients": clients,
             "--rate": rate,
+            "--arrivals": arrivals,
             "--at": at or None,
         }
     )
-    override = _levels(clients, rate, warmup, duration)
+    override = _levels(clients, rate, arrivals, warmup, duration)
 
     # What follows takes a second or two to import, which help and slips of the pen should not cost.
     from loadframe.workload import load_workload
@@ -240,11 +248,14 @@ def _show(path: Path, as_json: bool) -> None:
         err.print(f"recorded in {path}; `loadframe report {path}` draws it", markup=False, highlight=False)
 
 
-def _levels(clients: int | None, rate: str | None, warmup: str | None, duration: str | None) -> dict[str, Any]:
+def _levels(
+    clients: int | None, rate: str | None, arrivals: str | None, warmup: str | None, duration: str | None
+) -> dict[str, Any]:
     """Return what is asked of the measured phases, None where nothing is: rate in 1/s, times in s."""
     levels: dict[str, Any] = {
         "clients": clients,
         "rate": parse_rate(rate) if rate else None,
+        "arrivals": arrivals,
         "warmup": parse_duration(warmup) if warmup else None,
         "duration": parse_duration(duration) if duration else None,
     }
@@ -260,6 +271,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--hosts"], ["--at"], "Loadframe does not change a cluster that it did not start")
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
+    exclude(given, ["--clients"], ["--arrivals"], "clients send when they are answered, and do not arrive")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
     starting += ["--host", "--image", "--container-runtime"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
@@ -283,4 +295,8 @@ def _chosen(workload: "ResolvedWorkload", override: dict[str, Any], reuse: bool)
     phases = [phase for phase in workload.phases if not (reuse and phase.prepares)]
     if not phases:
         raise BadInput("no phase is left to run", remedy="name others with --only, or leave out --reuse")
-    return [phase if phase.prepares else phase.override(**override) for phase in phases]
+    chosen = [phase if phase.prepares else phase.override(**override) for phase in phases]
+    streams = [stream for phase in chosen if not phase.prepares for stream in phase.streams]
+    if override["arrivals"] and not any(stream.is_open for stream in streams):
+        raise BadInput("--arrivals is about open loads, and all phases are closed", remedy="give a --rate, too")
+    return chosen

@@ -58,10 +58,10 @@ def phase_seconds(
     phase: Phase,
     warmup: float | None = None,
     duration: float | None = None,
-    clients: int | None = None,
     rate: float | None = None,
+    **_: object,
 ) -> float:
-    """Return about how long a phase lasts at these levels, s."""
+    """Return about how long a phase lasts at these levels, s; other levels do not change its length."""
     before = phase.warmup if warmup is None else warmup
     measured = phase.duration if duration is None else duration
     if measured is not None:

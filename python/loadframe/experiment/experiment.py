@@ -117,13 +117,21 @@ class Experiment:
         return replace(resolved, collections=collections)
 
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
-        """Return what a treatment changes of the measured phases: `clients`, `rate` (1/s), `warmup`, `duration` (s).
+        """Return what a treatment changes of the measured phases, as arguments of `ResolvedPhase.override`.
 
-        They are arguments of `ResolvedPhase.override`; what nobody sets is not there.
+        These are `clients`, `rate` (1/s), `arrivals`, `warmup` and `duration` (s); what nobody sets is not there.
         """
-        given = {"warmup": self.file.warmup, "duration": self.file.duration}
+        given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration")}
         levels = {key: treatment[key] for key in ("clients", "rate") if key in treatment}
         return {**{key: value for key, value in given.items() if value is not None}, **levels}
+
+    @property
+    def arrivals(self) -> list[str]:
+        """How the requests of open loads are spaced, `constant`, `poisson` or both; empty where all loads are closed.
+
+        It is written down, so that no folder ever mixes runs of one with runs of another.
+        """
+        return sorted(set(self.kind.arrivals(self)))
 
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for the experiment's folder, ready for JSON."""
@@ -134,4 +142,5 @@ class Experiment:
             "hard": [factor.name for factor in self.factors if factor.hard],
             "prepare": list(self.prepared),
             "measure": list(self.measured),
+            **({"arrivals": spaced} if (spaced := self.arrivals) else {}),
         }

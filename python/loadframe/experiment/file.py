@@ -44,6 +44,9 @@ def load_experiment(path: str | Path) -> Experiment:
         what = f"experiments of kind {file.kind} end by themselves"
         raise document.error(("until",), what, "remove it, and say repetitions", key=True)
     kind.check(experiment)
+    if file.arrivals and not experiment.arrivals:
+        what = "arrivals are those of open loads, and all loads here are closed"
+        raise document.error(("arrivals",), what, "remove it, or give a rate", key=True)
     return experiment
 
 

@@ -9,6 +9,7 @@ from loadframe.load.generator import Spread
 from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_THREADS
 from loadframe.units import Cores as CoreSets
 from loadframe.units import parse_cores, parse_share
+from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, wrong
 
 Count = Annotated[int, Field(ge=1)]
@@ -92,6 +93,7 @@ class ExperimentFile(Model):
     until: Until | None = None
     warmup: Duration | None = None
     duration: Annotated[Duration, Field(gt=0)] | None = None
+    arrivals: Arrivals | None = None
     seed: Annotated[int, Field(ge=0, le=MOST_FIRST_SEED)] = 1
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     spread: Spread = "fixed"

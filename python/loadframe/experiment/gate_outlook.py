@@ -66,7 +66,7 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
         return None
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     operations = [{name for stream in phase.named_streams for name in stream.weights} for phase in phases]
-    closed = [all(stream.rate is None for stream in phase.named_streams) for phase in phases]
+    closed = [not any(stream.is_open for stream in phase.named_streams) for phase in phases]
     return GateShape(_treatments(description), tuple(map(len, operations)), tuple(closed))
 
 

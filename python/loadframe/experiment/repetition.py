@@ -8,10 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.precision import widest_interval
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.record import Run
 
 if TYPE_CHECKING:
     from loadframe.experiment.experiment import Experiment
@@ -24,6 +21,11 @@ def next_block(
     until = experiment.file.until
     if until is None:
         return ()
+    # Few experiments ask for intervals, and the statistics take a second to import.
+    from loadframe.analyze.experiment import RecordedRun
+    from loadframe.analyze.precision import widest_interval
+    from loadframe.record import Run
+
     recorded: dict[str, RecordedRun] = {}
     planned = design(with_repetitions(experiment, until.most)).runs
     for blocks in range(experiment.repetitions, until.most):

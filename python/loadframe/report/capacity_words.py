@@ -67,6 +67,25 @@ def _basis(capacity: Capacity) -> str:
     return words
 
 
+#: What a capacity means by the arrivals at which it was searched for.
+_ARRIVALS = {
+    ("poisson",): "Requests arrived at random instants, as many independent users send them (Poisson arrivals).",
+    ("constant",): (
+        "Requests arrived at even intervals (constant arrivals). Users who arrive independently of each other come in"
+        " bursts and wait longer, so that a store holds less of their load: arrivals: poisson measures that."
+    ),
+    ("constant", "poisson"): (
+        "The requests of some streams arrived at even intervals (constant), those of others at random instants"
+        " (Poisson)."
+    ),
+}
+
+
+def arrivals_sentence(capacities: Capacities) -> str:
+    """Say how requests arrived in the trials; empty while there is no trial."""
+    return _ARRIVALS.get(capacities.arrivals, "")
+
+
 def limits(capacities: Capacities) -> list[str]:
     """Return how to read the figures."""
     words = [
@@ -74,6 +93,7 @@ def limits(capacities: Capacities) -> list[str]:
         " requests in flight did not grow. The answer passed two of three trials and was run again; the rate above it"
         " failed twice."
     ]
+    words += filter(None, [arrivals_sentence(capacities)])
     if any(len(capacity.telling) > 1 for capacity in capacities.capacities):
         words.append(
             "The capacity of several searches is the rate at which half of the trials pass, fitted to all trials, with"
@@ -111,6 +131,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
             "errors": capacities.slo.errors,
             "of": capacities.slo.of,
         },
+        "arrivals": list(capacities.arrivals),
         "capacities": [
             {
                 "treatment": dict(capacity.treatment),

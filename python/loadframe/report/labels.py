@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 #: A stream that ran for less than this share of its phase ended before the others.
 _MOST = 0.99
 _STAGES = " in stages"
+#: How arrivals are written that have another key in the records.
+_ARRIVALS = {"poisson": "Poisson"}
 
 
 def pacing_text(stream: "StreamSummary") -> str:
-    """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`, `0 to 1,000/s in stages`."""
+    """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`, `0 to 1,000/s in stages, constant`."""
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
-        return f"{rate}, Poisson" if stream.is_poisson else rate
+        return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
     if isinstance(think, Mapping):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict, model_validator
 
 from loadframe.workload.forms import Positive, Text
-from loadframe.workload.pacing import Clients, Condition, Journey, Rates, ThinkTime
+from loadframe.workload.pacing import USUAL_ARRIVALS, Arrivals, Clients, Condition, Journey, Rates, ThinkTime
 from loadframe.workload.variables import Weight
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, wrong
 
@@ -14,9 +14,9 @@ class Load(Model):
     """Operations and their pacing.
 
     Closed pacing has `clients`, each of which waits `think_time` between an answer and its next request. Open pacing
-    has a `rate`; a request that is due while `max_in_flight` are in flight is dropped and counted. With a `journey`
-    clients and arrivals are users, who walk through its steps in order. Requests that fail for a reason that
-    may pass are tried again up to `retries` times.
+    has a `rate`, and `arrivals` that say how requests are spaced; a request that is due while `max_in_flight` are in
+    flight is dropped and counted. With a `journey` clients and arrivals are users, who walk through its steps in order.
+    Requests that fail for a reason that may pass are tried again up to `retries` times.
     """
 
     operation: Text | None = None
@@ -25,9 +25,19 @@ class Load(Model):
     clients: Clients | None = None
     think_time: ThinkTime | None = None
     rate: Rates | None = None
-    arrivals: Literal["constant", "poisson"] | None = None
+    arrivals: Arrivals | None = None
     max_in_flight: Positive | None = None
     retries: Annotated[int, Field(ge=0, le=100)] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are due at a rate, whatever the answers do; otherwise clients send them."""
+        return self.rate is not None
+
+    @property
+    def spacing(self) -> Arrivals | None:
+        """How requests of an open load are spaced, whether the file says so or not; None for a closed one."""
+        return (self.arrivals or USUAL_ARRIVALS) if self.is_open else None
 
     @property
     def weights(self) -> dict[str, float]:
@@ -47,7 +57,7 @@ class Load(Model):
         if self.clients is None and self.think_time is not None:
             raise wrong("only clients think, a rate does not", "remove it or say clients", key="think_time")
         for key in ("arrivals", "max_in_flight"):
-            if self.rate is None and getattr(self, key) is not None:
+            if not self.is_open and getattr(self, key) is not None:
                 raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload import corpora
 from loadframe.workload.holes import names
-from loadframe.workload.pacing import ClientLevel, Condition, RateLevel, plan_level
+from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
 from loadframe.workload.phases import ANY, Ended, Phase, Stream
 from loadframe.workload.variables import Variable, closure
 
@@ -55,18 +55,19 @@ class ResolvedPhase:
         *,
         clients: int | None = None,
         rate: float | None = None,
+        arrivals: Arrivals | None = None,
         warmup: float | None = None,
         duration: float | None = None,
     ) -> "ResolvedPhase":
         """Return the phase at other levels; what is None stays as it is.
 
         `clients` makes the phase's stream a closed one and `rate` (1/s) an open one; among several streams they mean
-        the one that is so already, and BadInput says if that is not exactly one. `duration` (s) replaces any other way
-        to end.
+        the one that is so already, and BadInput says if that is not exactly one. `arrivals` are those of all its open
+        streams. `duration` (s) replaces any other way to end.
         """
         phase = replace(
             self,
-            streams=paced(self.streams, clients, rate, self.name),
+            streams=arriving(paced(self.streams, clients, rate, self.name), arrivals),
             warmup=self.warmup if warmup is None else warmup,
         )
         if duration is None:
@@ -236,7 +237,14 @@ def pacing(stream: Stream) -> dict[str, Any]:
         think_time = plan_level(stream.think_time or 0.0)
         return {"closed": {"clients": plan_level(stream.clients), "think_time": think_time}}
     limit = {} if stream.max_in_flight is None else {"max_in_flight": stream.max_in_flight}
-    return {"open": {"rate": plan_level(stream.rate or 0.0), "arrivals": stream.arrivals or "constant", **limit}}
+    return {"open": {"rate": plan_level(stream.rate or 0.0), "arrivals": stream.spacing, **limit}}
+
+
+def arriving(streams: tuple[Stream, ...], arrivals: Arrivals | None) -> tuple[Stream, ...]:
+    """Return streams whose open ones space their requests that way; with None they stay as they are."""
+    if arrivals is None:
+        return streams
+    return tuple(s.model_copy(update={"arrivals": arrivals}) if s.is_open else s for s in streams)
 
 
 def paced(

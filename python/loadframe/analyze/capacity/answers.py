@@ -103,6 +103,8 @@ class Capacities:
     slo: Slo
     bounds: Bounds
     capacities: tuple[Capacity, ...]
+    #: How the requests of its trials were spaced: `constant`, `poisson`, or both; empty while there is no trial.
+    arrivals: tuple[str, ...] = ()
 
 
 def read_capacities(path: Path) -> Capacities:
@@ -119,7 +121,10 @@ def read_capacities(path: Path) -> Capacities:
         by_treatment.setdefault(repr(sorted(made.treatment.items())), []).append(made)
     default = int(description["store"].get("nodes", 1))
     capacities = capacities_of(list(by_treatment.values()), default)
-    return Capacities(folder, slo, bounds, tuple(sorted(capacities, key=lambda capacity: capacity.nodes)))
+    ordered = tuple(sorted(capacities, key=lambda capacity: capacity.nodes))
+    streams = [stream for run in folder.runs for phase in description["measure"] for stream in run.streams(phase)]
+    arrivals = {stream.arrivals for stream in streams if stream.arrivals is not None}
+    return Capacities(folder, slo, bounds, ordered, tuple(sorted(arrivals)))
 
 
 def without_rate(treatment: Mapping[str, Any]) -> dict[str, Any]:

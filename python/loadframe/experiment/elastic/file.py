@@ -1,20 +1,20 @@
 """The keys of an elastic experiment's file, as models: loads, transitions with their steps, policies, objectives."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
 from loadframe.experiment.file_model import Count, ExperimentFile, Nodes, Phases
 from loadframe.units import parse_share
-from loadframe.workload.pacing import ClientLevel, ClientStage, RateLevel
+from loadframe.workload.pacing import Arrivals, ClientLevel, ClientStage, RateLevel
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong
 
 #: A share from 0 to 1, written `90%` or as a number.
 Share = Annotated[float, quantity(parse_share, 1e3), Field(ge=0, le=1)]
 
 
-class Arrivals(Model):
+class ComingClients(Model):
     """Clients that come a few at a time, until there are `most` or the first step of the timeline is taken."""
 
     from_: Annotated[int, Field(ge=1, alias="from")]
@@ -23,7 +23,7 @@ class Arrivals(Model):
     most: Count
 
     def level(self) -> ClientLevel:
-        """Return the arrivals as steps."""
+        """Return the growing number as steps."""
         stages = []
         for clients in range(self.from_, self.most, self.more):
             stages.append(ClientStage(to=clients, over=self.every))
@@ -39,8 +39,8 @@ class RateShare(Model):
 
 
 def _clients_form(value: object) -> str:
-    if isinstance(value, Arrivals) or (isinstance(value, dict) and "every" in value):
-        return "arrivals"
+    if isinstance(value, ComingClients) or (isinstance(value, dict) and "every" in value):
+        return "coming"
     return "stages" if isinstance(value, dict | ClientLevel) else "constant"
 
 
@@ -57,7 +57,7 @@ class LoadEntry(Model):
         Annotated[
             Annotated[Count, Tag("constant")]
             | Annotated[ClientLevel, Tag("stages")]
-            | Annotated[Arrivals, Tag("arrivals")],
+            | Annotated[ComingClients, Tag("coming")],
             Discriminator(_clients_form),
         ]
         | None
@@ -69,8 +69,13 @@ class LoadEntry(Model):
         ]
         | None
     ) = None
-    arrivals: Literal["constant", "poisson"] | None = None
+    arrivals: Arrivals | None = None
     max_in_flight: Count | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are due at a rate, whatever the answers do."""
+        return self.rate is not None
 
     @model_validator(mode="after")
     def _one(self) -> "LoadEntry":
@@ -78,7 +83,7 @@ class LoadEntry(Model):
             both = "both clients (closed) and a rate (open)" if self.clients else "neither clients nor a rate"
             raise wrong(f"the load has {both}", "say one of them")
         for key in ("arrivals", "max_in_flight"):
-            if self.rate is None and getattr(self, key) is not None:
+            if not self.is_open and getattr(self, key) is not None:
                 raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
         return self
 

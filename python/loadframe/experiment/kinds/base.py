@@ -4,7 +4,7 @@ Each method has the form that suits most kinds: levels of factors, combined in r
 some phases of the workload on a cluster that stays as it is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,21 @@ from loadframe.experiment.file_factors import Level
 from loadframe.experiment.file_model import ExperimentFile, Levels
 from loadframe.experiment.repetition import next_block, with_repetitions
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
+from loadframe.workload.pacing import Arrivals
+from loadframe.workload.resolved import arriving, paced
 from loadframe.yamlfile import Place
 
 if TYPE_CHECKING:
     from loadframe.experiment.experiment import Experiment
     from loadframe.experiment.stage import Stage
+
+
+def spacing(experiment: "Experiment", *, clients: bool = False, rate: bool = False) -> Iterator[Arrivals]:
+    """Yield how the open streams of the measured phases space their requests, once levels of that kind are set."""
+    for phase in experiment.workload.file.phases:
+        if phase.name in experiment.measured:
+            streams = paced(phase.named_streams, 1 if clients else None, 1.0 if rate else None, phase.name)
+            yield from filter(None, (stream.spacing for stream in arriving(streams, experiment.file.arrivals)))
 
 
 class Kind:
@@ -70,6 +80,11 @@ class Kind:
         """Return the phases that a run measures, at the levels of its treatment."""
         levels = experiment.overrides(treatment)
         return [workload.phase(name).override(**levels) for name in experiment.measured]
+
+    def arrivals(self, experiment: "Experiment") -> Iterable[Arrivals]:
+        """Return how the open loads of its runs space their requests."""
+        names = {factor.name for factor in experiment.factors}
+        return spacing(experiment, clients="clients" in names and "rate" not in names, rate="rate" in names)
 
     def seconds(self, experiment: "Experiment", workload: Workload, treatment: Mapping[str, Level]) -> float:
         """Return about how long the load of one run lasts, s."""

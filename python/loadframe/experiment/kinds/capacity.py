@@ -3,7 +3,7 @@
 Each trial is a run. Which one comes next follows from those that are recorded, so a search goes on where it stopped.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,8 +15,9 @@ from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
 from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, Share
-from loadframe.experiment.kinds.base import Kind
+from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.workload import Workload
+from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import Duration, Model, Rate, wrong
 
@@ -101,6 +102,10 @@ class Capacity(Kind):
                     paced(phase.named_streams, clients=None, rate=1.0, phase=phase.name)
                 except BadInput as error:
                     raise document.error((), error.what, error.remedy) from None
+
+    def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
+        """Return how the trials space their requests: each has a rate."""
+        return spacing(experiment, rate=True)
 
     def design(self, experiment: Experiment) -> Design:
         """Return the first trial of each search."""

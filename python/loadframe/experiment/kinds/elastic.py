@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from statistics import median
 
 import pyarrow.compute as pc
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import Design, PlannedRun, hashed
 from loadframe.experiment.elastic.director import Director, Planned, Ruled
-from loadframe.experiment.elastic.file import Arrivals, ElasticFile, LoadEntry, RateShare, Step, Transition
+from loadframe.experiment.elastic.file import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
 from loadframe.experiment.elastic.loads import loaded
 from loadframe.experiment.elastic.policies import policy_of
 from loadframe.experiment.elastic.triggers import trigger_of
@@ -22,6 +23,8 @@ from loadframe.experiment.stage import Stage
 from loadframe.record import Run
 from loadframe.units import format_duration
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
+from loadframe.workload.pacing import Arrivals
+from loadframe.workload.phases import Stream
 from loadframe.yamlfile import Place, did_you_mean
 
 #: s over which throughput is averaged to say what a cluster can do.
@@ -48,7 +51,7 @@ class Elastic(Kind):
             self._check_transition(experiment, name, transition)
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name, load in file.loads.items():
-            if isinstance(load.clients, Arrivals) and load.clients.from_ >= load.clients.most:
+            if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
                 what = f"clients come until there are {load.clients.most}, and there are {load.clients.from_}"
                 raise document.error(("loads", name, "clients", "most"), what, "raise it")
             if isinstance(load.rate, RateShare):
@@ -93,6 +96,14 @@ class Elastic(Kind):
             nodes += (step.add or 0) - removed
             begun += step.add or 0
 
+    def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
+        """Return how the open loads space their requests, and the other streams of the phase."""
+        file = _own(experiment.file)
+        phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
+        for load in file.loads.values():
+            streams = loaded(phase.named_streams, load, 1.0, file.arrivals, phase.name)
+            yield from filter(None, (stream.spacing for stream in streams))
+
     def design(self, experiment: Experiment) -> Design:
         """Return each transition under each load, with and without its event, in an order by chance in each block.
 
@@ -133,7 +144,7 @@ class Elastic(Kind):
             _plan(stage.experiment, transition),
             stage.listener.step,
             control=not run.treatment["event"],
-            holds=isinstance(entry.clients, Arrivals),
+            holds=isinstance(entry.clients, ComingClients),
         )
         session.record(stage.runs_path, run.id, [phase], stage.labels(run), beside=director)
 
@@ -142,7 +153,8 @@ class Elastic(Kind):
     ) -> ResolvedPhase:
         entry = _own(experiment.file).loads[str(treatment["load"])]
         phase = workload.phase(experiment.measured[0]).override(**experiment.overrides(treatment))
-        return loaded(phase, entry, capacity)
+        streams = loaded(phase.streams, entry, capacity, experiment.file.arrivals, phase.name)
+        return replace(phase, streams=streams)
 
 
 def _check_patience(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
@@ -180,8 +192,8 @@ def _own(file: ExperimentFile) -> ElasticFile:
     return file
 
 
-def _paced_as(stream: object, load: LoadEntry) -> bool:
-    return getattr(stream, "clients" if load.clients is not None else "rate") is not None
+def _paced_as(stream: Stream, load: LoadEntry) -> bool:
+    return stream.is_open == load.is_open
 
 
 def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
@@ -189,7 +201,7 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
     place = ("loads", name, "rate", "of")
     if rate.of not in file.loads:
         raise document.error(place, f"there is no load {rate.of!r}", did_you_mean(rate.of, file.loads))
-    if file.loads[rate.of].clients is None:
+    if file.loads[rate.of].is_open:
         raise document.error(place, f"the load {rate.of!r} is open, so it does not show what a cluster can do")
     if not file.control:
         raise document.error(place, "what a cluster can do is seen in control runs", "leave control: false out")

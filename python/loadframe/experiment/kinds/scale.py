@@ -4,7 +4,7 @@ The number of clients may be a factor, or be found: doubled on each cluster unti
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,8 +17,9 @@ from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import WITH, Level
 from loadframe.experiment.file_model import ExperimentFile, Factors, Levels
-from loadframe.experiment.kinds.base import Kind
+from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.record import Run
+from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import NOT_EMPTY, did_you_mean, wrong
 
@@ -81,6 +82,12 @@ class Scale(Kind):
                         paced(phase.named_streams, clients=1, rate=None, phase=phase.name)
                     except BadInput as error:
                         raise experiment.document.error(("clients",), error.what, error.remedy, key=True) from None
+
+    def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
+        """Return how open loads space their requests; where clients are to be found, the load is closed."""
+        if _own(experiment.file).clients is None:
+            return super().arrivals(experiment)
+        return spacing(experiment, clients=True)
 
     def design(self, experiment: Experiment) -> Design:
         """Return every combination; where clients are to be found, with the first number of them."""

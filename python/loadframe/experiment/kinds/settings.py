@@ -75,7 +75,7 @@ class Settings(Kind):
         """Refuse what cannot be the objective, and optimisers that are told to repeat."""
         written, document = _own(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
-        opened = any(stream.rate is not None for phase in phases for stream in phase.named_streams)
+        opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
         if written.objective == "throughput" and opened:
             what = "the throughput of an open load is what is offered, and no setting changes it"
             raise document.error(("objective",), what, "say objective: p99, or another percentile")

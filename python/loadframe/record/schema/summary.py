@@ -109,9 +109,9 @@ class StreamSummary:
         return self.pacing["open"]["rate"] if self.is_open else None
 
     @property
-    def is_poisson(self) -> bool:
-        """Whether requests of open pacing arrive at random."""
-        return self.is_open and self.pacing["open"].get("arrivals") == "poisson"
+    def arrivals(self) -> str | None:
+        """How requests of open pacing are spaced, `constant` or `poisson`; None for clients."""
+        return str(self.pacing["open"].get("arrivals", "constant")) if self.is_open else None
 
     @property
     def clients(self) -> int | Mapping[str, Any] | None:

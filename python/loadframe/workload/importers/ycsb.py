@@ -218,8 +218,10 @@ class _Core:
     def _phases(self) -> list[dict[str, Any]]:
         load = {"operation": "load", "clients": "${clients}", "requests": self.records}
         target = self.properties.number("target", 0)
-        pacing: dict[str, Any] = {"rate": f"{target:.15g}/s"} if target else {"clients": "${clients}"}
+        pacing: dict[str, Any] = {"clients": "${clients}"}
         if target:
+            # YCSB's clients take turns at even intervals.
+            pacing = {"rate": f"{target:.15g}/s", "arrivals": "constant"}
             self.left_out.append(f"target={target:g}: that it is a ceiling; requests are due at this rate")
         only = next(iter(self.shares)) if len(self.shares) == 1 else None
         what: dict[str, Any] = {"operation": only} if only else {"mix": self.shares}

@@ -168,7 +168,8 @@ class Schedule:
         if ramp and clients > 1:
             # The clients begin one after the other, each with its share of the throughput.
             level = {"from": f"{rate / clients:.12g}/s", "stages": [{"to": level, "over": f"{ramp:.15g}s"}]}
-        return {"rate": level} | ({"arrivals": "poisson"} if kind == "poisson" else {})
+        # Rally's usual schedule is even, which is not what files in this language mean where they do not say it.
+        return {"rate": level, "arrivals": "poisson" if kind == "poisson" else "constant"}
 
     def _rate(self, part: Part, name: str, form: Form) -> float | None:
         """Return the requests per second of all clients together; None for as many as they can."""
