@@ -1,5 +1,6 @@
 """What a settings report quotes of the winner's confirmation is that of the objective's own phase and operation."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import Latency
 from loadframe.report.settings_words import lead
-from made_up_runs import MadeUp, operation, phase, summary
+from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 #: What the setting does to each operation's throughput.
 GAINS = {"first": {"read": 1.0}, "second": {"write": 1.5, "read": 1.1}}
@@ -44,13 +45,51 @@ def runs():
     return [*designed, *again]
 
 
+def made_invalid(run, code, factor=1.0):
+    """Return the run with a reason against it, and throughput multiplied by a factor."""
+    phases = [
+        replace(phase, operations={
+            name: replace(operation, throughput=factor * operation.throughput, successes=10**6)
+            for name, operation in phase.operations.items()
+        })
+        for phase in run.run.summary.phases
+    ]  # fmt: skip
+    changed = summary(*phases, verdict=invalid(code))
+    return replace(run, run=MadeUp(changed, run.run.manifest, run.run.path))
+
+
+def description(objective):
+    return {"factors": {"x": [0, 1]}, "at": {}, "measure": ["first", "second"], "objective": objective,
+            "scheme": "full", "hard": []}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["generator_cpu", "errors", "unsteady"])
+def test_a_ranking_and_its_confirmation_are_of_valid_runs_only(runs, code):
+    """Half of the runs of either setting are invalid, and would turn the ranking round."""
+    spoilt = [
+        made_invalid(run, code, 0.1 if run.treatment["x"] else 10.0) if run.block in (1, 2, 5, 6) else run
+        for run in runs
+    ]
+    valid = [run for run in runs if run.block not in (1, 2, 5, 6)]
+    for objective in ("throughput", "p50"):
+        one, other = (analyse(description(objective), some, costs=False)[1] for some in (spoilt, valid))
+        assert one.objective == other.objective
+        assert one.standings == other.standings
+        assert one.winner == other.winner == (1,)
+        assert [c.ratio for c in one.confirmation.contrasts] == [c.ratio for c in other.confirmation.contrasts]
+
+
+def test_a_winner_that_was_measured_again_with_failures_only_is_not_confirmed(runs):
+    failing = [made_invalid(run, "errors") if run.id.startswith("confirm-") else run for run in runs]
+    second = analyse(description("throughput"), failing, costs=False)[1]
+    assert (second.winner, second.confirmation) == ((1,), None)
+
+
 @pytest.mark.parametrize(("objective", "change"), [("throughput", "+30 %"), ("p50", "-33 %")])
 def test_the_confirmation_is_that_of_the_objective(runs, objective, change):
-    description = {"factors": {"x": [0, 1]}, "at": {}, "measure": ["first", "second"], "objective": objective,
-                   "scheme": "full", "hard": []}  # fmt: skip
-    second = next(each for each in analyse(description, runs, costs=False) if each.phase == "second")
+    (_, second) = analyse(description(objective), runs, costs=False)
     assert second.winner == (1,)
-    sentence = next(each for each in lead(second, description["factors"]) if "Measured again" in each)
+    sentence = next(words for words in lead(second, description(objective)["factors"]) if "Measured again" in words)
     again = sentence.partition("Measured again")[2]
     value = int(again.split(" %")[0].rpartition(" ")[2])
     assert abs(value - int(change.split()[0])) <= 3

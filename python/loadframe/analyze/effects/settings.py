@@ -108,7 +108,7 @@ def _analyse(
     description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str, costs: bool
 ) -> SettingsAt:
     factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
-    main = main_operation(runs, phase)
+    main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] == "throughput" else main)
     designed = [run for run in runs if not run.id.startswith(CONFIRM)]
     used = [run for run in designed if run.usable and objective.of(run)]
@@ -222,8 +222,9 @@ def _confirmation(
     for label, levels in (("default", tuple(factor[0] for factor in factors.values())), ("winner", winner)):
         treatment = {**dict(zip(factors, levels, strict=True)), **at}
         again = [run for run in runs if run.id.startswith(CONFIRM) and _same(run.treatment, treatment)]
-        groups.append(Group(label, tuple(again)))
-    if not all(group.usable for group in groups):
+        # A winner at which requests fail is not confirmed by them, although a comparison would count such runs.
+        groups.append(Group(label, tuple(run for run in again if run.usable)))
+    if not all(group.runs for group in groups):
         return None
     kinds = list(dict.fromkeys([objective.kind, "p99"]))
     return compare(groups, kinds, intended=True)

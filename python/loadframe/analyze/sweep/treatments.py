@@ -107,9 +107,13 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
 
 
 def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
-    """Return the operation of a phase with the most successes, whose response times stand for the phase."""
+    """Return the operation of a phase with the most successes, whose response times stand for the phase.
+
+    Runs that are not sound do not count, unless there are no others.
+    """
     counts: dict[str, int] = defaultdict(int)
-    for run in runs:
+    runs = list(runs)
+    for run in [run for run in runs if run.sound] or runs:
         for name, operation in run.operations(phase).items():
             counts[name] += operation.successes
     return max(counts, key=lambda name: counts[name], default=None)
