@@ -97,7 +97,7 @@ def _rounds(run: Callable[[int], list[float]], counts: tuple[int, int]) -> list[
 
 
 def _print(peer: Tool, what: str, rounds: list[list[float]], aim: float, least: float) -> None:
-    theirs, ours = (statistics.median(each) for each in zip(*rounds, strict=True))
+    theirs, ours = (statistics.median(costs) for costs in zip(*rounds, strict=True))
     ratios = sorted(peer_s / values for peer_s, values in rounds)
     print(
         f"  CPU per {what}: {peer.name} {format_duration(theirs)}, search driver {format_duration(ours)};"

@@ -48,12 +48,12 @@ def full_load(name: str, peer: Callable[[], Figures], address: str, core: int, a
     print(f"  full load, {CONNECTIONS} connections, {ROUNDS} rounds of {SECONDS} s in turn")
     for who, measured in ((name, theirs), ("search driver", ours)):
         rate, per_cpu = (
-            statistics.median(getattr(each, figure) for each in measured) for figure in ("rate", "per_cpu_second")
+            statistics.median(getattr(result, figure) for result in measured) for figure in ("rate", "per_cpu_second")
         )
         print(f"  {who:14} {format_count(rate)} requests/s, {format_count(per_cpu)} per second of its CPU time")
     print(f"  ratio of rates {ratio(ours, theirs, 'rate')}")
     print(f"  ratio per core {ratio(ours, theirs, 'per_cpu_second')}; aim {aim}")
-    return min(statistics.median(each.rate for each in measured) for measured in (ours, theirs))
+    return min(statistics.median(result.rate for result in measured) for measured in (ours, theirs))
 
 
 def ratio(ours: Sequence[object], theirs: Sequence[object], figure: str) -> str:

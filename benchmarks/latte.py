@@ -17,10 +17,10 @@ def find() -> Path:
 def cpu(
     program: Path, address: str, statement: str, values: str, requests: int, *, in_flight: int, rate: int | None
 ) -> float:
-    """Send a statement so many times from one thread, and return the CPU time of all that in s, starting included.
+    """Send a statement `requests` times from one thread, and return the CPU time in s, start-up included.
 
     `values` is an expression of its language that makes the list of values of request `i`. Without a rate it is as fast
-    as so many in flight allow. LoadframeError with its own words if it fails, or if a request does.
+    as the number in flight allows. LoadframeError with latte's message if it fails, or if a request does.
     """
     script = (
         f'const STATEMENT = "asked";\n'

@@ -24,7 +24,7 @@ VALUE = "x" * 100
 IN_FLIGHT = 128
 #: The rate, if any, how many requests are due at once, and the requests of the run with little to do and of that with
 #: much. latte's clock ticks each millisecond at most: above a thousand a second it sends several at once, and is woken
-#: less often. The driver sends each at an instant of its own, unless it is told that so many are due at once.
+#: less often. The driver spreads requests evenly over time, unless several are to be due at once.
 PACES = (
     (1_000, 1, (1_000, 8_000)),
     (4_000, 1, (4_000, 24_000)),
@@ -91,7 +91,7 @@ def _compare(
         spent = [[client(requests) for requests in counts] for client in (latte_s, ours)]
         rounds.append([(much - little) / (many - few) for little, much in spent])
     ratios = sorted(chosen / their for their, chosen in rounds)
-    their, chosen = (statistics.median(each) for each in zip(*rounds, strict=True))
+    their, chosen = (statistics.median(costs) for costs in zip(*rounds, strict=True))
     ratio = statistics.median(ratios)
     how = f"at {format_count(rate)} requests/s" if rate else f"{IN_FLIGHT} in flight, as fast as the node answers"
     how += f", {at_once} at once" if at_once > 1 else ""

@@ -1,4 +1,4 @@
-"""How long it takes to import a track that is larger than the largest public one: made up, since none is part of this.
+"""How long it takes to import a track that is larger than the largest public one. It is made up.
 
 elastic/logs of elastic/rally-tracks has had 379 files in all its history: some 50 challenges, 40 pipelines, hundreds of
 templates. The one that is made has more, and 50,000 fields. CPU time is what a machine takes that does nothing else.

@@ -39,17 +39,17 @@ def _measure(name: str, target: dict[str, Any], operation: dict[str, Any], core:
         for _ in range(ROUNDS):
             floors.append(sleeper.lateness(core, rate, SECONDS)[1])
             rounds.append(engine_run.measure(plan, core))
-        late = sorted(each.lateness_p99 for each in rounds)
+        late = sorted(measured.lateness_p99 for measured in rounds)
         p99, floor = statistics.median(late), statistics.median(floors)
         aim = f", ratio to the aim {p99 / AIM:.2f}" if rate == AIM_RATE else ""
         print(
             f"  {name} {format_count(rate)}/s"
-            f"  late p50 {format_duration(statistics.median(each.lateness_p50 for each in rounds))},"
+            f"  late p50 {format_duration(statistics.median(measured.lateness_p50 for measured in rounds))},"
             f" p99 {format_duration(p99)} ({format_duration(late[0])} to {format_duration(late[-1])}){aim};"
             f" a sleeping thread {format_duration(floor)} ({format_duration(min(floors))} to"
             f" {format_duration(max(floors))}), ratio {p99 / floor:.2f};"
-            f" CPU {statistics.median(each.worker_cpu for each in rounds) / (SECONDS + 1):.0%} of a core,"
-            f" waited for it {statistics.median(each.waited_share for each in rounds):.1%},"
-            f" achieved {statistics.median(each.rate for each in rounds) / rate:.1%}",
+            f" CPU {statistics.median(measured.worker_cpu for measured in rounds) / (SECONDS + 1):.0%} of a core,"
+            f" waited for it {statistics.median(measured.waited_share for measured in rounds):.1%},"
+            f" achieved {statistics.median(measured.rate for measured in rounds) / rate:.1%}",
             flush=True,
         )

@@ -27,6 +27,6 @@ def main() -> None:
                 took.append(time.monotonic() - began)
                 sizes += [used(node.folder) for node in cluster.nodes if node.folder]
         verdict = "reached" if max(took) <= aim else "missed"
-        each = ", ".join(format_duration(seconds) for seconds in took)
-        print(f"  {store}, {NODES} nodes ready after {each}; aim {format_duration(aim)} {verdict}")
+        times = ", ".join(format_duration(seconds) for seconds in took)
+        print(f"  {store}, {NODES} nodes ready after {times}; aim {format_duration(aim)} {verdict}")
         print(f"  a node's folder: {format_size(min(sizes))} to {format_size(max(sizes))}")

@@ -25,7 +25,7 @@ def find() -> Path:
 
 
 def measure(program: Path, address: str, connections: int, duration: int, core: int, *, streams: int = 0) -> Measured:
-    """Run oha on one core for `duration` s; with `streams`, by HTTP/2 and so many at once on each connection."""
+    """Run oha on one core for `duration` s; with `streams`, by HTTP/2 and that many at once on each connection."""
     load = ["-z", f"{duration}s", "-c", str(connections), "--no-tui", "--output-format", "json", f"http://{address}/"]
     if streams:
         load += ["--http2", "-p", str(streams)]

@@ -13,11 +13,11 @@ class Promises:
         self.missed: list[str] = []
 
     def at_least(self, what: str, share: float, trials: int, promised: float) -> None:
-        """Note it where a share (0..1) of so many trials is below the promised one by more than chance."""
+        """Note a share (0..1) of a number of trials that is significantly below the promised one."""
         self._note(what, share, "at least", promised, float(stats.binom.cdf(round(share * trials), trials, promised)))
 
     def at_most(self, what: str, share: float, trials: int, promised: float) -> None:
-        """Note it where a share (0..1) of so many trials is above the promised one by more than chance."""
+        """Note a share (0..1) of a number of trials that is significantly above the promised one."""
         self._note(what, share, "at most", promised, float(stats.binom.sf(round(share * trials) - 1, trials, promised)))
 
     def settle(self) -> None:

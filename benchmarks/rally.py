@@ -45,7 +45,7 @@ class Tool:
     ) -> float:
         """Make the collection anew, run tasks of its workload language on it, and return its CPU time in s.
 
-        BadInput if it is not here; LoadframeError with its own words if it fails, or if a request does.
+        BadInput if it is not here; LoadframeError with Rally's message if it fails, or if a request does.
         """
         program = self.find()
         with tempfile.TemporaryDirectory(prefix="loadframe-peer-") as name:

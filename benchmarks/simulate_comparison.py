@@ -101,14 +101,14 @@ def _trials(draw: Draw, trials: int, **options: float) -> list[RatioEstimate]:
 
 
 def _figures(ratio_estimates: Sequence[RatioEstimate]) -> str:
-    covered = np.mean([each.ratio.low <= 1 <= each.ratio.high for each in ratio_estimates])
+    covered = np.mean([estimate.ratio.low <= 1 <= estimate.ratio.high for estimate in ratio_estimates])
     # A loss moves the logarithm and nothing else, so that one trial serves all losses.
     claims = [_claims(ratio_estimates, loss) for loss in (0.0, *LOSSES)]
     return " ".join(f"{value:>12.3f}" for value in (covered, *claims))
 
 
 def _claims(ratio_estimates: Sequence[RatioEstimate], loss: float) -> float:
-    return float(np.mean([_p(each, loss) < 0.05 for each in ratio_estimates]))
+    return float(np.mean([_p(estimate, loss) < 0.05 for estimate in ratio_estimates]))
 
 
 def _p(ratio_estimate: RatioEstimate, loss: float) -> float:

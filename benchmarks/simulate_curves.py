@@ -106,7 +106,7 @@ def outliers(trials: int, _: Promises) -> None:
                 result = fit(runs)
                 rows.append(
                     (
-                        min(result.models.values(), key=lambda each: each.aicc or np.inf).name == "usl",
+                        min(result.models.values(), key=lambda model: model.aicc or np.inf).name == "usl",
                         result.best == "usl",
                         result.best == model,
                         (result.robust or result).best == model,

@@ -90,7 +90,7 @@ _PLAIN: list[float] = []
 def _pair(source, factors, name, noise, rho):
     run, control = (_course(source, factor, noise, rho) for factor in (factors, {}))
     during = disturbed(run, CHANGE, WINDOW)
-    values = [measure(each, CHANGE, WINDOW, during)[name].value for each in (run, control)]
+    values = [measure(course, CHANGE, WINDOW, during)[name].value for course in (run, control)]
     _PLAIN[:] = [_positive(run, name) - _positive(control, name)]
     return values[0], values[0] - values[1]
 

@@ -117,7 +117,7 @@ def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group
 
 
 def outcomes(scenario: Scenario, trials: int, seed: int) -> Counter[str]:
-    """Return how many of so many gates stopped, passed, or could not tell."""
+    """Return how many of the gates stopped, passed, or could not decide."""
     random = np.random.default_rng(seed)
     result: Counter[str] = Counter()
     for _ in range(trials):
@@ -173,7 +173,7 @@ def main(trials: int = 300) -> None:
         what = f"false stops, {operations} operations, {runs} runs, noise {noise:.0%}, blocks {blocks:.0%}"
         promise.at_most(what, null["regression"] / trials, trials, 0.05)
         cells = [_share(null["regression"], trials), _share(null["passed"], trials)]
-        cells += [_share(each["regression"], fewer) for each in result]
+        cells += [_share(counts["regression"], fewer) for counts in result]
         _row([operations, runs, f"{100 * noise:.0f} %", f"{100 * blocks:.0f} %", *cells])
     many = 4 * trials
     print(f"\nA bound on p99; {many} gates in each row\n")

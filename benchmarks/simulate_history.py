@@ -35,7 +35,7 @@ def main(trials: int = 300) -> None:
             falls = [
                 [_changes(random, sessions, correlation, 0.03, fall) for _ in range(trials // 4)] for fall in (0.1, 0.2)
             ]
-            shares = " ".join(f"{np.mean(each):>12.3f}" for each in (false, *falls))
+            shares = " ".join(f"{np.mean(alarms):>12.3f}" for alarms in (false, *falls))
             print(f"{sessions:>8} {correlation:>12.1f}  {shares}", flush=True)
     promise.settle()
 

@@ -83,7 +83,9 @@ def _ranking(name: str, noise: float, repetitions: int, trials: int, truth: Arra
         standings = rank(numbers.tolist(), blocks.tolist(), logs, higher=True, effects=effects)
         first = next(standing for standing in standings if standing.combination)
         expected = float(np.exp(truth[first.combination] - truth[0]))
-        lucky = max((standing for standing in standings if standing.combination), key=lambda each: each.measured)
+        lucky = max(
+            (standing for standing in standings if standing.combination), key=lambda standing: standing.measured
+        )
         gain_before = lucky.measured / float(np.exp(truth[lucky.combination] - truth[0])) - 1
         sure = (first.better or 0.0) > 0.975
         rows.append([gain_before, _error(first.ratio, expected), *_held(first.ratio, first.ratio, expected)[1:], sure])
@@ -95,7 +97,7 @@ def _error(estimate: Estimate, truth: float) -> float:
 
 
 def _held(before: Estimate, now: Estimate, truth: float) -> list[float]:
-    return [float(each.low <= truth <= each.high) for each in (before, now)]
+    return [float(interval.low <= truth <= interval.high) for interval in (before, now)]
 
 
 def _row(name: str, noise: float, repetitions: int, figures: Array) -> str:

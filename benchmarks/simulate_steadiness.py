@@ -31,7 +31,7 @@ def main(trials: int = 1000) -> None:
                     series = 1 + noise * autoregressive(source, (size, seconds), rho)
                     series *= factor(np.linspace(0, 1, seconds))
                     judged = [steadiness(np.maximum(row, 0.0)) for row in series]
-                    cells.append(np.mean([not each.steady for each in judged if each]))
+                    cells.append(np.mean([not verdict.steady for verdict in judged if verdict]))
                     if words == "steady":
                         promise.at_most(f"{seconds} s, {noise:.0%}, rho {rho}", float(cells[-1]), size, 0.05)
                 print(f"  {noise:4.0%}, rho {rho:.1f}   " + "".join(f"{cell:8.1%} " for cell in cells), flush=True)

@@ -164,9 +164,9 @@ def write_experiment(
                 failure = {"status": "failed", "failure": "node 1 did not come up within 120 s"}
                 writer.finish(manifest.as_dict(), failure)
             continue
-        own = replace(truth, cpu_share=0.97) if name in invalid else truth
+        of_run = replace(truth, cpu_share=0.97) if name in invalid else truth
         labels = {"treatment": treatment, "block": entry["block"], "repetition": entry["block"]}
-        write_run(path / "runs", name, own, **treatment, seed=seed, **labels)
+        write_run(path / "runs", name, of_run, **treatment, seed=seed, **labels)
     return path
 
 

@@ -40,7 +40,7 @@ def test_intervals_hold_the_truth_with_and_without_effects_of_blocks(noise, betw
 def test_blocks_narrow_the_shape_and_widen_the_level():
     runs, blocks = blocked(3, noise=0.02, between=0.1, seed=4)
     within, plain = (fit(runs, blocks=block).models["usl"].parameters for block in (blocks, None))
-    width = {name: [each[name].high - each[name].low for each in (within, plain)] for name in TRUTH}
+    width = {name: [parameters[name].high - parameters[name].low for parameters in (within, plain)] for name in TRUTH}
     assert width["sigma"][0] < 0.6 * width["sigma"][1]
     assert width["kappa"][0] < 0.6 * width["kappa"][1]
     assert width["lambda"][0] > 1.5 * width["lambda"][1]

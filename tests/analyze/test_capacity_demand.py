@@ -8,7 +8,7 @@ from loadframe.analyze.capacity.demand import curve, demand, sentence
 
 
 def capacity(nodes, *truths, bounds=BOUNDS):
-    """What so many nodes sustain, by a search for each of these capacities."""
+    """What this number of nodes sustains, by a search for each of these capacities."""
     values = [
         searched(truth, bounds=bounds, treatment={"nodes": nodes}, block=block) for block, truth in enumerate(truths)
     ]
@@ -90,8 +90,8 @@ def test_a_grid_that_the_searches_share_leaves_the_curve_open():
     fitted, _ = curve(exact)
     low, high = fitted.best_model.band([16.0])
     assert high[0] / low[0] > 1.02
-    for each in exact:
-        assert each.rate.low <= 103 * each.nodes <= each.rate.high
+    for measured in exact:
+        assert measured.rate.low <= 103 * measured.nodes <= measured.rate.high
     answer, words = said(exact[1].rate.value, exact, fitted)
     assert answer.most > answer.nodes, words
 

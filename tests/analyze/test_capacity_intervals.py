@@ -16,8 +16,8 @@ def experiments(number, *, searches, noise, block=0.0, seed=1):
     for _ in range(number):
         truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
         values = [
-            searched(truth * np.exp(block * random.standard_normal()), noise=noise, random=random, block=each)
-            for each in range(searches)
+            searched(truth * np.exp(block * random.standard_normal()), noise=noise, random=random, block=search)
+            for search in range(searches)
         ]
         [capacity] = capacities_of([values], 1)
         yield truth, capacity
@@ -68,7 +68,7 @@ def test_two_searches_say_that_they_are_few():
 def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity():
     low, high = Bounds(start=100, least=80, most=1e6), BOUNDS
     values = [searched(70, bounds=low), searched(90, bounds=high), searched(100, bounds=high)]
-    assert [each.answer.kind for each in values] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
+    assert [capacity.answer.kind for capacity in values] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
     [capacity] = capacities_of([values], 1)
     assert capacity.kind is Kind.BRACKETED
     assert capacity.rate.low == 0, "it lies below what was tried in one of three"

@@ -100,7 +100,7 @@ def test_another_machine_and_another_load_are_said(results, tmp_path):
     causes = [warning.cause for warning in compared.warnings]
     assert any("different machines" in cause and "Another CPU" in cause for cause in causes)
     assert any("different loads (workload.parameters.documents: 30000 → 5)" in cause for cause in causes)
-    assert "store.version: 3.8.0 → 9.9" in [str(each) for each in compared.differing["other"]]
+    assert "store.version: 3.8.0 → 9.9" in [str(difference) for difference in compared.differing["other"]]
 
 
 def test_runs_that_were_not_interleaved_are_said(results, tmp_path):
@@ -183,7 +183,7 @@ def test_runs_of_which_none_is_valid_still_differ_in_what_they_did(tmp_path):
         file.write_text(json.dumps(manifest))
     compared = between(tmp_path, "slow", "fast")
     assert not compared.contrasts
-    assert [each.key for each in compared.differing["fast"]] == ["workload.phases.a.streams"]
+    assert [difference.key for difference in compared.differing["fast"]] == ["workload.phases.a.streams"]
 
 
 def _start(folder, instant):

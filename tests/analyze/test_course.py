@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
     run = write_run(tmp_path_factory.mktemp("course"), "silent", replace(truth, events=((60.0, "x", {}),)))
     log = run.path / "histograms.hlog"
     silent = {f"{0.5 + WARMUP + second:.3f}" for second in SILENT}
-    lines = [line for line in log.read_text().splitlines() if line.split(",")[1:2] not in [[each] for each in silent]]
+    lines = [line for line in log.read_text().splitlines() if line.split(",")[1:2] not in [[tag] for tag in silent]]
     log.write_text("\n".join(lines) + "\n")
     return run.path
 

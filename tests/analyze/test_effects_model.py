@@ -138,15 +138,15 @@ def test_what_is_there_is_found_with_an_interval_that_covers_it():
     for _ in range(200):
         model = fit_model(simulated(random, effect=0.15))
         result.append((1,) in claimed(model))
-        (contrast,) = [each for each in model.contrasts if each.term == (1,)]
+        (contrast,) = [contrast for contrast in model.contrasts if contrast.term == (1,)]
         covered.append(abs(contrast.value - 0.15) <= contrast.half_width)
     assert np.mean(result) > 0.98
     assert 0.91 <= np.mean(covered) <= 0.99
 
 
 @pytest.mark.parametrize("plot_noise", [0.0, 0.2])
-def test_what_is_not_there_is_claimed_no_oftener_than_the_level_says(plot_noise):
-    """A cluster's own luck is no effect of the setting that it was started with."""
+def test_effects_that_do_not_exist_are_claimed_no_more_often_than_the_level_says(plot_noise):
+    """What differs between clusters by chance is not an effect of the setting that they were started with."""
     random = np.random.default_rng(3)
     claims = [claimed(fit_model(simulated(random, plot_noise=plot_noise, repetitions=4))) for _ in range(400)]
     for term in ((0,), (1,), (2,), (1, 2)):

@@ -74,7 +74,9 @@ def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latenc
     assert result["latency_debt"] == Value(pytest.approx(20.0), censored=True)
     assert result["dory"].censored
     steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in result.items()}]
-    [doubt] = [each for each in doubts({"window": 60}, 2, 2, steps, policy=False) if isinstance(each, UnknownLatency)]
+    [doubt] = [
+        warning for warning in doubts({"window": 60}, 2, 2, steps, policy=False) if isinstance(warning, UnknownLatency)
+    ]
     assert "10 s passed without an answer" in doubt.cause
 
 
@@ -267,7 +269,7 @@ def against_control(name, kind, factor, noise, runs=40, **more):
         change = replace(GROW, end=300.0)
         during = disturbed(run, change, 60.0)
         control = course(300, noise=noise, seed=1000 + seed, rho=0.5)
-        values = [measure(each, change, 60.0, during)[name].value for each in (run, control)]
+        values = [measure(course, change, 60.0, during)[name].value for course in (run, control)]
         result.append(values[0] - values[1])
     return np.array(result)
 

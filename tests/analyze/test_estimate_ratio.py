@@ -81,7 +81,7 @@ def test_a_loss_of_a_tenth_in_blocks_that_differ_by_a_tenth_is_detected():
 def test_the_interval_covers_the_truth_whatever_blocks_do(blocks, spread):
     random = np.random.default_rng(blocks)
     result = [estimate_ratio(in_blocks(random, blocks, spread=spread, loss=0.1), "old", "new") for _ in range(300)]
-    assert 0.91 <= np.mean([each.ratio.low <= 0.9 <= each.ratio.high for each in result]) <= 0.98
+    assert 0.91 <= np.mean([estimate.ratio.low <= 0.9 <= estimate.ratio.high for estimate in result]) <= 0.98
 
 
 def test_runs_that_are_missing_from_blocks_leave_the_rest_comparable():

@@ -82,7 +82,7 @@ def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, wh
     gate = judge(paced, new, "usual", kinds=["throughput"])
     assert gate.standing == standing
     assert why in gate.checks[0].why
-    (warning,) = [each for each in gate.warnings if isinstance(each, OtherPace)]
+    (warning,) = [warning for warning in gate.warnings if isinstance(warning, OtherPace)]
     assert f"25 % {'faster' if new in ('sped', 'hidden') else 'slower'} when {new} was measured" in warning.cause
 
 

@@ -194,10 +194,10 @@ def test_a_comparison_keeps_the_runs_in_which_requests_failed_and_says_so():
     compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["throughput", "errors"])
     assert [len(contrast.second) for contrast in compared.contrasts] == [6, 6]
     assert compared.contrasts[1].outcome == "worse"
-    (warning,) = [each for each in compared.warnings if "the store was at fault" in each.cause]
+    (warning,) = [warning for warning in compared.warnings if "the store was at fault" in warning.cause]
     assert warning.cause.startswith("in 6 of 6 runs of new")
     judged = judge(new, old)
-    assert len([each for each in judged.warnings if "the store was at fault" in each.cause]) == 1
+    assert len([warning for warning in judged.warnings if "the store was at fault" in warning.cause]) == 1
 
 
 def test_a_gate_is_told_to_programs():

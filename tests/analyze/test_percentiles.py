@@ -63,5 +63,5 @@ def test_a_percentile_of_few_requests_is_marked(tmp_path):
     assert result["p999"].high == math.inf
     assert not result["p90"].few
     response = run.summary.phases[0].operations["range_100"].response
-    for name, each in result.items():
-        assert each.low <= each.value == response.at(name) <= each.high
+    for name, percentile in result.items():
+        assert percentile.low <= percentile.value == response.at(name) <= percentile.high

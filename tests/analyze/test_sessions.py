@@ -19,7 +19,7 @@ MONDAY = datetime(2026, 1, 5, 22, tzinfo=UTC)
 
 
 def run(minutes, *, throughput=100.0, block=None, folder="e/runs", host="bench-1", command=None, lasts=60.0):
-    """Return a valid run of one phase that began so many minutes after Monday night."""
+    """Return a valid run of one phase that began this many minutes after Monday night."""
     name = f"r{minutes}"
     figures = operation(throughput, response=Latency(p50=1 / throughput))
     started = None if minutes is None else (MONDAY + timedelta(minutes=minutes)).isoformat()

@@ -29,15 +29,15 @@ def test_the_interval_covers_the_truth_and_is_as_narrow_as_the_noise_within_bloc
     random = np.random.default_rng(1)
     result = [speedup for _ in range(150) for speedup in speedups(random, 4, spread)]
     truths = [1.8, 3.0] * 150
-    covered = [each.low <= truth <= each.high for each, truth in zip(result, truths, strict=True)]
+    covered = [speedup.low <= truth <= speedup.high for speedup, truth in zip(result, truths, strict=True)]
     assert 0.91 <= np.mean(covered) <= 0.985
     # t of 6 degrees of freedom, of the difference of two means of four runs.
-    assert np.median([np.log(each.high / each.value) for each in result]) == pytest.approx(0.037, abs=0.008)
+    assert np.median([np.log(speedup.high / speedup.value) for speedup in result]) == pytest.approx(0.037, abs=0.008)
 
 
 def test_few_blocks_take_the_spread_of_all_treatments():
     result = speedups(np.random.default_rng(2), 2, 0.1)
-    assert all(each.low < truth < each.high for each, truth in zip(result, (1.8, 3.0), strict=True))
+    assert all(speedup.low < truth < speedup.high for speedup, truth in zip(result, (1.8, 3.0), strict=True))
 
 
 def test_what_was_chosen_for_its_luck_is_not_quoted_with_it():

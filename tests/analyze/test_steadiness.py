@@ -1,4 +1,4 @@
-"""Throughput that had settled is told from throughput that moved."""
+"""Throughput that had settled is distinguished from throughput that moved."""
 
 import numpy as np
 import pytest

@@ -36,8 +36,8 @@ def curves(experiment):
     return curves
 
 
-def kinds(found):
-    return {type(warning) for warning in found}
+def kinds(warnings):
+    return {type(warning) for warning in warnings}
 
 
 def test_the_curve_over_clients_has_the_parameters_it_was_made_from(curves):
@@ -107,12 +107,12 @@ def test_the_best_clients_at_the_edge_are_named(tmp_path):
     ("four", "eight", "best"), [([90, 100, 110], [115], 4), ([90, 100, 110], [105, 115, 125], 8), ([100], [115], 8)]
 )
 def test_a_number_of_nodes_is_not_taken_at_a_single_lucky_run(four, eight, best):
-    found = [
+    points = [
         Point(f"{clients}-{number}", 1, clients, throughput, 0.01, 0.02, 0.01, usable=True)
         for clients, values in ((4, four), (8, eight))
         for number, throughput in enumerate(values)
     ]
-    assert highest_lower_bound(gather(found)[0]).clients == best
+    assert highest_lower_bound(gather(points)[0]).clients == best
 
 
 def plateau(random, runs, noise, levels=(0.3, 0.6, 1.0, 1.0, 1.0, 1.0)):
@@ -143,8 +143,8 @@ def test_the_best_of_a_plateau_is_quoted_without_its_luck(runs, noise):
 
 
 def test_a_clear_best_is_quoted_as_it_was_measured():
-    found = plateau(np.random.default_rng(1), 3, 0.01, levels=(0.2, 0.4, 0.6, 0.8, 1.0, 1.3))
-    best = choose(*gather(found))
+    points = plateau(np.random.default_rng(1), 3, 0.01, levels=(0.2, 0.4, 0.6, 0.8, 1.0, 1.3))
+    best = choose(*gather(points))
     assert (best.clients, best.without_luck) == (32, 1.0)
 
 
@@ -164,7 +164,7 @@ def test_what_is_drawn_over_time_is_the_treatment_that_is_quoted(tmp_path):
     [curves] = sweep.curves
     quoted = [(row.treatment.nodes, row.treatment.clients) for row in curves.speedups]
     assert quoted[0] == (1, 4)
-    assert [(each.nodes, each.clients) for each in curves.best] == quoted
+    assert [(treatment.nodes, treatment.clients) for treatment in curves.best] == quoted
     page = sweep_page(sweep)
     assert "Run b1-nodes1-clients4;" in page
     assert "Run b1-nodes1-clients8;" not in page
@@ -200,8 +200,8 @@ def test_uneven_shards_and_clipped_replicas_are_pitfalls(tmp_path):
 def test_data_that_fit_in_memory_on_some_sizes_only_are_a_pitfall(tmp_path):
     truth = Truth(reads={1: 5e7, 2: 100.0, 3: 0.0})
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    found = next(warning for warning in curves.warnings if isinstance(warning, pitfalls.DataOutgrowsMemory))
-    assert found.reading == (1,)
+    warning = next(warning for warning in curves.warnings if isinstance(warning, pitfalls.DataOutgrowsMemory))
+    assert warning.reading == (1,)
 
 
 def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
@@ -214,9 +214,9 @@ def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
 def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
     truth = Truth(stolen=0.12)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    [found] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.ProcessorsStolen)]
-    assert found.mean == pytest.approx(0.12)
-    assert "took 12 % of this machine's processors" in found.cause
+    [warning] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.ProcessorsStolen)]
+    assert warning.mean == pytest.approx(0.12)
+    assert "took 12 % of this machine's processors" in warning.cause
 
 
 def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
@@ -228,9 +228,9 @@ def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
     manifest["hardware"]["yardstick"] = [0.0021, 0.0023]
     file.write_text(json.dumps(manifest))
     (curves,) = read_sweep(path).curves
-    [found] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
-    assert "up to 1.3 times as long" in found.cause
-    assert found.share is None
+    [warning] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
+    assert "up to 1.3 times as long" in warning.cause
+    assert warning.share is None
 
 
 @pytest.mark.parametrize(("node_sigma", "told"), [(0.1, False), (0.5, True)])
@@ -238,11 +238,11 @@ def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma
     truth = Truth(node_sigma=node_sigma, node_cpu=0.4, noise=0.0)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 3), clients=(4, 8), repetitions=2)
     (curves,) = read_sweep(path).curves
-    found = [each for each in curves.warnings if isinstance(each, pitfalls.DearerRequests)]
-    assert [each.nodes for each in found] == [(1, 3)] * told
-    for each in found:
-        assert each.cost == pytest.approx((0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02)
-        assert "with 3 nodes and" in each.cause
+    warnings = [warning for warning in curves.warnings if isinstance(warning, pitfalls.DearerRequests)]
+    assert [warning.nodes for warning in warnings] == [(1, 3)] * told
+    for warning in warnings:
+        assert warning.cost == pytest.approx((0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02)
+        assert "with 3 nodes and" in warning.cause
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma
 def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, others, told):
     truth = Truth(node_cpu=first, others_cpu=others)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    found = [each for each in curves.warnings if isinstance(each, pitfalls.HotNode)]
-    assert [each.nodes for each in found] == [(2, 3)] * told
-    for each in found:
-        assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in each.cause
+    warnings = [warning for warning in curves.warnings if isinstance(warning, pitfalls.HotNode)]
+    assert [warning.nodes for warning in warnings] == [(2, 3)] * told
+    for warning in warnings:
+        assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in warning.cause
 
 
 def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
@@ -264,26 +264,28 @@ def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
             for clients in (4, 8):
                 write_run(tmp_path / name, f"b{block}-{clients}", Truth(lam=lam, pace=speed, seconds=2, noise=0.0),
                           clients=clients, treatment={"clients": clients}, block=block)  # fmt: skip
-    found = {}
+    shares = {}
     for name in ("machine", "own"):
         (pitfall,) = [
-            each for each in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100", ())
-            if isinstance(each, pitfalls.PaceVaried)
+            warning for warning in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100", ())
+            if isinstance(warning, pitfalls.PaceVaried)
         ]  # fmt: skip
-        found[name] = pitfall.share
-    assert found["machine"] == pytest.approx(1, abs=0.01)
-    assert found["own"] < 0.2
+        shares[name] = pitfall.share
+    assert shares["machine"] == pytest.approx(1, abs=0.01)
+    assert shares["own"] < 0.2
 
 
 def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
-    def warned(cores: tuple[int, ...] | None, each: int | None) -> list:
+    def warned(cores: tuple[int, ...] | None, cores_each: int | None) -> list:
         path = write_experiment(tmp_path / f"{cores}", Truth(usable=2), clients=(4, 8), repetitions=1)
         for manifest in path.glob("runs/*/manifest.json"):
             content = json.loads(manifest.read_text())
-            content["store"]["limits"] |= {"cores": cores, "cores_each": each}
+            content["store"]["limits"] |= {"cores": cores, "cores_each": cores_each}
             manifest.write_text(json.dumps(content))
         (curves,) = read_sweep(path).curves
-        return [each for each in curves.warnings if isinstance(each, pitfalls.SharedCores | pitfalls.CrowdedCores)]
+        return [
+            warning for warning in curves.warnings if isinstance(warning, pitfalls.SharedCores | pitfalls.CrowdedCores)
+        ]
 
     assert warned((0,), None) == [pitfalls.CrowdedCores(1.5, 1)]
     assert warned((0, 1), None) == []

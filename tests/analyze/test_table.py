@@ -1,4 +1,4 @@
-"""Measurements are read from the CSV files that people have, and refused by line where they are none."""
+"""Measurements are read from the CSV files that people have; a line that is not one is refused, with its number."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A run folder that is none, lacks something or is broken is one message that names the file."""
+"""A folder that is not a run, lacks something or is damaged gives one message that names the file and the field."""
 
 import json
 import shutil

@@ -21,17 +21,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(folder):
+def elasticity(folder):
     return read_elasticity(folder)
 
 
 @pytest.fixture(scope="module")
-def page(found):
-    return Page(elastic_page(found))
+def page(elasticity):
+    return Page(elastic_page(elasticity))
 
 
-def test_the_folder_gives_back_the_truth_it_was_made_from(found):
-    (group,) = found.groups
+def test_the_folder_gives_back_the_truth_it_was_made_from(elasticity):
+    (group,) = elasticity.groups
     (step,) = group.steps
     measures = {name: measure.mean.value for name, measure in step.measures.items()}
     assert (step.before, step.after, step.change) == (1, 2, "add 1")
@@ -60,15 +60,15 @@ def test_a_policy_is_scored_where_the_file_has_capacities(tmp_path):
     description = json.loads((path / "experiment.json").read_text())
     description["transitions"]["grow"] = {"nodes": None, "timeline": None, "policy": {"target": 0.6, "most": 2}}
     (path / "experiment.json").write_text(json.dumps(description))
-    found = read_elasticity(path)
+    elasticity = read_elasticity(path)
     # Two nodes were needed throughout, and there from the instant at which the second had its data.
     short = BALANCED / SECONDS
-    (score,) = found.groups[0].provisioning.values()
+    (score,) = elasticity.groups[0].provisioning.values()
     assert score.under_share == pytest.approx(short, abs=0.01)
     assert score.under_accuracy == pytest.approx(short / 2, abs=0.01)
     assert (score.over_share, score.over_accuracy) == (0.0, 0.0)
     assert score.jitter == pytest.approx(1 / SECONDS, rel=0.02)
-    assert format_share(score.under_share, 1) in elastic_page(found)
+    assert format_share(score.under_share, 1) in elastic_page(elasticity)
 
 
 def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):
@@ -91,22 +91,22 @@ def test_a_gain_that_came_without_the_node_is_not_claimed(tmp_path):
 
 
 def test_a_gain_that_control_runs_may_have_by_chance_is_not_claimed(tmp_path):
-    found = read_elasticity(write_elastic(tmp_path / "e", drift=(0.7, 1.9)))
-    text = " ".join(Page(elastic_page(found)).text.split())
+    elasticity = read_elasticity(write_elastic(tmp_path / "e", drift=(0.7, 1.9)))
+    text = " ".join(Page(elastic_page(elasticity)).text.split())
     assert "may be chance: neither gain nor loss is claimed" in text
     assert "realised gain of 84 %" not in text
-    assert "without the change, throughput became" not in text, "what scatters so much is no drift"
+    assert "without the change, throughput became" not in text, "what scatters this much is not a drift"
 
 
 def test_more_nodes_that_do_less_are_no_gain(tmp_path):
-    found = read_elasticity(write_elastic(tmp_path / "e", gain=0.8))
-    text = " ".join(Page(elastic_page(found)).text.split())
+    elasticity = read_elasticity(write_elastic(tmp_path / "e", gain=0.8))
+    text = " ".join(Page(elastic_page(elasticity)).text.split())
     assert "2 times the nodes gave 0.79 times the throughput: more nodes did less" in text
 
 
 def test_a_single_run_is_not_said_to_have_done_less(tmp_path):
-    found = read_elasticity(write_elastic(tmp_path / "e", gain=0.97, repetitions=1, control=False))
-    text = " ".join(Page(elastic_page(found)).text.split())
+    elasticity = read_elasticity(write_elastic(tmp_path / "e", gain=0.97, repetitions=1, control=False))
+    text = " ".join(Page(elastic_page(elasticity)).text.split())
     assert "more nodes did less" not in text
     assert "times the throughput: less than before, in a single run, so its scatter is unknown" in text
 
@@ -156,11 +156,11 @@ def test_the_document_is_json_with_the_censored_told_apart(folder):
 
 
 def test_one_run_without_a_control_says_how_little_that_is(tmp_path):
-    found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, control=False))
-    causes = " ".join(warning.cause for warning in found.groups[0].warnings)
+    elasticity = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, control=False))
+    causes = " ".join(warning.cause for warning in elasticity.groups[0].warnings)
     assert "no control run" in causes
     assert "one run with the event" in causes
-    assert "What does a second" in elastic_page(found)
+    assert "What does a second" in elastic_page(elasticity)
 
 
 def test_without_a_valid_run_nothing_is_claimed(tmp_path):
@@ -171,8 +171,8 @@ def test_without_a_valid_run_nothing_is_claimed(tmp_path):
 
 
 def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_apply(tmp_path):
-    found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady"))
-    page = Page(elastic_page(found))
+    elasticity = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady"))
+    page = Page(elastic_page(elasticity))
     text = " ".join(page.text.split())
     assert "The course shown is that of b1-grow-steady, which is invalid: in phase look a generator thread used" in text
     assert "No figure uses it." in text
@@ -180,16 +180,16 @@ def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_appl
     assert "INVALID: see above why. Run b1-grow-steady" in text
     names = [trace["name"] for trace in page.plots["g0"]["traces"]]
     assert "throughput" in names
-    assert found.groups[0].steps == ()
-    assert found.as_dict()["transitions"][0]["invalid"] == ["b1-grow-steady"]
+    assert elasticity.groups[0].steps == ()
+    assert elasticity.as_dict()["transitions"][0]["invalid"] == ["b1-grow-steady"]
     valid = read_elasticity(write_elastic(tmp_path / "valid", repetitions=1))
     assert "INVALID" not in Page(elastic_page(valid)).text
 
 
 def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
-    found = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, rate=100.0))
-    (step,) = found.groups[0].steps
+    elasticity = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, rate=100.0))
+    (step,) = elasticity.groups[0].steps
     assert "realised_gain" not in step.measures
-    page = Page(elastic_page(found))
+    page = Page(elastic_page(elasticity))
     assert "At its worst second p99 was" in page.text
     assert page.plots["g0"]["panels"][0]["title"] == "offered/s"

@@ -53,8 +53,8 @@ def test_the_speed_ups_are_those_of_the_laws(pair):
     for row in pair.rows:
         truths = {"strong": row.nodes / (1 + 0.1 * (row.nodes - 1)), "weak": row.nodes - 0.1 * (row.nodes - 1)}
         for scaling, truth in truths.items():
-            for each in (row.measured[scaling], row.by_law[scaling]):
-                assert each.low * 0.99 <= truth <= each.high * 1.01
+            for speedup in (row.measured[scaling], row.by_law[scaling]):
+                assert speedup.low * 0.99 <= truth <= speedup.high * 1.01
     assert pair.rows[-1].by_law["weak"].value == pytest.approx(
         pair.curves["weak"].over_nodes.fit.scaled_speedup(8).value
     )

@@ -83,7 +83,7 @@ class RecordedRun:
 
     @property
     def fault(self) -> Fault | None:
-        """Whose fault it is that the run is not sound; None where it is sound, was not made, or nobody can say.
+        """Whose fault it is that the run is not sound; None where it is sound, was not made, or the cause is unknown.
 
         A store that failed has failed, whatever the generator did at that time.
         """

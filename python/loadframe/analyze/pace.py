@@ -8,7 +8,7 @@ import numpy as np
 
 from loadframe.analyze.experiment import RecordedRun
 
-#: A smaller change from one group of runs to another is not told from how the yardstick scatters.
+#: A smaller change from one group of runs to another cannot be separated from the yardstick's own scatter.
 _LEAST = 0.05
 #: With fewer runs beyond the first of each treatment, a share of their scatter says nothing.
 _FREEDOM = 10

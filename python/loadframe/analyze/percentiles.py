@@ -32,7 +32,7 @@ Array = npt.NDArray[np.float64]
 ENOUGH = 10
 #: Fewer seconds say nothing of how they differ.
 _LEAST_SECONDS = 5
-#: Stretches of a run that are held against each other, where each has two seconds or more.
+#: Stretches of a run that are compared with each other, where each has two seconds or more.
 _BATCHES = 8
 
 

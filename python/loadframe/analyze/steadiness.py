@@ -27,7 +27,7 @@ _BATCH = 5
 #: Up to this many seconds, drift is looked for in single seconds; above, in sums of several.
 _SINGLE = 300
 _CHANGE = 0.05
-#: Level of each test. MSER chooses its cut among many, which is as good as ten independent ones.
+#: Level of each test. MSER chooses its cut among many, which counts as ten independent ones.
 _SIGNIFICANT = 0.01
 _CUTS = 10
 
@@ -92,7 +92,7 @@ def _stands_out(moved: float, cut: int, kept: npt.NDArray[np.float64]) -> bool:
 def _trend(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Return the slope per value and the p of no trend.
 
-    Both count pairs, so a single bad second moves neither. The sum of signs is held against Student's t with the
+    Both count pairs, so a single bad second moves neither. The sum of signs is compared with Student's t with the
     degrees of freedom that as many dependent values have.
     """
     n = len(values)

@@ -169,7 +169,7 @@ class RunWriter:
         return self.path
 
     def _order_events(self) -> None:
-        """Put the events into the order of time: what others did meanwhile is told when all is over."""
+        """Put the events into the order of time: what others did meanwhile is recorded when they are done."""
         path = self._partial / schema.EVENTS_FILE
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         path.write_text("".join(sorted(lines, key=lambda line: float(json.loads(line)["time"]))), encoding="utf-8")

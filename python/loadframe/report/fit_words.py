@@ -64,7 +64,7 @@ def _course(fit: ScalabilityFit, measured: str, tail: str) -> str:
 
 
 def _of_a_peak(fit: ScalabilityFit) -> str:
-    """Say whether there is a peak, where none is shown: no, or that the data do not tell."""
+    """Say why no peak is shown: there is none, or the data do not decide it."""
     if fit.standing == "none":
         return f"there is no peak up to {format_count(fit.largest)} {fit.over}"
     if fit.standing == "beyond":

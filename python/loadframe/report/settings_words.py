@@ -47,7 +47,7 @@ def term_text(result: SettingsAt, term: Sequence[int]) -> str:
 
 
 def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) -> str:
-    """Say which interactions the design cannot tell a term from; empty where there are none."""
+    """Say which interactions the design cannot separate from a term; empty where there are none."""
     return named_aliases(response.model, tuple(term), result.factors)
 
 
@@ -58,7 +58,7 @@ def effect_text(contrast: Contrast) -> str:
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
-    """Write what is held against the default: `heap 256m`, or for two settings `beyond each alone`."""
+    """Write what is compared with the default: `heap 256m`, or for two settings `beyond each alone`."""
     if len(contrast.term) > 1:
         return "beyond each alone"
     named = levels[result.factors[contrast.term[0]]]

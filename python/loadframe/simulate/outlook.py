@@ -40,7 +40,7 @@ class Outlook:
     """What a scale design can know. Intervals are what such an experiment would report, in the middle of many.
 
     `peak` has the true peak and the 5-95 % range of what experiments take for it; `claimed` is the share of them that
-    dare to name one.
+    name one.
     """
 
     name: str

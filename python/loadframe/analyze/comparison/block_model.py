@@ -89,7 +89,7 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
         difference, _ = _solve(matrix, blocks, logs, contrast, 0.0)
         return ContrastFit(difference, math.inf, 0.0, 0.0, 1.0)
     least = len(logs) * (_RESOLUTION * max(scale, _RESOLUTION)) ** 2
-    # Blocks without any direction that is free of them are not told from the noise, and do not matter.
+    # Blocks that leave no direction free cannot be separated from the noise, and do not matter.
     in_blocks = bool(spectrum.freedom and len(spectrum.eigenvalues) and blocks.sum(axis=0).max() > 1)
     ratio = _variance_ratio(spectrum, least) if in_blocks else 0.0
     difference, weights = _solve(matrix, blocks, logs, contrast, ratio)

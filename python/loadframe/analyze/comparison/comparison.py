@@ -133,7 +133,7 @@ def compare(
 
     Where the groups have one treatment each, these are compared whatever they are; else treatments that both have.
     `session_spread` is by how much two sessions are taken to differ where each group has one only. With `intended`,
-    nobody is told that the load differs, since that is what is compared.
+    there is no warning that the load differs, since that is what is compared.
     """
     baseline, *others = groups
     if not others:
@@ -169,7 +169,7 @@ def compare(
 
 
 def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return what is held against what, with the treatment that both share (empty where it is the only one)."""
+    """Return pairs of groups to compare, with the treatment that both share (empty where it is the only one)."""
     if len(baseline.treatments) == len(group.treatments) == 1:
         return [(baseline, group, {})]
     common = [treatment for treatment in baseline.treatments if treatment in group.treatments]

@@ -7,7 +7,7 @@ from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
 
-#: What a machine is told by. Two containers of one machine have other names, and the same processor and memory.
+#: What identifies a machine. Two containers of one machine have other names, and the same processor and memory.
 MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.memory")
 _STORE = (
     "store.kind", "store.version", "store.origin", "store.nodes", "store.host", "store.links", "store.limits",
@@ -29,7 +29,7 @@ class Difference:
 
     @property
     def of_machine(self) -> bool:
-        """Whether it tells one machine from another."""
+        """Whether it identifies the machine."""
         return self.key in MACHINE
 
     @property

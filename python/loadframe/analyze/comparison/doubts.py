@@ -162,7 +162,7 @@ class OtherLoad(Finding):
 
 @dataclass(frozen=True)
 class OtherTreatment(Finding):
-    """One treatment is held against another."""
+    """One treatment is compared with another."""
 
     first: str
     second: str

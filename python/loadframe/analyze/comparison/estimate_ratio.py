@@ -104,7 +104,7 @@ def estimate_ratio(
     counts = len(sessions[baseline]), len(sessions[group])
     if sum(counts) > 2:
         return _result(_between_sessions(observations, baseline, group), "sessions", counts, least_variance)
-    # The session is not told from the group, so it must not be in the model.
+    # Session and group cannot be separated, so the session must not be in the model.
     contrast = _with_variance(_unblocked(observations, baseline, group), 2 * session_spread**2)
     return _result(contrast, "one session each", counts, least_variance)
 

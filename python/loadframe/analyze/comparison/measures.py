@@ -17,7 +17,7 @@ _RESPONSES = {
     **{f"all-{name}": ("all", key) for name, key in _PERCENTILES.items()},
 }
 #: The share of requests that a figure may leave out and still be what it is called: of those that are slower than the
-#: 99th percentile, all may be missing, and the figure of the rest is no bound for it.
+#: 99th percentile, all may be missing, and the figure of the rest does not bound it.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
 #: What may be asked for by name, and in which direction it is better.
 KINDS = ("throughput", *_RESPONSES, "errors")

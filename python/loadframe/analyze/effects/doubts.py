@@ -52,7 +52,7 @@ class Aliased(Finding):
 
 @dataclass(frozen=True)
 class InteractionsUnknown(Finding):
-    """What settings do together was not measured, or not told from what others do together."""
+    """Interactions of settings were not measured, or cannot be separated from those of others."""
 
     scheme: str
     alone: bool

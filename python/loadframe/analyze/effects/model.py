@@ -26,7 +26,7 @@ _LEAST_FOR_LENTH = 4
 
 @dataclass(frozen=True)
 class TermFit:
-    """One term: its share of the total variation, and the p of its having no effect (None where nothing tells)."""
+    """One term: its share of the total variation, and the p of no effect (None where it cannot be computed)."""
 
     term: Term
     share: float
@@ -37,7 +37,7 @@ class TermFit:
 class Contrast:
     """The difference that one level makes against the default, or what two of two factors make together.
 
-    In the unit of the response: with its 95 % interval, unbounded where nothing tells how the runs scatter.
+    In the unit of the response: with its 95 % interval, unbounded where the scatter of runs is unknown.
     """
 
     term: Term

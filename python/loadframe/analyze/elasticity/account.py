@@ -6,7 +6,7 @@ first stretch, all of which counts, with its sign. After that, every further str
 by more than noise makes it: Page's cumulative sum ("Continuous inspection schemes", Biometrika, 1954), whose excursions
 beyond h have a probability of about exp(-2 k h / s^2) each, s^2 being the long-run variance and k the allowance.
 
-The allowance is two standard errors of the level that the series is held against. So what lies closer to the level than
+The allowance is two standard errors of the level that the series is compared with. What lies closer to the level than
 the level is known does not end a stretch late; losses that are smaller than that for the whole run are understated.
 Bias and coverage by simulation are in docs/elasticity.md (benchmarks/simulate_elasticity.py).
 """

@@ -46,7 +46,7 @@ class Course:
     start: float
     successes: Series  #: 1/s
     failures: Series  #: 1/s, failed or never sent
-    response_p50: Series  #: s; not a number in a second without an answer where nobody is known to have waited
+    response_p50: Series  #: s; not a number in a second without an answer in which no request is known to have waited
     response_p99: Series
     response_mean: Series
     response_deviation: Series  #: half the width of the middle 68 %

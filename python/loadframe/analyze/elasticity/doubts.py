@@ -108,7 +108,7 @@ class NotSettled(Finding):
 
 @dataclass(frozen=True)
 class UnknownLatency(Finding):
-    """In some seconds nobody was answered, and nothing tells how long users waited."""
+    """In some seconds no request was answered, and it was not recorded how long requests waited."""
 
     seconds: float
     runs: int

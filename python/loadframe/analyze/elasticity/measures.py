@@ -221,8 +221,8 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
 def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
     """Return when what was lost since the change is made up for; 0 where nothing was lost, censored where it never is.
 
-    A deficit within 3 standard errors of what as many seconds scatter, and x0 itself as a median over W, is none;
-    `deviation` is the long-run standard deviation of x, 1/s.
+    A deficit counts when it is more than 3 standard errors, of the sum over as many seconds and of x0 as a median over
+    W. `deviation` is the long-run standard deviation of x, 1/s.
     """
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
@@ -298,7 +298,7 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
         p99 = course.response_p99[horizon]
         broken = np.zeros(len(x), dtype=bool)
         if change.p99 is not None:
-            # Of a second of unknown response times it is known that nobody was answered.
+            # In a second without a response time no request was answered.
             broken |= (p99 > change.p99) | course.unknown[horizon]
         if change.errors is not None:
             broken |= failed > change.errors * (x + failed)
@@ -306,7 +306,7 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
     seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
     if seen:
         times = [*(time for time, _ in seen[1:]), change.end]
-        # A look that takes long says nothing of the time until the next one.
+        # A look that takes long does not show the time until the next one.
         spans = (min(later - time, 2.0) for (time, _), later in zip(seen, times, strict=True))
         values["exposure"] = Value(sum(span for span, (_, value) in zip(spans, seen, strict=True) if value > 0))
     return values
@@ -325,7 +325,7 @@ def _dory(course: Course, change: ChangeInRun, window: float, during: Disturbed)
     (CLOUD COMPUTING 2011), who propose a measure without dimension.
 
     A and B are the areas of what mean response time and its deviation have in excess of their levels (R1, V1 before
-    the node joins and R2, V2 after) during the disturbance, in s^2. 0 is a change that nobody notices. The formula is
+    the node joins and R2, V2 after) during the disturbance, in s^2. 0 is a change that has no effect. The formula is
     from memory and was not checked against the paper; the documentation says so.
     """
     total, levels_ = 0.0, []

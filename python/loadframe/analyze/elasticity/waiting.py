@@ -1,14 +1,14 @@
-"""Response times by second, of those who were answered and of those who still waited.
+"""Response times by second, of requests that were answered and of those that still waited.
 
-A second in which nobody is answered has no percentile, and a line drawn across such seconds hides the outage. But
+A second in which no request is answered has no percentile, and a line drawn across such seconds hides the outage. But
 requests were in flight, and how long they had waited by then is a lower bound of their response times:
 
 - The run records at each second's end how many requests were unanswered and the age of the oldest.
 - A request that is answered, or fails, later on with a response time R had been in flight for R: at least R - (j - i)
   at the end of second i where it was done in second j. Recordings that lack the former have this.
 
-To a second's population belong those who were done in it, and those who waited all through it. (In a second in which
-nobody was answered: all of whom it is known that they waited at its end.) A second without either is unknown.
+A second's population is the requests that were done in it, and those that waited all through it. (In a second in which
+no request was answered: all that are known to have waited at its end.) A second without either is unknown.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Whether new runs may pass: held against a baseline or a history, and against absolute bounds."""
+"""Whether new runs may pass: compared with a baseline or a history, and with absolute bounds."""
 
 from loadframe.analyze.gate.checks import Check, Standing
 from loadframe.analyze.gate.gate import Gate, judge_gate

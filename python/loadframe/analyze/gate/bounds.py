@@ -64,7 +64,7 @@ def _estimated(
         share = geometric_mean(values, sessions)
     why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
     if not share.is_finite:
-        return "undecided", f"{why}: a single run does not tell how much runs scatter"
+        return "undecided", f"{why}: a single run does not show how much runs scatter"
     why += f" [{quantity(share.low, measure)}, {quantity(share.high, measure)}]"
     ends = {bound.holds(share.low), bound.holds(share.high)}
     if ends == {False}:

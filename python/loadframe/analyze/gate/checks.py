@@ -23,7 +23,7 @@ Standing = Literal["passed", "regression", "undecided"]
 class Check:
     """One figure that was checked: `why` says what decided, in words with the figures in them.
 
-    `finds` is the least worsening that a check of so many runs, with the noise that was seen, finds in four of five
+    `finds` is the least worsening that a check with this number of runs and the observed noise finds in four of five
     cases; None where that has no meaning or nothing finds it.
     """
 
@@ -128,8 +128,8 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
     """Judge a contrast.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes
-    that it is worse by what must be caught. `blind`: so many requests of the new runs failed that a percentile of the
-    successes says nothing. What the machine's pace can explain, or can hide, is undecided.
+    that it is worse by what must be caught. `blind`: too many requests of the new runs failed for a percentile of the
+    successes to mean anything. What the machine's pace can explain, or can hide, is undecided.
     """
     if contrast.measure.kind == "errors":
         standing, why = _more_errors(contrast, question)
@@ -193,7 +193,7 @@ def _more_errors(contrast: Contrast, question: Question) -> tuple[Standing, str]
         return "passed", why
     if question.is_significant:
         return "regression", f"{why}: {format_share(rise, 2)} more, beyond {format_share(question.least, 2)}"
-    return "undecided", f"{why}: {format_share(rise, 2)} more, which these runs do not tell from chance"
+    return "undecided", f"{why}: {format_share(rise, 2)} more, which may be chance with these runs"
 
 
 def quantity(value: float, measure: Measure) -> str:

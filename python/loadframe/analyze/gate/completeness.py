@@ -1,6 +1,6 @@
 """What is missing of the new runs, and what that means: a store that failed has failed the gate.
 
-Runs that are missing because the generator failed, or for a reason that nobody knows, tell nothing. Runs that the store
+Runs that are missing because the generator failed, or for an unknown reason, do not count. Runs that the store
 did not survive, and runs in which nothing succeeded, are results.
 """
 

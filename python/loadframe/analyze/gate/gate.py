@@ -68,7 +68,7 @@ def judge_gate(
     """Judge new runs. With `history`, the baseline's runs are one after another, and may have changed in between.
 
     `session_spread` is by how much two sessions are taken to differ where each side has one only. BadInput where one
-    treatment would be held against another, unless that is wanted (`across`).
+    treatment would be compared with another, unless that is wanted (`across`).
     """
     warnings: list[Finding] = []
     for group in (new, baseline):
@@ -150,7 +150,7 @@ def _require_same_treatment(baseline: Group, new: Group) -> None:
 
 
 def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return what is held against what, as the comparison does."""
+    """Return which treatments are compared with which, as the comparison does."""
     if len(baseline.treatments) == len(new.treatments) == 1:
         return [(baseline, new, {})]
     return [

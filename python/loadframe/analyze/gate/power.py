@@ -50,7 +50,7 @@ def detectable(
     error: float, freedom: float, level: float, least: float = 0.0, *, higher_is_better: bool = False,
     wanted: float = USUAL,
 ) -> float:  # fmt: skip
-    """Return the smallest worsening that is detected with the wanted power; infinite if none is."""
+    """Return the smallest worsening that is detected with the wanted power; infinite if no worsening is."""
     if freedom <= 0 or not math.isfinite(error):
         return math.inf
     most = logarithm(1 - 1e-9 if higher_is_better else _MOST, higher_is_better=higher_is_better)

@@ -18,7 +18,7 @@ _RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))
 class PointFit:
     """The least-squares solution: full parameters, and the weighted sum of squares of all runs.
 
-    Parameters are (L, s, k), of the hard knee (L, C), of Gustafson's law (L, s). `bounds` are None of the hard knee.
+    Parameters are (L, s, k), of the hard knee (L, C), of Gustafson's law (L, s). `bounds` is None for the hard knee.
     """
 
     model: ScalabilityModel

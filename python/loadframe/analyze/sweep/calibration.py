@@ -49,8 +49,8 @@ def clients_tried(run: RecordedRun, phase: str) -> ClientsTried:
 def next_clients(trials: Sequence[ClientsTried]) -> int | None:
     """Return how many clients to try next, twice as many each time; None when more would say nothing new.
 
-    That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last two runs could not
-    valid: one may have been disturbed, two mean that the generator is the limit.
+    That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last two runs were
+    invalid: one may have been disturbed, two mean that the generator is the limit.
     """
     if not trials:
         return 1
@@ -66,10 +66,10 @@ def next_clients(trials: Sequence[ClientsTried]) -> int | None:
 
 def every_clients() -> list[int]:
     """Return all numbers of clients that may be tried on one cluster."""
-    nodes_seen = [1]
-    while 2 * nodes_seen[-1] <= _MOST:
-        nodes_seen.append(2 * nodes_seen[-1])
-    return nodes_seen
+    numbers = [1]
+    while 2 * numbers[-1] <= _MOST:
+        numbers.append(2 * numbers[-1])
+    return numbers
 
 
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:

@@ -1,7 +1,7 @@
 """The best of several treatments, and what it gives: not what its runs gave, since it was chosen for these.
 
 The chosen one is that with the highest lower confidence bound. Its throughput is drawn towards that of the treatments
-which its lead does not tell from it, by empirical Bayes; of a plateau, that is nearly the mean of the plateau.
+from which its lead cannot be distinguished, by empirical Bayes; of a plateau, that is nearly the mean of the plateau.
 """
 
 import math
@@ -33,7 +33,7 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
     """Return the treatment with the highest lower bound, its throughput without what it owes to being chosen.
 
     The interval reaches from the lower end of what is left to the upper end of what was measured. Where nothing was
-    repeated, nothing tells noise from differences, and the throughput is what was measured.
+    repeated, noise cannot be separated from differences, and the throughput is what was measured.
     """
     chosen = highest_lower_bound(treatments)
     if not noise.freedom or not noise.variation:

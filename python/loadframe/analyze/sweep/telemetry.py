@@ -30,7 +30,7 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
 
 
 def cores_used(run: RecordedRun, phase: str) -> float:
-    """Return how many cores all nodes together used on average in the measured window; 0 if nobody looked."""
+    """Return how many cores all nodes together used on average in the measured window; 0 if it was not sampled."""
     return sum(fmean(values) for values in by_source(run, phase, "node:", "process.cpu").values())
 
 

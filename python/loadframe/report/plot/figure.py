@@ -1,6 +1,6 @@
 """What a figure consists of: traces, bands and rules in one or several panels over one x axis.
 
-Nothing here is drawn; `draw` makes SVG of it, and `data` what a reader's pointer is told.
+Nothing here is drawn; `draw` makes SVG of it, and `data` gives what the pointer shows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ class Trace:
     """Points with a line through them, marks at them, or both; None is a gap.
 
     x holds numbers, or words on an axis of categories. `low` and `high` are the ends of error bars. `texts` is what the
-    pointer is told at each point, in place of name, x and y; without `hover` it is told nothing. Traces of one `group`
+    pointer shows at each point, in place of name, x and y; without `hover` it shows nothing. Traces of one `group`
     (the name, unless given) are shown and hidden together.
     """
 
@@ -130,7 +130,7 @@ class Label:
 class Figure:
     """A plot: its name in the page, what is on it, how to read it, and its size in pixels at which text is 12 px high.
 
-    With `follow`, the pointer is told all traces at its x, as over time; else the nearest point.
+    With `follow`, the pointer shows all traces at its x, as over time; else the nearest point.
     """
 
     name: str
