@@ -35,11 +35,6 @@ def test_what_one_node_creates_the_other_knows_at_once(nodes):
     assert ask(second, "PUT", "/things/_create/2")[0] == 404
 
 
-def test_it_has_neither_templates_nor_data_streams(nodes):
-    assert ask(nodes[0], "GET", "/_index_template") == (200, {"index_templates": []})
-    assert ask(nodes[0], "GET", "/_data_stream") == (200, {"data_streams": []})
-
-
 def test_documents_are_counted_at_the_next_look(nodes):
     first, second = nodes
     ask(first, "PUT", "/things")

@@ -135,8 +135,6 @@ def administration(request: Request, shared: Shared, node: str, now: float) -> A
         case "GET", ("_all", "_settings", *_):
             replicas = {name: str(definition["replicas"]) for name, definition in shared.definitions.items()}
             answer = {name: {"settings": {"index.number_of_replicas": count}} for name, count in replicas.items()}
-        case "GET", (("_index_template" | "_data_stream") as kind,):
-            answer = {f"{kind.removeprefix('_')}s": []}
         case _, (name, *rest) if not name.startswith("_"):
             answer = _of_collection(name, tuple(rest), request, shared, now)
         case _:
