@@ -2,7 +2,7 @@
 
 from loadframe.analyze.scalability import fit
 from loadframe.simulate import closed
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 
 TRIALS = 400
 SIZES = (1, 2, 4, 8, 16, 32, 48)
@@ -12,7 +12,7 @@ NOISE = 0.03
 
 def main() -> None:
     """Print the share of experiments whose intervals hold the truth."""
-    model = Model(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
+    model = SimModel(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
     held = {"sigma": 0, "kappa": 0}
     for trial in range(TRIALS):
         result = fit(_runs(model, trial), seed=trial).models["usl"].parameters
@@ -23,7 +23,7 @@ def main() -> None:
         print(f"  {name} within its 95 % interval: {count} of {TRIALS} experiments ({design})")
 
 
-def _runs(model: Model, trial: int) -> list[tuple[float, float]]:
+def _runs(model: SimModel, trial: int) -> list[tuple[float, float]]:
     return [
         (
             float(nodes),

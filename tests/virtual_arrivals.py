@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadframe.simulate.load import Array, Load, draws
-from loadframe.store.sim.model import Model, inflation
+from loadframe.store.sim.model import SimModel, inflation
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,9 @@ class Arrivals(Load):
         return (self.scheduled >= self.warmup) & (self.scheduled < self.warmup + self.duration)
 
 
-def arriving(model: Model, nodes: int, rate: float, *, duration: float, warmup: float = 0.0, seed: int = 0) -> Arrivals:
+def arriving(
+    model: SimModel, nodes: int, rate: float, *, duration: float, warmup: float = 0.0, seed: int = 0
+) -> Arrivals:
     """Return the load of Poisson arrivals at `rate` (1/s) in all, split over the nodes at random."""
     source = np.random.default_rng(seed)
     end = warmup + duration
@@ -71,14 +73,14 @@ def arriving(model: Model, nodes: int, rate: float, *, duration: float, warmup: 
     return Arrivals(scheduled, done, warmup, duration, rejected, rate)
 
 
-def _open_one_server(model: Model, arrivals: Array, factor: float, source: np.random.Generator) -> Array:
+def _open_one_server(model: SimModel, arrivals: Array, factor: float, source: np.random.Generator) -> Array:
     """Lindley's recursion in closed form: done(k) = W(k) + max over j <= k of (arrival(j) - W(j-1)), W the work."""
     work = np.cumsum(draws(model, len(arrivals), source) * factor)
     before = np.concatenate(([0.0], work[:-1])) if len(work) else work
     return work + np.maximum.accumulate(arrivals - before) if len(work) else work
 
 
-def _open_servers(model: Model, arrivals: Array, factor: float, source: np.random.Generator) -> Array:
+def _open_servers(model: SimModel, arrivals: Array, factor: float, source: np.random.Generator) -> Array:
     free, present = [0.0] * model.servers, [0.0]
     drawing = random.Random(int(source.integers(2**62)))
     done = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 from loadframe.store.sim.placement import Placement
 
 
@@ -30,7 +30,7 @@ class Transition:
     events: tuple[tuple[str, float], ...]
 
 
-def transition(model: Model, nodes: int, shards: int, changes: Sequence[Change], seconds: int) -> Transition:
+def transition(model: SimModel, nodes: int, shards: int, changes: Sequence[Change], seconds: int) -> Transition:
     """Return what becomes of a cluster with so many shards (one copy each) under full load.
 
     Events are `node requested`, `node joined`, `cluster balanced`, `node leaving` and `node left`.

@@ -8,7 +8,7 @@ import pytest
 
 from loadframe.analyze.capacity import Answer, Bounds, Kind, Next, Outcome, Slo, Trial, search
 from loadframe.analyze.capacity.criteria import broken, growth
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 from virtual_arrivals import arriving
 
 PASSED, FAILED, INVALID = Outcome.PASSED, Outcome.FAILED, Outcome.INVALID
@@ -109,7 +109,7 @@ def test_a_search_that_was_stopped_goes_on_where_its_trials_end():
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_the_known_capacity_of_a_queue_is_found_within_five_percent(nodes):
-    model, slo = Model(service=0.01, sigma=0.05), Slo(response=0.1)
+    model, slo = SimModel(service=0.01, sigma=0.05), Slo(response=0.1)
     seeds = itertools.count(1)
 
     def judge(rate, _):

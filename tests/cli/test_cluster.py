@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -103,3 +105,25 @@ def test_what_cannot_be_is_said_in_one_message_and_leaves_nothing(cluster, state
 @pytest.mark.parametrize("word", ["up", "status", "down", "grow", "shrink", "kill", "pause", "resume"])
 def test_every_command_has_examples(cluster, word):
     assert f"loadframe cluster {word}" in cluster(word, "--help").stdout
+
+
+#: What takes longer to import than to look at a cluster.
+HEAVY = ("httpx", "jinja2", "numpy", "pydantic", "requests", "scipy", "urllib3", "yaml", "loadframe._engine")
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("store", ["sim", "redis"])
+def test_to_look_at_a_cluster_and_to_kill_a_node_imports_nothing_heavy(cluster, store):
+    started = cluster("up", "trial", "--store", store, "--nodes", "2")
+    assert started.returncode == 0, started.stderr
+    for words in (["status"], ["status", "trial"], ["pause", "trial", "node-1"], ["kill", "trial", "node-1"]):
+        program = f"""
+import sys
+from loadframe.cli import main
+try:
+    main({["cluster", *words]!r})
+except SystemExit as end:
+    print("ended:", end.code, *(name for name in {HEAVY!r} if name in sys.modules))
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.splitlines()[-1] == "ended: 0", done

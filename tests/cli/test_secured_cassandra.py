@@ -137,7 +137,7 @@ def test_who_is_not_let_in_hears_it_in_the_stores_words(address, monkeypatch, wh
     monkeypatch.setenv("LOADFRAME_PASSWORD", "wrong-4711")
     status, errors = asked("bench", "ycsb/a", "--store", "cassandra", "--hosts", address, *who)
     assert status == 2
-    assert f"{address}: the cluster does not let us do that: {words}" in errors
+    assert f"{address}: the cluster denies access: {words}" in errors
     assert "--user" in errors
 
 

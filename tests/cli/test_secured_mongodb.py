@@ -130,16 +130,16 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
     command = ("cluster", "status", "--store", "mongodb")
     status, _, errors = asked(secured.words(*command, user="eve"))
     assert status == 2
-    assert f"{secured.address}: the server does not let eve do that: not authorized" in errors
+    assert f"{secured.address}: the server does not allow eve to do that: not authorized" in errors
     assert "clusterMonitor" in errors
     status, _, errors = asked(secured.words(*command, user=None))
     assert status == 2
-    assert f"{secured.address}: the server does not let us do that" in errors
+    assert f"{secured.address}: the server denies access" in errors
     assert "--user" in errors
     monkeypatch.setenv("LOADFRAME_PASSWORD", "wrong-4711")
     status, _, errors = asked(secured.words(*command))
     assert status == 2
-    assert f"{secured.address}: the server does not let us in as bob: Authentication failed" in errors
+    assert f"{secured.address}: the server denies access to bob: Authentication failed" in errors
     assert "--password-file" in errors
     assert "wrong-4711" not in errors
 

@@ -118,7 +118,7 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
     command = ("cluster", "status", "--store", "postgresql")
     status, _, errors = asked(secured.words(*command, user=None))
     assert status == 2
-    assert "the server does not let us in as postgres" in errors and "--user" in errors
+    assert "the server denies access to postgres" in errors and "--user" in errors
     status, _, errors = asked(
         secured.words("bench", secured.folder / "strangers.yaml", "--store", "postgresql", user="eve")
     )

@@ -126,5 +126,5 @@ def test_a_cluster_that_grew_and_shrank_has_few_ranges_of_slots(module_state):
     with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
         cluster.grow()
         cluster.shrink()
-        lines = cluster.store.client(cluster.addresses[0]).look("CLUSTER SLOTS")
+        lines = cluster.store.client(cluster.addresses[0]).ask("CLUSTER SLOTS")
         assert len(lines) == 2

@@ -2,10 +2,10 @@
 
 import pytest
 
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 from virtual_transition import Change, transition
 
-MODEL = Model(service=0.01, sigma=0.05, shard_size=100, bandwidth=10, join_delay=5.0)
+MODEL = SimModel(service=0.01, sigma=0.05, shard_size=100, bandwidth=10, join_delay=5.0)
 
 
 def test_a_node_that_joins_serves_as_its_data_comes():

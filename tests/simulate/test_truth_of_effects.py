@@ -12,7 +12,7 @@ import pytest
 from loadframe.analyze.comparison.estimate_ratio import Observation, estimate_ratio
 from loadframe.analyze.effects.model import Data, fit_model
 from loadframe.simulate import closed
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 
 TRIALS = 100
 NOISE = 0.03
@@ -26,7 +26,9 @@ def fit_of(model, term):
 
 
 def throughput(service, seed):
-    return closed(Model(service=service, distribution="constant"), 1, 2, duration=20, seed=seed, noise=NOISE).throughput
+    return closed(
+        SimModel(service=service, distribution="constant"), 1, 2, duration=20, seed=seed, noise=NOISE
+    ).throughput
 
 
 def experiment(seed, blocks=3):

@@ -6,13 +6,13 @@ seeds, which held them in 98 and 96 when this was written; other seeds may fall 
 
 from loadframe.analyze.scalability import fit
 from loadframe.simulate import closed
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 
 TRIALS = 100
 
 
 def test_sigma_and_kappa_lie_within_their_intervals():
-    model = Model(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
+    model = SimModel(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
     held = {"sigma": 0, "kappa": 0}
     for trial in range(TRIALS):
         runs = [

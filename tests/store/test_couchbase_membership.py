@@ -232,7 +232,7 @@ def test_nodes_that_do_not_answer_yet_are_waited_for(service, store):
 def test_a_wrong_password_is_told_before_anything_is_changed(service, store):
     addresses = formed(service, store, 2)
     stranger = find("couchbase").with_access(Access(auth=Auth("basic", "guess", user="Administrator")))
-    with pytest.raises(BadInput, match="does not let us do that: 401") as caught:
+    with pytest.raises(BadInput, match="denies access: 401") as caught:
         stranger.balance(addresses, Told())
     assert "guess" not in str(caught.value)
     with suppress(BadInput):

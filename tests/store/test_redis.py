@@ -8,7 +8,7 @@ import pytest
 from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
-from loadframe.store.redis.cluster import SLOTS, Node, Ring, health, slot_of
+from loadframe.store.redis.cluster import SLOTS, RedisNode, Ring, health, slot_of
 
 STORE = find("redis")
 
@@ -86,8 +86,8 @@ def test_software_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_pat
     assert caught.value.where == str(tmp_path)
 
 
-def node(name: str, port: int, rest: str, flags: str = "master", link: str = "connected") -> Node:
-    return Node.parse(f"{name} 127.0.0.1:{port}@1{port},host {flags} - 0 0 1 {link} {rest}".strip())
+def node(name: str, port: int, rest: str, flags: str = "master", link: str = "connected") -> RedisNode:
+    return RedisNode.parse(f"{name} 127.0.0.1:{port}@1{port},host {flags} - 0 0 1 {link} {rest}".strip())
 
 
 def test_a_nodes_line_names_its_slots_and_those_on_their_way():

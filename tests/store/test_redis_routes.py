@@ -4,24 +4,24 @@ from itertools import groupby
 
 import pytest
 
-from loadframe.store.redis.nodes import SLOTS, Node
+from loadframe.store.redis.nodes import SLOTS, RedisNode
 from loadframe.store.redis.routes import Routes, balancing, leaving
 
 
-def node(name: str, slots: set[int]) -> Node:
+def node(name: str, slots: set[int]) -> RedisNode:
     """A node with these slots, as ranges."""
     ranges: list[range] = []
     for _, run in groupby(enumerate(sorted(slots)), lambda pair: pair[1] - pair[0]):
         [first, *rest] = [slot for _, slot in run]
         ranges.append(range(first, (rest or [first])[-1] + 1))
-    return Node(name, f"{name}:1", frozenset({"master"}), True, tuple(ranges), {}, {})
+    return RedisNode(name, f"{name}:1", frozenset({"master"}), True, tuple(ranges), {}, {})
 
 
-def founded(count: int) -> list[Node]:
+def founded(count: int) -> list[RedisNode]:
     return [node(f"n{at}", set(range(SLOTS * at // count, SLOTS * (at + 1) // count))) for at in range(count)]
 
 
-def after(nodes: list[Node], routes: Routes) -> list[Node]:
+def after(nodes: list[RedisNode], routes: Routes) -> list[RedisNode]:
     slots = {node.id: set(node.slots) for node in nodes}
     for (source, target), moved in routes.items():
         assert len(set(moved)) == len(moved)
@@ -32,17 +32,17 @@ def after(nodes: list[Node], routes: Routes) -> list[Node]:
     return [node(name, owned) for name, owned in slots.items()]
 
 
-def grown(nodes: list[Node]) -> list[Node]:
+def grown(nodes: list[RedisNode]) -> list[RedisNode]:
     more = [*nodes, node(f"n{len(nodes)}", set())]
     return after(more, balancing(more))
 
 
-def shrunk(nodes: list[Node]) -> list[Node]:
+def shrunk(nodes: list[RedisNode]) -> list[RedisNode]:
     *others, gone = nodes
     return after(nodes, leaving(gone, others))[:-1]
 
 
-def ranges(nodes: list[Node]) -> int:
+def ranges(nodes: list[RedisNode]) -> int:
     return sum(len(node.ranges) for node in nodes)
 
 

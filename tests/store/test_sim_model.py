@@ -7,11 +7,11 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.store import find
-from loadframe.store.sim.model import Model, inflation
+from loadframe.store.sim.model import SimModel, inflation
 
 
 def test_throughput_over_nodes_is_the_scalability_law():
-    model = Model(service=0.01, servers=2, sigma=0.03, kappa=5e-4)
+    model = SimModel(service=0.01, servers=2, sigma=0.03, kappa=5e-4)
     for nodes in (1, 7, 44):
         law = 200 * nodes / (1 + 0.03 * (nodes - 1) + 5e-4 * nodes * (nodes - 1))
         assert model.throughput(nodes) == pytest.approx(law)
@@ -19,7 +19,7 @@ def test_throughput_over_nodes_is_the_scalability_law():
 
 @pytest.mark.parametrize(("distribution", "variation"), [("exponential", 1.0), ("constant", 0.0), ("lognormal", 0.5)])
 def test_service_times_have_the_mean_and_spread_that_were_asked_for(distribution, variation):
-    model = Model(service=0.02, distribution=distribution, variation=variation or 1.0)
+    model = SimModel(service=0.02, distribution=distribution, variation=variation or 1.0)
     source = random.Random(1)
     times = [model.draw(source) for _ in range(20_000)]
     assert fmean(times) == pytest.approx(0.02, rel=0.03)
@@ -28,11 +28,11 @@ def test_service_times_have_the_mean_and_spread_that_were_asked_for(distribution
 
 def test_the_capacity_within_a_response_time_is_that_of_a_queue():
     # p99 of an M/M/1 queue at 100/s and 54/s is ln(100)/46 = 100 ms.
-    assert Model(service=0.01).capacity(1, 0.1) == pytest.approx(53.95, abs=0.01)
-    assert Model(service=0.01).capacity(3, 0.1) == pytest.approx(3 * 53.95, abs=0.02)
-    assert Model(service=0.01).capacity(1, 0.03) == 0, "no rate is so fast"
+    assert SimModel(service=0.01).capacity(1, 0.1) == pytest.approx(53.95, abs=0.01)
+    assert SimModel(service=0.01).capacity(3, 0.1) == pytest.approx(3 * 53.95, abs=0.02)
+    assert SimModel(service=0.01).capacity(1, 0.03) == 0, "no rate is so fast"
     with pytest.raises(BadInput, match="closed form"):
-        Model(servers=2).capacity(1, 0.1)
+        SimModel(servers=2).capacity(1, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_capacity_within_a_response_time_is_that_of_a_queue():
 )
 def test_a_node_does_nothing_while_it_stalls(start, work, end):
     # It stands still from 0 to 1, from 10 to 11, from 20 to 21.
-    assert Model(stall=1.0, stall_every=10.0).finish(start, work) == pytest.approx(end)
+    assert SimModel(stall=1.0, stall_every=10.0).finish(start, work) == pytest.approx(end)
 
 
 def test_inflation_of_one_is_none():
@@ -49,7 +49,7 @@ def test_inflation_of_one_is_none():
 
 
 def test_settings_are_read_with_their_units():
-    model = Model.from_settings({"service": "20ms", "servers": 4, "shard_size": "64m", "join_delay": "3s"})
+    model = SimModel.from_settings({"service": "20ms", "servers": 4, "shard_size": "64m", "join_delay": "3s"})
     assert (model.service, model.servers, model.shard_size, model.join_delay) == (0.02, 4, 64 * 2**20, 3.0)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 from loadframe.store.sim.placement import Placement
 
 
 def cluster(nodes, shards=6, replicas=0, **parameters):
-    placement = Placement(Model(shard_size=100, bandwidth=10, **parameters))
+    placement = Placement(SimModel(shard_size=100, bandwidth=10, **parameters))
     for number in range(nodes):
         placement.start(f"n{number}", 0.0, founding=True)
     placement.advance(0.0)

@@ -5,25 +5,25 @@ import json
 import pytest
 
 from loadframe.store.sim.answers import Request
-from loadframe.store.sim.model import Model
-from loadframe.store.sim.server import Node
+from loadframe.store.sim.model import SimModel
+from loadframe.store.sim.server import SimNode
 
 
 @pytest.fixture
-def nodes(tmp_path) -> list[Node]:
+def nodes(tmp_path) -> list[SimNode]:
     """Two members, the second of which has not looked since the first joined."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    return [Node(tmp_path, name, Model.from_settings({}), founding=True, seed=1) for name in ("a", "b")]
+    return [SimNode(tmp_path, name, SimModel.from_settings({}), founding=True, seed=1) for name in ("a", "b")]
 
 
-def ask(node: Node, method: str, target: str) -> tuple[int, dict]:
+def ask(node: SimNode, method: str, target: str) -> tuple[int, dict]:
     """Return status and answer, by way of its text."""
     _, status, answer = node.answer(Request.read(method, target, b"{}"))
     return status, json.loads(json.dumps(answer))
 
 
-def count(node: Node) -> int:
+def count(node: SimNode) -> int:
     return ask(node, "GET", "/things/_count")[1]["count"]
 
 

@@ -1,14 +1,14 @@
 """What simulated nodes share goes with the last of them."""
 
-from loadframe.store.sim.model import Model
-from loadframe.store.sim.shared import FOLDER, Shared
+from loadframe.store.sim.model import FOLDER, SimModel
+from loadframe.store.sim.shared import Shared
 
 
 def test_of_two_nodes_that_leave_together_the_second_removes_what_they_shared(tmp_path):
     nodes = []
     for name in ("node-0", "node-1"):
         (tmp_path / name).mkdir()
-        node = Shared(tmp_path, name, Model.from_settings({}))
+        node = Shared(tmp_path, name, SimModel.from_settings({}))
         with node.locked(0.0):
             node.start(0.0, founding=True)
         nodes.append(node)

@@ -17,7 +17,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Change:
+class ClusterChange:
     """One change of one cluster, from its beginning to its end."""
 
     store: Store

@@ -1,8 +1,6 @@
 """A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or only attached to."""
 
 import contextlib
-import difflib
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import diary, events, launch, mending, named, password, state
-from loadframe.cluster.change import Change
+from loadframe.cluster import diary, events, launch, mending, named, password
+from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import ClusterEvent, Listener
-from loadframe.cluster.founding import found
+from loadframe.cluster.founding import establish
 from loadframe.cluster.growth import grow
 from loadframe.cluster.mending import mend
 from loadframe.cluster.node import Node, State
@@ -23,11 +21,11 @@ from loadframe.cluster.patience import WITHIN, Tell
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
 from loadframe.cluster.spec import ClusterSpec
+from loadframe.cluster.view import ClusterView
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import cores
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
-from loadframe.store import OPEN, Access, Health, Store
+from loadframe.store import OPEN, Access, Store
 from loadframe.store.access import require_known
 
 Report = Callable[[str], None]
@@ -37,22 +35,19 @@ def _silent(_message: str) -> None:
     pass
 
 
-class Cluster:
-    """Nodes that serve one data set. As a context it stops what it started, and nothing that it found."""
+class Cluster(ClusterView):
+    """Nodes that serve one data set, and what can be done to them.
+
+    As a context it stops the nodes that it started, and no others.
+    """
 
     def __init__(
         self, store: Store, roster: Roster, folder: Path | None = None, *, attached: int | None = None
     ) -> None:
         """Use `start`, `attach` or `load` instead."""
-        self.store = store
-        self._roster = roster
+        super().__init__(store, roster, attached=attached)
         #: Where its nodes' folders are, if loadframe started them.
         self._folder = folder
-        #: How many nodes a cluster that Loadframe did not start had when it was attached to.
-        self._attached = attached
-        self._throttled = True
-        #: How its nodes let us in.
-        self.access = OPEN
         #: What is left to clean up when the nodes are stopped: nothing, unless this object started them.
         self._ours = False
         self._listeners: list[Listener] = []
@@ -138,7 +133,7 @@ class Cluster:
             if saved:
                 mend(change, software)
             else:
-                found(change, software)
+                establish(change, software)
             if software.origin == "installed" and spec.image is not None:
                 # What a container finds on its own PATH may be another version than what this machine has there.
                 roster.facts["version"] = cluster.store.version(cluster.addresses)
@@ -192,13 +187,6 @@ class Cluster:
         self.access = password.access(self.store, self._folder if self.spec.name else None)
         self.store = self.store.with_access(self.access)
 
-    @property
-    def cores_left(self) -> set[int] | None:
-        """The cores that the nodes leave to whoever asks them; None where they share them all."""
-        if self.spec is None or (self.spec.limits.cores is None and self.spec.limits.cores_each is None):
-            return None
-        return os.sched_getaffinity(0) - set(cores.pool(self.spec.limits, self.spec.nodes)) or None
-
     def __enter__(self) -> Self:
         return self
 
@@ -207,33 +195,6 @@ class Cluster:
     ) -> None:
         if self._ours:
             self.stop()
-
-    @property
-    def spec(self) -> ClusterSpec | None:
-        """What it is to be like by now; None for a cluster that Loadframe did not start."""
-        return self._roster.spec
-
-    @property
-    def nodes(self) -> list[Node]:
-        """Its processes, in the order in which they came."""
-        self._roster.follow()
-        return list(self._roster.nodes)
-
-    @property
-    def size(self) -> int:
-        """How many data-bearing nodes the cluster is to have; of one that was attached to, how many it had."""
-        return self._attached if self._attached is not None else self._of_ours().nodes
-
-    @property
-    def addresses(self) -> list[str]:
-        """The `host:port` of each member that clients can ask and that runs; it changes as nodes come and go."""
-        self._roster.follow()
-        return [node.address for node in self._roster.asked]
-
-    @property
-    def _answering(self) -> list[str]:
-        """The same, with those last that stand still or are cut off, and would let us wait."""
-        return [node.address for node in sorted(self._roster.asked, key=lambda node: node.paused or node.cut)]
 
     @contextlib.contextmanager
     def telling(self, listener: Listener) -> Iterator[None]:
@@ -353,16 +314,6 @@ class Cluster:
         self.store.configure(self.addresses, settings)
         self._emit(ClusterEvent(events.CONFIGURED, ()))
 
-    def _named(self, name: str) -> Node:
-        names = [node.name for node in self.nodes]
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            raise BadInput(
-                f"the cluster has no node {name!r}",
-                remedy=f"did you mean {near[0]}?" if near else f"its nodes are {', '.join(names)}",
-            )
-        return next(node for node in self.nodes if node.name == name)
-
     def _numbered(self, name: str) -> int:
         node = self._named(name)
         if node.number is None:
@@ -375,11 +326,6 @@ class Cluster:
             raise BadInput(f"{node.name} does not run", remedy="see `loadframe cluster status`")
         return node.process
 
-    def _of_ours(self) -> ClusterSpec:
-        if self.spec is None:
-            raise BadInput("loadframe did not start this cluster, and does not change it", remedy="change it yourself")
-        return self.spec
-
     @contextlib.contextmanager
     def _held(self, report: Report = _silent) -> Iterator[None]:
         """Keep others, here and in other commands, from changing the cluster meanwhile."""
@@ -388,9 +334,9 @@ class Cluster:
             self._roster.follow()
             yield
 
-    def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> Change:
+    def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> ClusterChange:
         assert self._folder
-        return Change(
+        return ClusterChange(
             store=self.store,
             host=self._of_ours().place(),
             roster=self._roster,
@@ -441,75 +387,6 @@ class Cluster:
             process.resume()
         for process in processes:
             process.stop()
-
-    def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
-        """Create a collection from the definition that the workload has for this store's family."""
-        self.store.create_collection(self._answering, name, definition, nodes=self.size)
-
-    def has_collection(self, name: str) -> bool:
-        """Return whether a collection is there."""
-        return self.store.has_collection(self._answering, name)
-
-    def drop_collection(self, name: str) -> None:
-        """Drop a collection, if it is there."""
-        self.store.drop_collection(self._answering, name)
-
-    def count(self, name: str) -> int:
-        """Return the number of documents in a collection."""
-        return self.store.count(self._answering, name)
-
-    def health(self) -> Health:
-        """Return the cluster's state."""
-        return self.store.health(self._answering)
-
-    def statistics(self) -> dict[str, dict[str, float]]:
-        """Return each node's figures, by node name."""
-        names = {node.address: node.name for node in self.nodes}
-        return {names.get(node, node): figures for node, figures in self.store.statistics(self._answering).items()}
-
-    def target(self) -> dict[str, Any]:
-        """Return what a plan must know of the cluster besides its addresses; it may hold secrets."""
-        target = {"store": self.store.software(str(self._roster.facts.get("version"))), **self.access.plan()}
-        read_from = self.store.read_from(self.spec.settings) if self.spec else None
-        return target if read_from is None else {**target, "read_from": read_from}
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""
-        self._roster.follow()
-        return {
-            "kind": self.store.kind,
-            "family": self.store.family,
-            **state.describe(self._roster),
-            "nodes": self.size,
-            "addresses": self.addresses,
-            "access": self.access.describe(),
-        }
-
-    def deviations(self) -> list[str]:
-        """Return how the live cluster differs from what was asked for, one sentence each; empty when it does not."""
-        self._roster.follow()
-        deviations = state.deviations(self._roster, self._throttled)
-        if self._attached is not None:
-            deviations += self.store.silent(self.addresses)
-        try:
-            health = self.health()
-        except LoadframeError as error:
-            return [*deviations, _silence(error)]
-        return deviations + state.unready(health, self.size)
-
-    def losses(self) -> list[str]:
-        """Return those of the deviations that are the store's failures: nodes that ended by themselves, no answer."""
-        self._roster.follow()
-        losses = state.losses(self._roster)
-        try:
-            self.health()
-        except LoadframeError as error:
-            losses.append(_silence(error))
-        return losses
-
-
-def _silence(error: LoadframeError) -> str:
-    return f"the cluster does not answer ({error.what})"
 
 
 def _nodes(count: int) -> str:

@@ -2,11 +2,11 @@
 
 from loadframe import folders
 from loadframe.cluster import launch
-from loadframe.cluster.change import Change
+from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.launch import Software
 
 
-def found(change: Change, software: Software) -> None:
+def establish(change: ClusterChange, software: Software) -> None:
     """Start all its processes and have them form a cluster; return when it is ready.
 
     It is written down before anything runs, so that what a start that is cut off leaves is known to hold no data.

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loadframe.cluster import launch
-from loadframe.cluster.change import Change
+from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import BALANCED, JOINED, REQUESTED, ClusterEvent
 from loadframe.cluster.node import Node, State
 from loadframe.errors import LoadframeError
 
 
-def grow(change: Change, count: int) -> list[str]:
+def grow(change: ClusterChange, count: int) -> list[str]:
     """Add that many data-bearing nodes, and return their names when the data is balanced.
 
     BadInput, with nothing started, when a node does not run or the store cannot take one in.
@@ -28,10 +28,10 @@ def grow(change: Change, count: int) -> list[str]:
     first = _next_number(change)
     numbers = list(range(first, first + count))
     planned = {number: launch.layout_of(change.store, number, change.spec.settings) for number in numbers}
-    names = [planned[number][0].place.name for number in numbers]
+    names = [planned[number][0].spec.name for number in numbers]
     change.emit(ClusterEvent(REQUESTED, tuple(names)))
     for number in numbers:
-        change.report(f"starting {planned[number][0].place.name}")
+        change.report(f"starting {planned[number][0].spec.name}")
         try:
             launch.start(
                 change.spec,
@@ -51,7 +51,7 @@ def grow(change: Change, count: int) -> list[str]:
     return names
 
 
-def join(change: Change, number: int) -> None:
+def join(change: ClusterChange, number: int) -> None:
     """Take a node that runs into the cluster."""
     nodes = change.roster.of(number)
     change.store.join(
@@ -60,7 +60,7 @@ def join(change: Change, number: int) -> None:
     _admit(change, number)
 
 
-def balance(change: Change) -> None:
+def balance(change: ClusterChange) -> None:
     """Have the data spread over all members; return when it is."""
     moving = [node for node in change.roster.nodes if node.state == State.BALANCING]
     patience = change.patience("balancing the data", moving)
@@ -79,7 +79,7 @@ def balance(change: Change) -> None:
     change.happened(BALANCED, sorted({node.number for node in moving if node.number is not None}))
 
 
-def _admit(change: Change, number: int) -> None:
+def _admit(change: ClusterChange, number: int) -> None:
     """Count a node as a member: under its quota, for as long as the cluster, and written down."""
     nodes = change.roster.of(number)
     for node in nodes:
@@ -93,7 +93,7 @@ def _admit(change: Change, number: int) -> None:
     change.happened(JOINED, [number])
 
 
-def _settle(change: Change, number: int) -> None:
+def _settle(change: ClusterChange, number: int) -> None:
     """After joining was broken off: let a node that is a member by now be one, and end any other."""
     nodes = change.roster.of(number)
     if not nodes or nodes[0].state != State.JOINING:
@@ -109,7 +109,7 @@ def _settle(change: Change, number: int) -> None:
     change.report(f"{nodes[0].name} is not a member of the cluster, which goes on with {change.spec.nodes}")
 
 
-def _is_member(change: Change) -> bool:
+def _is_member(change: ClusterChange) -> bool:
     try:
         return change.store.health(change.addresses).nodes > change.spec.nodes
     except LoadframeError:
@@ -122,11 +122,11 @@ def _stop(nodes: Sequence[Node]) -> None:
             node.process.stop()
 
 
-def _next_number(change: Change) -> int:
+def _next_number(change: ClusterChange) -> int:
     """Return the first number behind all that are or were in use, as far as their folders tell."""
     number = max(change.roster.numbers, default=-1) + 1
     while any(
-        (change.folder / process.place.name).exists()
+        (change.folder / process.spec.name).exists()
         for process in launch.layout_of(change.store, number, change.spec.settings)
     ):
         number += 1

@@ -20,7 +20,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import cores
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
-from loadframe.store import Found, Installation, NodePlan, NodeSpec, Place, Store
+from loadframe.store import Found, Installation, NodePlan, NodeSpec, ProcessSpec, Store
 from loadframe.units import format_size
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
@@ -121,19 +121,19 @@ def _parts(version: str) -> list[int]:
 class Planned:
     """A process to start. Where the folder of its name holds data, it goes on with that."""
 
-    place: Place
+    spec: ProcessSpec
     number: int | None  #: of the data-bearing node that it belongs to
 
 
 def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
     """Return the processes of the data-bearing node of that number."""
-    return [Planned(place, number) for place in store.node_processes(number, settings)]
+    return [Planned(process, number) for process in store.node_processes(number, settings)]
 
 
 def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
     """Return the processes of a new cluster."""
     nodes = [process for number in range(spec.nodes) for process in layout_of(store, number, spec.settings)]
-    return nodes + [Planned(place, None) for place in store.companions(spec.settings)]
+    return nodes + [Planned(process, None) for process in store.companions(spec.settings)]
 
 
 def start(
@@ -156,12 +156,12 @@ def start(
     nodes = "1 node" if len(planned) == 1 else f"{len(planned)} nodes"
     folders.require_room(folder, len(planned) * _ROOM_PER_NODE, f"starting {nodes}")
     present = [node for node in roster.nodes if node.alive]
-    before = [node for process in planned for node in roster.nodes if node.name == process.place.name]
+    before = [node for process in planned for node in roster.nodes if node.name == process.spec.name]
     if before and software.store.keeps_address:
         places = seats_again(host, software.store.kind, before, spec.port)
     else:
         places = seats(software.store, spec, host, [process.number for process in planned], present, before)
-    founders = tuple(process.place.name for process in planned)
+    founders = tuple(process.spec.name for process in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
     dealt = _dealt(spec, planned, roster.nodes)
@@ -170,17 +170,17 @@ def start(
     for to_start, seat in zip(planned, places, strict=True):
         node = NodeSpec(
             cluster=name,
-            name=to_start.place.name,
+            name=to_start.spec.name,
             address=seat.address,
             port=seat.port,
             peer_port=seat.peer_port,
-            folder=folder / to_start.place.name,
+            folder=folder / to_start.spec.name,
             peers=peers,
             founders=founders if founding else (),
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
             settings=spec.settings,
-            role=to_start.place.role,
+            role=to_start.spec.role,
             extra_ports=seat.extra_ports,
         )
         plan = software.store.plan(node, software.installation)
@@ -209,7 +209,7 @@ def start(
             process=process,
             number=to_start.number,
             role=node.role,
-            serves=to_start.place.serves,
+            serves=to_start.spec.serves,
             state=state,
             shape=str(spec.link),
             cores=dealt[to_start.number],

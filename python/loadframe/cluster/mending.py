@@ -3,21 +3,21 @@
 from dataclasses import replace
 
 from loadframe.cluster import launch
-from loadframe.cluster.change import Change
+from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import RESTARTED, ClusterEvent
 from loadframe.cluster.growth import balance, join
 from loadframe.cluster.launch import Planned, Software
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.shrinking import depart
-from loadframe.store import Place
+from loadframe.store import ProcessSpec
 
 
-def needed(change: Change) -> bool:
+def needed(change: ClusterChange) -> bool:
     """Whether a node is gone, or in the middle of something."""
     return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.roster.nodes)
 
 
-def mend(change: Change, software: Software) -> None:
+def mend(change: ClusterChange, software: Software) -> None:
     """Start each node that does not run, with its data; return when the cluster is complete, settled and balanced."""
     gone = [node for node in change.roster.nodes if not node.alive and node.state != State.LEFT]
     for state in sorted({node.state for node in gone}):
@@ -52,14 +52,14 @@ def mend(change: Change, software: Software) -> None:
 
 
 def _again(node: Node) -> Planned:
-    return Planned(Place(node.name, node.role, node.serves), node.number)
+    return Planned(ProcessSpec(node.name, node.role, node.serves), node.number)
 
 
-def _state(change: Change, number: int) -> State:
+def _state(change: ClusterChange, number: int) -> State:
     return change.roster.of(number)[0].state
 
 
-def _equip(change: Change, name: str) -> None:
+def _equip(change: ClusterChange, name: str) -> None:
     """Give a node that was started again its quota, and the cluster's length of life."""
     process = next(node.process for node in change.roster.nodes if node.name == name)
     assert process
@@ -69,7 +69,7 @@ def _equip(change: Change, name: str) -> None:
         process.keep()
 
 
-def _finish(change: Change, number: int) -> None:
+def _finish(change: ClusterChange, number: int) -> None:
     nodes = change.roster.of(number)
     match nodes[0].state:
         case State.JOINING:

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from loadframe.cluster.change import Change
+from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import LEAVING, LEFT, ClusterEvent
 from loadframe.cluster.growth import balance
 from loadframe.cluster.node import State
@@ -16,7 +16,7 @@ from loadframe.errors import BadInput, LoadframeError
 _FAREWELL = 5.0
 
 
-def shrink(change: Change, numbers: Sequence[int]) -> list[str]:
+def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
     """Take these data-bearing nodes out, one after the other, and return their names.
 
     BadInput, with nothing changed, when the store cannot do without one of them, or one does not run. Broken off, a
@@ -37,7 +37,7 @@ def shrink(change: Change, numbers: Sequence[int]) -> list[str]:
     return names
 
 
-def _drain(change: Change, number: int) -> None:
+def _drain(change: ClusterChange, number: int) -> None:
     nodes = change.roster.of(number)
     member, before = nodes[0].member(nodes[1:]), nodes[0].state
     others = [node.address for node in change.roster.asked if node.number != number]
@@ -59,7 +59,7 @@ def _drain(change: Change, number: int) -> None:
     change.mark(number, State.LEFT)
 
 
-def depart(change: Change, number: int) -> None:
+def depart(change: ClusterChange, number: int) -> None:
     """Stop a node that holds no data any more, and remove its folder, which is loadframe's own and empty of data."""
     nodes = change.roster.of(number)
     time.sleep(_FAREWELL)

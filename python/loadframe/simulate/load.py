@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 
 Array = npt.NDArray[np.float64]
 
@@ -33,7 +33,14 @@ class Load:
 
 
 def closed(
-    model: Model, nodes: int, clients: int, *, duration: float, warmup: float = 0.0, seed: int = 0, noise: float = 0.0
+    model: SimModel,
+    nodes: int,
+    clients: int,
+    *,
+    duration: float,
+    warmup: float = 0.0,
+    seed: int = 0,
+    noise: float = 0.0,
 ) -> Load:
     """Return the load of closed clients without think time, spread over the nodes as evenly as can be.
 
@@ -54,8 +61,8 @@ def closed(
     return Load(scheduled, done, warmup, duration)
 
 
-def draws(model: Model, count: int, source: np.random.Generator) -> Array:
-    """Return service times as `Model.draw` gives them, s."""
+def draws(model: SimModel, count: int, source: np.random.Generator) -> Array:
+    """Return service times as `SimModel.draw` gives them, s."""
     if model.distribution == "constant":
         return np.full(count, model.service)
     if model.distribution == "exponential":
@@ -65,7 +72,7 @@ def draws(model: Model, count: int, source: np.random.Generator) -> Array:
 
 
 def _closed_one_server(
-    model: Model, clients: int, factor: float, end: float, source: np.random.Generator
+    model: SimModel, clients: int, factor: float, end: float, source: np.random.Generator
 ) -> tuple[Array, Array]:
     """The server is never idle, and request k comes as soon as request k - clients is done."""
     mean = model.service * factor
@@ -77,7 +84,7 @@ def _closed_one_server(
 
 
 def _closed_servers(
-    model: Model, clients: int, factor: float, end: float, source: np.random.Generator
+    model: SimModel, clients: int, factor: float, end: float, source: np.random.Generator
 ) -> tuple[Array, Array]:
     """Clients' next requests and servers' next free instants, each in a heap."""
     waiting, free = [0.0] * clients, [0.0] * model.servers

@@ -15,7 +15,7 @@ from scipy import special
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import fit
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 
 #: Experiments that are made of each design. More would move the figures by less than they are worth.
 TRIALS = 16
@@ -59,7 +59,7 @@ class Outlook:
 
 def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed: int = 0) -> Outlook:
     """Carry out a scale design many times on a store of that law, and say what it finds."""
-    model = Model(distribution="constant", sigma=law.sigma, kappa=law.kappa)
+    model = SimModel(distribution="constant", sigma=law.sigma, kappa=law.kappa)
     sigmas, kappas, peaks, claims = [], [], [], 0
     for trial in range(TRIALS):
         runs = []
@@ -128,7 +128,7 @@ def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> f
     return math.expm1(quantiles * noise * math.sqrt(1 / first + 1 / second))
 
 
-def _throughput(model: Model, size: int, noise: float, seed: int) -> float:
+def _throughput(model: SimModel, size: int, noise: float, seed: int) -> float:
     # What `closed` comes to with a client for each node and constant service times, without its requests.
     return model.throughput(size) / math.exp(noise * float(np.random.default_rng(seed).standard_normal()))
 

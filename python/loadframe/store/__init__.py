@@ -18,7 +18,7 @@ from loadframe.store.base import (
     Member,
     NodePlan,
     NodeSpec,
-    Place,
+    ProcessSpec,
     Store,
     Watch,
 )
@@ -34,7 +34,7 @@ __all__ = [
     "Member",
     "NodePlan",
     "NodeSpec",
-    "Place",
+    "ProcessSpec",
     "Store",
     "Watch",
     "find",

@@ -38,7 +38,7 @@ class NodeSpec:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessSpec:
     """A process that a cluster needs: its name, and what it is for."""
 
     name: str
@@ -226,14 +226,14 @@ class Store(ABC):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that loadframe itself must decide, such as a port or a data folder."""
 
-    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the processes that make up the data-bearing node of that number; the first stands for all of them.
 
         Sizes of clusters and `Health.nodes` count such nodes.
         """
-        return (Place(f"node-{number}"),)
+        return (ProcessSpec(f"node-{number}"),)
 
-    def companions(self, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+    def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the processes beside the data-bearing nodes, such as routers, which stay as nodes come and go."""
         return ()
 

@@ -7,15 +7,15 @@ whether it answers.
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import httpx
-
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
 from loadframe.store.asking import first_answer
 from loadframe.store.base import Health, Installation, NodePlan, NodeSpec, Store, Unreachable
 from loadframe.store.distribution import Distribution
+from loadframe.store.web import Answer, UnansweredError, Web
 
-_TIMEOUT = httpx.Timeout(10.0, connect=5.0)
+#: Seconds.
+_TIMEOUT = 10.0
 
 
 class Http(Store):
@@ -27,11 +27,8 @@ class Http(Store):
 
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests."""
-        self._scheme = access.scheme
         self._tls_remedy = access.tls_remedy
-        # The environment's proxies are for the way out. In the clear nothing is verified.
-        verify = access.context or False
-        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
+        self._web = Web(access, timeout=_TIMEOUT)
 
     def with_access(self, access: Access) -> Self:
         """Return the service as it is asked with TLS, with credentials, or both."""
@@ -52,14 +49,14 @@ class Http(Store):
     def version(self, addresses: Sequence[str]) -> str:
         """Return what the service calls itself in its `Server` header, or `unknown`."""
         try:
-            answer = first_answer(addresses, self._ask, httpx.TransportError)
-        except httpx.TransportError as error:
+            answer = first_answer(addresses, self._ask, UnansweredError)
+        except UnansweredError as error:
             raise Unreachable(
                 f"the service does not answer ({error})",
                 where=", ".join(addresses),
                 remedy=f"check that it runs, and that the addresses are right{self._tls_remedy}",
             ) from error
-        return str(answer.headers.get("server", "unknown"))
+        return answer.headers.get("server", "unknown")
 
     def health(self, addresses: Sequence[str]) -> Health:
         """Ready is that every address answers, with any status."""
@@ -89,13 +86,13 @@ class Http(Store):
         """Return nothing: it has no figures that are known."""
         return {}
 
-    def _ask(self, address: str) -> httpx.Response:
-        return self._client.get(f"{self._scheme}://{address}/")
+    def _ask(self, address: str) -> Answer:
+        return self._web.request(address, "GET", "/")
 
     def _answers(self, address: str) -> bool:
         try:
             self._ask(address)
-        except httpx.TransportError:
+        except UnansweredError:
             return False
         return True
 

@@ -172,7 +172,7 @@ class Cassandra(Store):
         except CqlError as error:
             if error.code in NOT_LET_IN:
                 raise BadInput(
-                    f"the cluster does not let us do that: {error.what}",
+                    f"the cluster denies access: {error.what}",
                     where=error.where,
                     remedy="give --user, with an account that may do it",
                 ) from error

@@ -33,7 +33,7 @@ _FAILED_OVER = "inactiveFailed"
 
 
 @dataclass(frozen=True)
-class Node:
+class PoolNode:
     """A node as the cluster sees it."""
 
     id: str  #: by which rebalances name it
@@ -47,7 +47,7 @@ class Node:
 class Pool:
     """All nodes as one of them sees them."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[PoolNode, ...]
     rebalancing: bool
     balanced: bool  #: the cluster would gain nothing from a rebalance
 
@@ -56,7 +56,7 @@ class Pool:
         """Ask the first address that answers."""
         told = rest.read(addresses, "/pools/default")
         nodes = tuple(
-            Node(
+            PoolNode(
                 str(node.get("otpNode", "")),
                 str(node["hostname"]),
                 str(node.get("clusterMembership", "")),
@@ -68,11 +68,11 @@ class Pool:
         rebalancing = told.get("rebalanceStatus", "none") not in ("none", "notRunning")
         return cls(nodes, rebalancing, bool(told.get("balanced", True)))
 
-    def at(self, address: str) -> Node | None:
+    def at(self, address: str) -> PoolNode | None:
         """Return the node at that address, if it is known."""
         return next((node for node in self.nodes if node.address == address), None)
 
-    def of(self, membership: str) -> list[Node]:
+    def of(self, membership: str) -> list[PoolNode]:
         """Return the nodes that belong to it in that way."""
         return [node for node in self.nodes if node.membership == membership]
 
@@ -220,7 +220,7 @@ def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> No
     _rebalance(rest, others, watch)
 
 
-def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, leaving: Sequence[Node] = ()) -> None:
+def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, leaving: Sequence[PoolNode] = ()) -> None:
     nodes = Pool.read(rest, addresses).nodes
     before = _task(rest, addresses).get("lastReportURI")
     form = {

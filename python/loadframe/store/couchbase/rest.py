@@ -3,18 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
-
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access
 from loadframe.store.asking import first_answer
 from loadframe.store.base import Unreachable
+from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Seconds. Adding a node takes ten or more, when machines are busy many more.
-_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
-
-#: A request was not sent: there was no connection to send it on.
-UNSENT = (httpx.ConnectError, httpx.ConnectTimeout)
+_TIMEOUT = 120.0
 
 
 class Administration:
@@ -26,8 +22,7 @@ class Administration:
         self._tls_remedy = access.tls_remedy
         self.user = access.auth.user or "" if access.auth else ""
         self.password = access.auth.secret if access.auth else ""
-        self._headers = access.headers
-        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=access.context or False)
+        self._web = Web(access, timeout=_TIMEOUT)
 
     def ask(
         self,
@@ -37,23 +32,23 @@ class Administration:
         form: Mapping[str, Any] | None = None,
         *,
         known: bool = True,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Ask the first address that answers; BadInput when access is denied, LoadframeError for another 400 or more.
 
         404 is an answer. A node that has no administrator yet is asked by nobody in particular: not `known`.
         """
-        headers = self._headers if known else {}
+        headers = None if known else dict[str, str]()
 
-        def ask(address: str) -> httpx.Response:
-            return self._client.request(method, f"{self.scheme}://{address}{path}", data=form, headers=headers)
+        def ask(address: str) -> Answer:
+            return self._web.request(address, method, path, form=form, headers=headers)
 
         try:
-            answer = first_answer(addresses, ask, httpx.TransportError, UNSENT, repeatable=method == "GET")
-        except httpx.TransportError as error:
-            if method != "GET" and not isinstance(error, UNSENT):
+            answer = first_answer(addresses, ask, UnansweredError, UnsentError, repeatable=method == "GET")
+        except UnansweredError as error:
+            if method != "GET" and not isinstance(error, UnsentError):
                 raise StoreFailed(
                     f"{method} {path} was not answered ({error}); whether it was carried out is not known",
-                    where=str(error.request.url),
+                    where=error.address,
                 ) from error
             raise Unreachable(
                 f"the cluster does not answer ({error})",
@@ -61,16 +56,15 @@ class Administration:
                 remedy="check that it runs, and that the addresses are those of its administration, such as host:8091"
                 f"{self._tls_remedy}",
             ) from error
-        where = answer.request.url.netloc.decode()
-        if answer.status_code in (401, 403):
+        if answer.status in (401, 403):
             raise BadInput(
-                f"the cluster does not let us do that: {answer.status_code}",
-                where=where,
+                f"the cluster denies access: {answer.status}",
+                where=answer.address,
                 remedy="say who asks by --user: one who may administer buckets",
             )
-        if answer.status_code >= 400 and answer.status_code != 404:
-            raise (StoreFailed if answer.status_code >= 500 else LoadframeError)(
-                f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}", where=where
+        if answer.status >= 400 and answer.status != 404:
+            raise (StoreFailed if answer.status >= 500 else LoadframeError)(
+                f"{method} {path} was answered with {answer.status}: {answer.text[:300]}", where=answer.address
             )
         return answer
 
@@ -85,16 +79,16 @@ class Administration:
         return entries
 
 
-def document(answer: httpx.Response, kind: type) -> Any:
+def document(answer: Answer, kind: type) -> Any:
     """Return what was answered; LoadframeError for what no Couchbase cluster would say there."""
     try:
         content = answer.json()
     except ValueError:
         content = None
-    if answer.status_code == 404 or not isinstance(content, kind):
+    if answer.status == 404 or not isinstance(content, kind):
         raise LoadframeError(
-            f"what answers to {answer.request.url.path} is not a Couchbase cluster",
-            where=answer.request.url.netloc.decode(),
+            f"what answers to {answer.path} is not a Couchbase cluster",
+            where=answer.address,
             remedy="give the address of its administration, such as host:8091",
         )
     return content

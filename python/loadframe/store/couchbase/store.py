@@ -167,7 +167,7 @@ class Couchbase(Store):
 
     def _is_ready(self, addresses: Sequence[str], name: str) -> bool:
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
-        if answer.status_code == 404:
+        if answer.status == 404:
             return False
         bucket = document(answer, dict)
         owners = [places[0] for places in bucket.get("vBucketServerMap", {}).get("vBucketMap", [])]
@@ -190,7 +190,7 @@ class Couchbase(Store):
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Whether there is a bucket of that name."""
-        return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status_code != 404
+        return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status != 404
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete the bucket, if it is there."""
@@ -206,7 +206,7 @@ class Couchbase(Store):
 
     def _counted(self, addresses: Sequence[str], name: str) -> int:
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
-        stats = document(answer, dict).get("basicStats", {}) if answer.status_code != 404 else {}
+        stats = document(answer, dict).get("basicStats", {}) if answer.status != 404 else {}
         if "itemCount" not in stats:
             raise StoreFailed(f"the cluster does not say how many documents {name} has")
         return int(stats["itemCount"])

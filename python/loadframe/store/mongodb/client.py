@@ -29,7 +29,7 @@ class MongoError(StoreFailed):
 class Client:
     """Asks one server and no other. Connects when it first asks.
 
-    BadInput when it is not let in, Unreachable when nobody answers, MongoError for the server's own errors.
+    BadInput when access is denied, Unreachable when nobody answers, MongoError for the server's own errors.
     """
 
     def __init__(self, address: str, access: Access) -> None:
@@ -87,18 +87,18 @@ class Client:
 
     def _refused(self, code: int, words: str) -> BadInput:
         if self._access.auth is None:
-            what = f"the server does not let us do that: {words}"
+            what = f"the server denies access: {words}"
             return BadInput(what, where=self.address, remedy="say who asks by --user")
         user = self._access.auth.user
         if code == _NOT_KNOWN:
             return BadInput(
-                f"the server does not let us in as {user}: {words}",
+                f"the server denies access to {user}: {words}",
                 where=self.address,
                 remedy="check --user, a name of the database admin, and the password in --password-file or "
                 "LOADFRAME_PASSWORD",
             )
         return BadInput(
-            f"the server does not let {user} do that: {words}",
+            f"the server does not allow {user} to do that: {words}",
             where=self.address,
             remedy="give that user the roles readWrite on the database loadframe and clusterMonitor, or ask as another",
         )

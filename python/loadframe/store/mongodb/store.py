@@ -20,7 +20,7 @@ from loadframe.store.base import (
     Member,
     NodePlan,
     NodeSpec,
-    Place,
+    ProcessSpec,
     Store,
     Unreachable,
     Watch,
@@ -112,23 +112,25 @@ class MongoDB(Store):
         """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""
         config.check(settings)
 
-    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """A node is a server; of a sharded cluster it is a shard, which is as many as `members` says."""
         name = f"node-{number}"
         if not config.sharded(settings):
-            return (Place(name),)
-        more = (Place(f"{name}-{index}", config.SHARD, serves=False) for index in range(1, int(settings["members"])))
-        return (Place(name, config.SHARD, serves=False), *more)
+            return (ProcessSpec(name),)
+        more = (
+            ProcessSpec(f"{name}-{index}", config.SHARD, serves=False) for index in range(1, int(settings["members"]))
+        )
+        return (ProcessSpec(name, config.SHARD, serves=False), *more)
 
-    def companions(self, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+    def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Of a sharded cluster: the servers that hold its configuration, and the routers."""
         if not config.sharded(settings):
             return ()
         configs = range(int(settings.get("config_members", 1)))
         routers = range(int(settings.get("routers", 1)))
         return (
-            *(Place(f"config-{index}", config.CONFIG, serves=False) for index in configs),
-            *(Place(f"router-{index}", config.ROUTER) for index in routers),
+            *(ProcessSpec(f"config-{index}", config.CONFIG, serves=False) for index in configs),
+            *(ProcessSpec(f"router-{index}", config.ROUTER) for index in routers),
         )
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:

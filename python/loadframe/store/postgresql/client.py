@@ -134,7 +134,7 @@ class Client:
         user = (self._access.auth.user if self._access.auth else None) or USER
         if code in _NOT_ALLOWED and self._access.auth is None:
             return BadInput(
-                f"the server does not let us in as {user}: {words}",
+                f"the server denies access to {user}: {words}",
                 where=self.address,
                 remedy="give --user and --password-file, or set LOADFRAME_PASSWORD"
                 + ("" if self._access.tls else "; if the server wants TLS, write https://"),

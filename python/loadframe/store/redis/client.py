@@ -1,57 +1,35 @@
 """A connection to one Redis server, for what is asked beside the load; errors are loadframe's own."""
 
-import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from redis import Redis, exceptions
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
+from loadframe.store.redis.resp import Command, Connection, ReplyError
 
 #: Seconds.
 _TIMEOUT = 30.0
 _LOOK_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 3.0
+#: The first words of replies to somebody who is not known, or may not do that.
+_NOT_LET_IN = {"NOAUTH", "WRONGPASS", "NOPERM"}
+#: Of a server that has to read its data first.
+_NOT_YET = "LOADING"
 
 
 class Client:
-    """Connects when it first asks. BadInput when it is not let in, Unreachable when nobody answers."""
+    """Connects when it first asks. BadInput when access is denied, Unreachable when nobody answers."""
 
     def __init__(self, address: str, access: Access) -> None:
-        """Take note of where, and as whom."""
+        """Remember where, and as whom."""
         self.address = address
         self._access = access
         self._auth = access.auth
-        host, port = split_address(address)
-        tls: dict[str, Any] = {}
-        if access.tls:
-            files = {"ssl_ca_certs": access.tls.ca, "ssl_certfile": access.tls.certificate}
-            files["ssl_keyfile"] = access.tls.key
-            tls = {"ssl": True, **{name: str(file) for name, file in files.items() if file}}
-            tls |= {"ssl_cert_reqs": "required" if access.tls.verify else "none"}
-            tls |= {"ssl_check_hostname": access.tls.verify}
-        common = {
-            "host": host,
-            "port": port,
-            "username": self._auth.user if self._auth else None,
-            "password": self._auth.secret if self._auth else None,
-            "socket_connect_timeout": _CONNECT_TIMEOUT,
-            # Once more, for a server that was started again; one that is cut off is not waited for twice.
-            "retry": Retry(NoBackoff(), 1, supported_errors=(exceptions.ConnectionError,)),
-            "decode_responses": True,
-            **tls,
-        }
-        self._redis: Any = Redis(socket_timeout=_TIMEOUT, **common)
+        self._commands = _Line(address, access, _TIMEOUT)
         #: For what is answered at once.
-        self._looks: Any = Redis(socket_timeout=_LOOK_TIMEOUT, **common)
-        # As the server says it: the library's own reading leaves slots that are on their way out.
-        self._looks.set_response_callback("CLUSTER NODES", str)
-        # Asked for of each node every second, and its reading of a hundred values nobody wants costs most of a look.
-        self._looks.set_response_callback("INFO", str)
+        self._looks = _Line(address, access, _LOOK_TIMEOUT)
 
     @property
     def credentials(self) -> list[str]:
@@ -60,51 +38,113 @@ class Client:
 
     def ask(self, *words: str | int) -> Any:
         """Return the answer to one command."""
-        with self._told():
-            return self._redis.execute_command(*words)
+        return self._told(self._commands, [words])[0]
 
-    def ask_all(self, commands: Sequence[Sequence[str | int]]) -> list[Any]:
+    def ask_all(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to commands that are sent at once."""
-        with self._told(), self._redis.pipeline(transaction=False) as pipeline:
-            for words in commands:
-                pipeline.execute_command(*words)
-            return list(pipeline.execute())
+        return self._told(self._commands, commands)
 
     def info(self) -> dict[str, str]:
         """Return what INFO says, without its figures for each command, which nobody asks for and which are many."""
-        with self._told():
-            text = str(self._looks.info())
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return self.look("INFO")
 
-    def look(self, command: str) -> Any:
-        """Return the answer to a command that a server has at hand; one that is cut off is given up soon."""
-        with self._told():
-            return self._looks.execute_command(command)
+    def look(self, command: str) -> dict[str, str]:
+        """Return the lines `name:value` of a command that a server answers at once; a silent one is given up soon."""
+        return dict(line.split(":", 1) for line in self.look_at(command) if ":" in line)
+
+    def look_at(self, command: str) -> list[str]:
+        """Return the lines of the answer to such a command."""
+        return str(self._told(self._looks, [[command]])[0]).splitlines()
 
     def keys(self, collection: str) -> Iterator[list[str]]:
         """Yield the keys of a collection's documents that this node holds, in batches; one may come twice."""
-        pattern, cursor = "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in collection) + ":*", 0
+        pattern, cursor = "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in collection) + ":*", "0"
         while True:
             cursor, keys = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
             yield keys
             if int(cursor) == 0:
                 return
 
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self, line: "_Line", commands: Sequence[Command]) -> list[Any]:
         try:
-            yield
-        except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
-            raise BadInput(
-                f"the server does not let us do that: {error}",
-                where=self.address,
-                remedy="give --user, with an account that may do it",
-            ) from error
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+            replies = line.ask(commands)
+        except ReplyError as error:
+            raise self._refused(error) from error
+        except OSError as error:
             raise Unreachable(
                 f"the server does not answer ({error})",
                 where=self.address,
                 remedy=f"check that it runs, and that the address is where it speaks RESP{self._access.tls_remedy}",
             ) from error
-        except exceptions.RedisError as error:
-            raise StoreFailed(f"the server says: {error}", where=self.address) from error
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                raise self._refused(reply)
+        return replies
+
+    def _refused(self, reply: ReplyError) -> LoadframeError:
+        if reply.code in _NOT_LET_IN:
+            return BadInput(
+                f"the server denies access: {reply}",
+                where=self.address,
+                remedy="give --user, with an account that may do it",
+            )
+        if reply.code == _NOT_YET:
+            return Unreachable(f"the server does not answer yet ({reply})", where=self.address)
+        words = str(reply) if reply.code == "ERR" else f"{reply.code} {reply}"
+        return StoreFailed(f"the server says: {words}", where=self.address)
+
+
+class _Line:
+    """A connection that is made when it is needed, and again after it broke; one thread at a time uses it."""
+
+    def __init__(self, address: str, access: Access, timeout: float) -> None:
+        self._host, self._port = split_address(address)
+        self._access = access
+        self._timeout = timeout
+        self._connection: Connection | None = None
+        self._asking = threading.Lock()
+
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the replies to commands; ReplyError where access is denied, OSError where there is no answer."""
+        with self._asking:
+            try:
+                return self._ask(commands, again=self._connection is not None)
+            except BaseException:
+                # An answer that comes late would be taken for that to the next command.
+                self._close()
+                raise
+
+    def _ask(self, commands: Sequence[Command], *, again: bool) -> list[Any]:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            return self._connection.ask(commands)
+        except TimeoutError:
+            raise
+        except OSError:
+            if not again:
+                raise
+            # Once more, for a server that was started again; a silent one is not waited for twice.
+            self._close()
+            return self._ask(commands, again=False)
+
+    def _connect(self) -> Connection:
+        connection = Connection(
+            self._host,
+            self._port,
+            timeout=self._timeout,
+            connect_timeout=_CONNECT_TIMEOUT,
+            tls=self._access.context,
+        )
+        if auth := self._access.auth:
+            (reply,) = connection.ask([["AUTH", *([auth.user] if auth.user else []), auth.secret]])
+            if isinstance(reply, ReplyError):
+                connection.close()
+                # A server without users says so as it says of any other mistake.
+                raise ReplyError("WRONGPASS", str(reply)) if reply.code == "ERR" else reply
+        return connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

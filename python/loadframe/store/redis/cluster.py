@@ -15,7 +15,7 @@ from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.redis import routes
 from loadframe.store.redis.client import Client
-from loadframe.store.redis.nodes import ABSENT, SLOTS, Node
+from loadframe.store.redis.nodes import ABSENT, SLOTS, RedisNode
 from loadframe.store.redis.routes import Routes
 
 #: Slots that are on their way at a time, and keys that one command sends over: it blocks its node meanwhile.
@@ -32,8 +32,8 @@ Clients = Callable[[str], Client]
 class Ring:
     """All nodes as one of them sees them."""
 
-    nodes: tuple[Node, ...]
-    myself: Node
+    nodes: tuple[RedisNode, ...]
+    myself: RedisNode
     state: str  #: `ok` or `fail`, in the node's words
 
     @classmethod
@@ -43,7 +43,7 @@ class Ring:
         return cls(nodes, _myself(nodes), client.look("CLUSTER INFO")["cluster_state"])
 
     @property
-    def masters(self) -> list[Node]:
+    def masters(self) -> list[RedisNode]:
         """Those that may serve slots, in the order of their addresses."""
         masters = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
         return sorted(masters, key=lambda node: split_address(node.address))
@@ -56,16 +56,16 @@ class Ring:
                 return node.address
         raise StoreFailed(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
 
-    def at(self, address: str) -> Node | None:
+    def at(self, address: str) -> RedisNode | None:
         """Return the node at that address, if it is known."""
         return next((node for node in self.nodes if node.address == address), None)
 
 
-def _known_to(client: Client) -> tuple[Node, ...]:
-    return tuple(Node.parse(line) for line in str(client.look("CLUSTER NODES")).splitlines() if line)
+def _known_to(client: Client) -> tuple[RedisNode, ...]:
+    return tuple(RedisNode.parse(line) for line in client.look_at("CLUSTER NODES") if line)
 
 
-def _myself(nodes: Sequence[Node]) -> Node:
+def _myself(nodes: Sequence[RedisNode]) -> RedisNode:
     return next(node for node in nodes if "myself" in node.flags)
 
 
@@ -191,7 +191,7 @@ def forget(seen: Ring, member: Member, clients: Clients) -> None:
                     raise
 
 
-def move(planned: Routes, masters: Sequence[Node], clients: Clients, watch: Watch) -> None:
+def move(planned: Routes, masters: Sequence[RedisNode], clients: Clients, watch: Watch) -> None:
     """Move slots with their keys, some at a time."""
     nodes = {node.id: node for node in masters}
     left = sum(len(slots) for slots in planned.values())
@@ -204,7 +204,9 @@ def move(planned: Routes, masters: Sequence[Node], clients: Clients, watch: Watc
             watch(Balancing(left, "slots", f"{nodes[source].address} to {nodes[target].address}"))
 
 
-def _move(slots: Sequence[int], source: Node, target: Node, masters: Sequence[Node], clients: Clients) -> None:
+def _move(
+    slots: Sequence[int], source: RedisNode, target: RedisNode, masters: Sequence[RedisNode], clients: Clients
+) -> None:
     giver, taker = clients(source.address), clients(target.address)
     host, port = split_address(target.address)
     _tell(taker, [(slot, "IMPORTING", source.id) for slot in slots])

@@ -12,7 +12,7 @@ ABSENT = {"handshake", "noaddr", "fail"}
 
 
 @dataclass(frozen=True)
-class Node:
+class RedisNode:
     """A node as another sees it."""
 
     id: str

@@ -5,13 +5,13 @@ Ranges matter beyond tidiness: each node sends the list of its ranges around, an
 
 from collections.abc import Mapping, Sequence
 
-from loadframe.store.redis.nodes import SLOTS, Node
+from loadframe.store.redis.nodes import SLOTS, RedisNode
 
 #: Slots by the ids of the node that gives them and of the one that gets them.
 Routes = dict[tuple[str, str], list[int]]
 
 
-def balancing(nodes: Sequence[Node]) -> Routes:
+def balancing(nodes: Sequence[RedisNode]) -> Routes:
     """Return what evens the nodes out: none has more than one slot above any other."""
     least, over = divmod(SLOTS, len(nodes))
     # Those that have most keep the odd ones, so that as few as possible move.
@@ -21,7 +21,7 @@ def balancing(nodes: Sequence[Node]) -> Routes:
     return _routes(surplus, by_size, {node.id: max(share[node.id] - node.size, 0) for node in by_size})
 
 
-def leaving(gone: Node, others: Sequence[Node]) -> Routes:
+def leaving(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
     """Return what empties one node: the others get its slots, those first that have fewest."""
     wanting = dict.fromkeys((node.id for node in others), 0)
     sizes = {node.id: node.size for node in others}
@@ -32,7 +32,7 @@ def leaving(gone: Node, others: Sequence[Node]) -> Routes:
     return _routes([(gone, piece) for piece in gone.ranges], others, wanting)
 
 
-def _spare(node: Node, count: int) -> list[range]:
+def _spare(node: RedisNode, count: int) -> list[range]:
     """Return so many of a node's slots: its shortest ranges whole, and the end of the next one."""
     pieces: list[range] = []
     for piece in sorted(node.ranges, key=lambda piece: (len(piece), piece.start)):
@@ -43,13 +43,15 @@ def _spare(node: Node, count: int) -> list[range]:
     return pieces
 
 
-def _routes(surplus: Sequence[tuple[Node, range]], targets: Sequence[Node], wanting: Mapping[str, int]) -> Routes:
+def _routes(
+    surplus: Sequence[tuple[RedisNode, range]], targets: Sequence[RedisNode], wanting: Mapping[str, int]
+) -> Routes:
     """Give the pieces to the targets, as many slots as each wants: first what borders on a target's own ranges."""
     left = dict(wanting)
     routes: Routes = {}
-    rest: list[tuple[Node, range]] = []
+    rest: list[tuple[RedisNode, range]] = []
 
-    def give(source: Node, target: str, piece: range) -> None:
+    def give(source: RedisNode, target: str, piece: range) -> None:
         routes.setdefault((source.id, target), []).extend(piece)
         left[target] -= len(piece)
 

@@ -5,20 +5,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import httpx
-
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.asking import first_answer
 from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
 from loadframe.store.search import membership, streams
+from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
-_TIMEOUT = httpx.Timeout(90.0, connect=5.0)
-
-
-#: A request was not sent: there was no connection to send it on.
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout)
+_TIMEOUT = 90.0
 #: Methods of requests that change nothing.
 _READS = ("GET", "HEAD")
 _TOO_MANY = 429
@@ -50,11 +45,8 @@ class SearchStore(Store):
 
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests, since statistics are asked for every second."""
-        self._scheme = access.scheme
         self._tls_remedy = access.tls_remedy
-        # The environment's proxies are for the way out; clusters are asked directly. In the clear nothing is verified.
-        verify = access.context or False
-        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify, headers=access.headers)
+        self._web = Web(access, timeout=_TIMEOUT)
 
     def with_access(self, access: Access) -> Self:
         """Return the store as it is asked with TLS, with credentials, or both."""
@@ -75,20 +67,18 @@ class SearchStore(Store):
         A request that changes something, and is not `repeatable`, goes to the next address only if it could not be
         sent to the one before: StoreFailed when it was sent and not answered. `timeout` is in s.
         """
-        limit = httpx.Timeout(timeout) if timeout else _TIMEOUT
 
-        def ask(address: str) -> httpx.Response:
-            return self._client.request(method, f"{self._scheme}://{address}{path}", json=body, timeout=limit)
+        def ask(address: str) -> Answer:
+            return self._web.request(address, method, path, body=body, timeout=timeout)
 
         again = repeatable or method in _READS
         try:
-            answer = first_answer(addresses, ask, httpx.TransportError, _UNSENT, repeatable=again)
-        except httpx.TransportError as error:
-            if not again and not isinstance(error, _UNSENT):
+            answer = first_answer(addresses, ask, UnansweredError, UnsentError, repeatable=again)
+        except UnansweredError as error:
+            if not again and not isinstance(error, UnsentError):
                 raise StoreFailed(
-                    f"{method} {path} was not answered ({error or type(error).__name__}); whether it was carried out "
-                    "is not known",
-                    where=error.request.url.netloc.decode(),
+                    f"{method} {path} was not answered ({error}); whether it was carried out is not known",
+                    where=error.address,
                     remedy="look at the cluster (`loadframe cluster status`) before you try again",
                 ) from error
             raise self._unreachable(addresses, str(error)) from error
@@ -224,20 +214,19 @@ class SearchStore(Store):
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
 
 
-def _content(answer: httpx.Response, method: str, path: str) -> Any:
+def _content(answer: Answer, method: str, path: str) -> Any:
     """Return what an answer says, in JSON; LoadframeError for a status of 400 or more."""
-    address = answer.request.url.netloc.decode()
-    if answer.status_code in _NOT_LET_IN:
+    if answer.status in _NOT_LET_IN:
         raise BadInput(
-            f"the cluster does not let us do that: {answer.status_code}, {_reason(answer)}",
-            where=address,
-            remedy=_NOT_LET_IN[answer.status_code],
+            f"the cluster denies access: {answer.status}, {_reason(answer)}",
+            where=answer.address,
+            remedy=_NOT_LET_IN[answer.status],
         )
-    if answer.status_code >= 400:
-        failed = answer.status_code >= 500 or answer.status_code == _TOO_MANY
+    if answer.status >= 400:
+        failed = answer.status >= 500 or answer.status == _TOO_MANY
         raise (StoreFailed if failed else LoadframeError)(
-            f"{method} {path} was answered with {answer.status_code}: {_reason(answer)}",
-            where=address,
+            f"{method} {path} was answered with {answer.status}: {_reason(answer)}",
+            where=answer.address,
             remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
         )
     if not answer.content:
@@ -248,12 +237,12 @@ def _content(answer: httpx.Response, method: str, path: str) -> Any:
     except ValueError as error:
         raise LoadframeError(
             f"what answers to {method} {path} is not a cluster of this family: it does not send JSON",
-            where=address,
+            where=answer.address,
             remedy="give the address of the cluster's HTTP interface",
         ) from error
 
 
-def _reason(answer: httpx.Response) -> str:
+def _reason(answer: Answer) -> str:
     try:
         error = answer.json()["error"]
         return str(error["reason"]) if isinstance(error, dict) else str(error)

@@ -15,9 +15,7 @@ from loadframe.errors import BadInput
 from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search.store import SearchStore
-from loadframe.store.sim.answers import VERSION
-from loadframe.store.sim.model import Model
-from loadframe.store.sim.shared import FOLDER
+from loadframe.store.sim.model import FOLDER, VERSION, SimModel
 
 
 class Sim(SearchStore):
@@ -47,7 +45,7 @@ class Sim(SearchStore):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are the parameters of the model."""
-        Model.from_settings(settings)
+        SimModel.from_settings(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Run the server with this Python."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from loadframe.store.sim.model import VERSION
 from loadframe.store.sim.shared import Shared
 
-VERSION = "1"
 _HIT = {"_id": "1", "_score": None, "_source": {"simulated": True}, "sort": [1]}
 #: Requests for data, by the last part of their path that says what they are; all take service time.
 TIMED = ("_search", "_msearch", "_bulk", "_doc", "_create", "_update")

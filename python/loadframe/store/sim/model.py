@@ -27,6 +27,11 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_size
 
+#: The one version of the simulated store.
+VERSION = "1"
+#: The folder that its nodes share, beside their own.
+FOLDER = "shared"
+
 DISTRIBUTIONS = ("exponential", "constant", "lognormal")
 _DURATIONS = ("service", "stall", "stall_every", "join_delay")
 _SIZES = ("shard_size", "bandwidth")
@@ -35,7 +40,7 @@ MOST_SERVERS, MOST_QUEUED = 256, 4096
 
 
 @dataclass(frozen=True)
-class Model:
+class SimModel:
     """A store's parameters, which are also the settings of a simulated node. Times in s, sizes in bytes."""
 
     service: float = 0.005  #: mean service time of a request that is alone on a cluster of one node
@@ -69,7 +74,7 @@ class Model:
         _require("stall", not self.stall or self.stall < self.stall_every, "shorter than stall_every")
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "Model":
+    def from_settings(cls, settings: Mapping[str, Any]) -> "SimModel":
         """Read a node's settings; BadInput for an unknown one, or one that cannot be."""
         known = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Move:
 class Placement:
     """The cluster's state: who is a member, who will be, and where the data is."""
 
-    model: Model
+    model: SimModel
     members: list[str] = field(default_factory=list)
     #: Nodes that have started, and when each will be a member.
     joining: dict[str, float] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class Placement:
         }
 
     @classmethod
-    def from_dict(cls, model: Model, content: Mapping[str, Any]) -> "Placement":
+    def from_dict(cls, model: SimModel, content: Mapping[str, Any]) -> "Placement":
         """Read a state that was written."""
         return cls(
             model,

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from loadframe.store.sim.answers import Refused, Request, Written, administration, data
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import SimModel
 from loadframe.store.sim.shared import Shared
 
 #: Seconds between looks at who is there and what has become due; documents are counted as often.
@@ -25,10 +25,10 @@ _REJECTED = {"error": {"type": "rejected_execution_exception", "reason": "the si
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests", 503: "Service Unavailable"}
 
 
-class Node:
+class SimNode:
     """The node's own part: it decides who serves a request and until when."""
 
-    def __init__(self, folder: Path, name: str, model: Model, *, founding: bool, seed: int) -> None:
+    def __init__(self, folder: Path, name: str, model: SimModel, *, founding: bool, seed: int) -> None:
         """Enter the cluster."""
         self.name = name
         self._model = model
@@ -100,7 +100,7 @@ class Node:
 class Connection(asyncio.Protocol):
     """A client's connection: one request at a time."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimNode) -> None:
         self._node = node
         self._unread = bytearray()
         self._busy = False
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
 
-async def _run(node: Node, address: str, port: int) -> None:
+async def _run(node: SimNode, address: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(node), address, port, backlog=1024)
     ended = asyncio.Event()
@@ -172,8 +172,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--founding", action="store_true")
     given = parser.parse_args()
-    model = Model.from_settings(json.loads(given.settings))
-    node = Node(given.cluster, given.name, model, founding=given.founding, seed=given.seed)
+    model = SimModel.from_settings(json.loads(given.settings))
+    node = SimNode(given.cluster, given.name, model, founding=given.founding, seed=given.seed)
     # epoll's timers are late by up to a millisecond, those of select by none that counts; it takes 1,000 connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -18,19 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.store.sim.model import Model
+from loadframe.store.sim.model import FOLDER, SimModel
 from loadframe.store.sim.placement import Placement
 from loadframe.store.sim.stations import MOST_NODES, SIZE, Stations
 
-#: What the processes share, beside their own folders.
-FOLDER = "shared"
 _STATE, _LOCK, _STATIONS, _KEPT = "state.json", "lock", "stations", "state.json"
 
 
 class Shared:
     """One node's view of the cluster. Use its members inside `locked` only."""
 
-    def __init__(self, folder: Path, node: str, model: Model) -> None:
+    def __init__(self, folder: Path, node: str, model: SimModel) -> None:
         """Enter the cluster whose nodes' folders lie in `folder`, or be its first node."""
         self._folder = folder / FOLDER
         self._own = folder / node

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import numpy.typing as npt
 
-from loadframe.store.sim.model import MOST_QUEUED, MOST_SERVERS, Model
+from loadframe.store.sim.model import MOST_QUEUED, MOST_SERVERS, SimModel
 
 MOST_NODES = 64
 #: Of each node: when each server is free, when each request that is present ends, and its sums.
@@ -24,7 +24,7 @@ COMPLETED, REJECTED, BUSY = range(3)
 class Stations:
     """The queues of up to MOST_NODES nodes in a buffer of SIZE bytes, which may be shared under a lock."""
 
-    def __init__(self, buffer: bytearray | mmap.mmap, model: Model) -> None:
+    def __init__(self, buffer: bytearray | mmap.mmap, model: SimModel) -> None:
         """Use a buffer that is zero where it is new."""
         numbers = np.frombuffer(buffer, dtype=np.float64, count=MOST_NODES * _ROW)
         self._rows: npt.NDArray[np.float64] = numbers.reshape(MOST_NODES, _ROW)

@@ -1,0 +1,112 @@
+"""Commands to a Redis server and its replies, as bytes on a socket."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from loadframe.errors import BadInput, StoreFailed
+from loadframe.store.access import OPEN, Access, Auth
+from loadframe.store.base import Unreachable
+from loadframe.store.redis.client import Client
+
+Serve = Callable[..., Client]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Return a client of a server that sends one prepared reply for each read; None closes the connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    received: list[bytes] = []
+
+    def answer(replies: list[bytes | None]) -> None:
+        left = iter(replies)
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                while read := connection.recv(65536):
+                    received.append(read)
+                    reply = next(left, None)
+                    if reply is None:
+                        break
+                    connection.sendall(reply)
+
+    def start(*replies: bytes | None, access: Access = OPEN) -> Client:
+        threading.Thread(target=answer, args=[list(replies)], daemon=True).start()
+        client = Client(f"127.0.0.1:{listener.getsockname()[1]}", access)
+        client.received = received
+        return client
+
+    yield start
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+def test_replies_of_every_kind_are_read(serve):
+    client = serve(b"*6\r\n+OK\r\n:-7\r\n$5\r\na\r\nbc\r\n$-1\r\n*0\r\n*2\r\n$0\r\n\r\n*-1\r\n")
+    assert client.ask("MANY") == ["OK", -7, "a\r\nbc", None, [], ["", None]]
+
+
+def test_a_name_of_two_words_is_sent_as_two_and_an_argument_with_a_space_as_one(serve):
+    client = serve(b"+OK\r\n")
+    client.ask("CLUSTER MEET", "a b", 7)
+    assert client.received == [b"*4\r\n$7\r\nCLUSTER\r\n$4\r\nMEET\r\n$3\r\na b\r\n$1\r\n7\r\n"]
+
+
+def test_commands_that_are_sent_at_once_get_their_replies_in_order(serve):
+    client = serve(b":1\r\n:2\r\n")
+    assert client.ask_all([("A",), ("B",)]) == [1, 2]
+
+
+def test_a_key_that_is_not_text_gets_back_as_it_came(serve):
+    client = serve(b"*2\r\n$1\r\n0\r\n*1\r\n$2\r\n\xff\xfe\r\n", b":1\r\n")
+    ((key,),) = client.keys("things")
+    client.ask("UNLINK", key)
+    assert client.received[-1].endswith(b"$2\r\n\xff\xfe\r\n")
+
+
+def test_an_error_among_replies_is_the_servers_failure_and_the_connection_goes_on(serve):
+    client = serve(b":1\r\n-ERR no such thing\r\n:3\r\n", b"+PONG\r\n")
+    with pytest.raises(StoreFailed, match="the server says: no such thing"):
+        client.ask_all([("A",), ("B",), ("C",)])
+    assert client.ask("PING") == "PONG"
+
+
+def test_a_connection_that_broke_is_made_again_once(serve):
+    client = serve(b"+PONG\r\n", None, b"+PONG\r\n", None, None)
+    assert [client.ask("PING"), client.ask("PING")] == ["PONG", "PONG"]
+    with pytest.raises(Unreachable, match="closed the connection"):
+        client.ask("PING")
+
+
+@pytest.mark.parametrize("code", ["NOAUTH", "NOPERM"])
+def test_a_denied_command_is_bad_input(serve, code):
+    with pytest.raises(BadInput, match="denies access: who are you"):
+        serve(b"-%b who are you\r\n" % code.encode()).info()
+
+
+@pytest.mark.parametrize("reply", [b"-WRONGPASS invalid pair\r\n", b"-ERR invalid pair\r\n"])
+def test_a_wrong_password_is_bad_input_and_is_not_sent_twice(serve, reply):
+    client = serve(reply, b"+OK\r\n", access=Access(auth=Auth("basic", "hush", user="ann")))
+    with pytest.raises(BadInput, match="denies access: invalid pair"):
+        client.info()
+    assert client.received == [b"*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$4\r\nhush\r\n"]
+
+
+def test_a_server_that_reads_its_data_does_not_answer_yet(serve):
+    with pytest.raises(Unreachable, match="does not answer yet"):
+        serve(b"-LOADING Redis is loading the dataset in memory\r\n").ask("PING")
+
+
+def test_what_does_not_speak_resp_is_said_to(serve):
+    with pytest.raises(Unreachable, match=r"does not speak RESP: b'HTTP/1\.1 400"):
+        serve(b"HTTP/1.1 400 Bad Request\r\n\r\n").ask("PING")
+
+
+def test_info_is_read_by_its_lines(serve):
+    text = b"# Server\r\nredis_version:7.0.15\r\nexecutable:/a:b\r\n"
+    assert serve(b"$%d\r\n%b\r\n" % (len(text), text)).info() == {"redis_version": "7.0.15", "executable": "/a:b"}
