@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store.base import Balancing, Figure, Health, NodePlan, Place, Store, Unreachable
+from loadframe.store.base import Balancing, Figure, Health, NodePlan, ProcessSpec, Store, Unreachable
 from loadframe.store.distribution import Distribution
 
 _SERVE = """
@@ -54,10 +54,10 @@ class Toy(Store):
         pass
 
     def companions(self, settings):
-        return tuple(Place(f"router-{index}", "router") for index in range(self.routers))
+        return tuple(ProcessSpec(f"router-{index}", "router") for index in range(self.routers))
 
     def node_processes(self, number, settings):
-        return (Place(f"node-{number}", "data", serves=not self.routers),)
+        return (ProcessSpec(f"node-{number}", "data", serves=not self.routers),)
 
     def plan(self, node, installation):
         self.planned.append(node)
