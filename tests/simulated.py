@@ -300,7 +300,7 @@ def _manifest(
         session=labels.get("session"),
         workload={
             "name": "nyc_taxis",
-            "file": {"name": "nyc_taxis.yaml", "bytes": 4000, "sha256": "00" * 32},
+            "file": {"path": "workloads/nyc_taxis.yaml", "sha256": "00" * 32},
             "family": "elasticsearch",
             "nodes": nodes,
             "parameters": {"documents": 30000, "shards": nodes, "replicas": 0, "clients": clients, **truth.parameters},

@@ -156,6 +156,7 @@ def test_levels_that_cannot_work_are_recorded_as_failed_and_the_status_says_so(f
     assert [run.raw_summary["status"] for run in bad] == 4 * ["failed"]
     assert all("'much' is no size" in run.raw_summary["failure"] for run in bad)
     assert all(run.raw_manifest["store"]["settings"] == {"heap": BAD} for run in bad)
+    assert {run.manifest.store.kind for run in bad} == {"opensearch"}
     assert finished.returncode == 1
     assert "4 of 8 runs failed\n  the report names them with their causes; --retry-failed" in finished.stderr
     assert "Traceback" not in finished.stderr

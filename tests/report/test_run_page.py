@@ -36,6 +36,7 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
     assert "Not judged: steadiness of phase range_100" in page.text
     assert set(page.plots) == {"run-over-time"}
     assert "Example CPU 3.0 GHz" in page.text
+    assert "file workloads/nyc_taxis.yaml, SHA-256 0000000000000000…" in page.text
 
 
 def test_a_closed_load_says_what_that_means_for_its_percentiles(run, tmp_path):

@@ -186,9 +186,11 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
     if folder.has(run.id):
         # What it had measured until then is kept, and says why.
         return
+    cluster = experiment.cluster_spec(run.treatment)
     asked = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
-        "store": experiment.cluster_spec(run.treatment),
+        # By the keys of a cluster's own description.
+        "store": {"kind": cluster.pop("store"), **cluster},
         "seed": seed_of(experiment, run),
         "generator": experiment.generator.describe(),
     }
