@@ -70,7 +70,7 @@ def test_a_generator_that_stands_still_for_a_second_in_six_makes_its_run_invalid
     assert generator["lag_p99"] > 0.8
     reasons = {reason["code"]: reason for reason in summary["verdict"]["reasons"]}
     assert "stalled" in reasons
-    assert "at a stretch" in reasons["stalled"]["cause"]
+    assert "at a time" in reasons["stalled"]["cause"]
 
 
 @pytest.mark.alone
