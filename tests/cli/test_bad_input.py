@@ -264,7 +264,7 @@ def test_a_disk_that_fills_up_while_a_run_is_recorded_fails_the_run_and_leaves_n
 def test_a_malformed_document_is_told_with_its_line(node, refused, state, monkeypatch):
     Path("trips.json").write_text('{"total_amount": 1}\n{"total_amount": 2}\ntotal_amount: 3\n')
     said = refused("bench", "w.yaml", "--hosts", node.addresses[0], "--set", "file=trips.json")
-    assert "trips.json:3: the line is no JSON object" in said
+    assert "trips.json:3: the line is not a JSON object" in said
     assert not node.has_collection("trips"), "a second try would find it in its way"
 
 

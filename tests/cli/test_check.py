@@ -70,6 +70,6 @@ def test_a_corpus_with_broken_lines_says_how_many_were_set_aside(node, tmp_path,
     done = loadframe("bench", tmp_path / "w.yaml", *hosts, "--only", "fill", "--output", tmp_path / "run")
     (aside,) = result("report", tmp_path / "run", "--json")["phases"][0]["set_aside"]
     assert (aside["corpus"], aside["lines"]) == ("trips", 2)
-    assert "20: the line is no JSON object: not this" in Path(aside["kept"][0]).read_text()
+    assert "20: the line is not a JSON object: not this" in Path(aside["kept"][0]).read_text()
     assert "2 lines of the corpus trips are not documents" in " ".join(done.stdout.split())
     assert node.count("trips") == 19

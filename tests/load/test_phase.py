@@ -1,14 +1,18 @@
 """Phases on the real engine, with the driver that answers at once."""
 
 import _thread
+import contextlib
 import json
 import os
 import signal
+import socket
+import ssl
 import threading
 import time
 from pathlib import Path
 
 import pytest
+import trustme
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
@@ -133,6 +137,29 @@ def test_a_refused_plan_is_bad_input_that_names_the_phase(tmp_path):
     assert "phase p" in str(caught.value)
     with pytest.raises(BadInput, match="unknown driver"):
         check_operations(plan() | {"target": {"driver": "nul"}})
+
+
+def test_a_target_that_cannot_be_trusted_is_refused_with_a_remedy_of_its_own(tmp_path):
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet():
+            with contextlib.suppress(OSError), server.accept()[0] as peer, context.wrap_socket(peer, server_side=True):
+                pass
+
+        greeting = threading.Thread(target=greet)
+        greeting.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        target = {"driver": "search", "hosts": [address], "tls": {"ca": str(other)}}
+        operations = {"a": {"request": {"method": "GET", "path": "/"}}}
+        with pytest.raises(BadInput, match="certificate does not verify") as caught:
+            run_phase(plan() | {"target": target, "operations": operations}, tmp_path, lambda progress: None)
+        greeting.join()
+    assert caught.value.remedy == "check the credentials and the TLS options"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-//! What a workload asserts of an operation's answer: how many documents it has, and what stands in the first.
+//! What a workload asserts of an operation's answer: the number of documents and the fields of the first one.
 //!
 //! A driver finds both in its own answers, this compares. Nothing is allocated unless fields are asserted.
 
@@ -26,7 +26,7 @@ pub struct Assertion {
 struct Truth {
     /// A list of their ids, the best first.
     of: Template,
-    /// So many of them should be among as many of the answer.
+    /// This share of them has to be among the same number of documents of the answer.
     k: usize,
     /// The least share that has to be, 0 to 1.
     at_least: f64,
@@ -51,8 +51,9 @@ impl Assertion {
         let form = Form::new(form, &["min_hits", "hits", "fields", "recall"])?;
         let recall = form.get("recall").map(|recall| Truth::read(recall, variables)).transpose()?;
         let min_hits = form.get("min_hits").map(|_| form.count("min_hits")).transpose()?;
-        let whole =
-            |hits: &Value| hits.as_u64().ok_or_else(|| PlanError(format!("\"hits\" wants a whole number, not {hits}")));
+        let whole = |hits: &Value| {
+            hits.as_u64().ok_or_else(|| PlanError::new(format!("\"hits\" wants a whole number, not {hits}")))
+        };
         let hits = form.get("hits").map(whole).transpose()?;
         let mut fields = Vec::new();
         if form.get("fields").is_some() {
@@ -108,7 +109,7 @@ impl Assertion {
         }
     }
 
-    /// Judges the fields, by their names, with dots. `look` says what one is, `None` if it is not there.
+    /// Judges the fields, by their names, with dots. `look` returns the value of one, `None` if it is missing.
     pub fn judge_fields(&self, values: &Values, mut look: impl FnMut(&str) -> Option<Value>) -> Result<(), Failure> {
         self.fields.iter().try_for_each(|field| field.judge(values, look(&field.name)))
     }
@@ -141,7 +142,7 @@ impl Truth {
         Ok(Self {
             of: Template::json(form.require("of")?, variables)?,
             k: usize::try_from(form.count("k")?).unwrap_or(usize::MAX),
-            at_least: at_least.ok_or_else(|| PlanError("\"at_least\" wants a share from 0 to 1".to_owned()))?,
+            at_least: at_least.ok_or_else(|| PlanError::new("\"at_least\" wants a share from 0 to 1"))?,
         })
     }
 
@@ -158,16 +159,16 @@ impl Truth {
             id => ids.contains(&id.to_string()),
         };
         let wanted = &truth[..truth.len().min(self.k)];
-        let (relevant, found) = (wanted.len() as u64, wanted.iter().filter(|id| right(id)).count() as u64);
-        let outcome = if found as f64 / relevant as f64 >= self.at_least {
+        let (relevant, retrieved) = (wanted.len() as u64, wanted.iter().filter(|id| right(id)).count() as u64);
+        let outcome = if retrieved as f64 / relevant as f64 >= self.at_least {
             Ok(())
         } else {
             let least = self.at_least;
             Err(assertion(format!(
-                "{found} of the {relevant} right documents, and at least {least} of them are asserted"
+                "{retrieved} of the {relevant} right documents, and at least {least} of them are asserted"
             )))
         };
-        (Some(Recall { relevant, found }), outcome)
+        (Some(Recall { relevant, retrieved }), outcome)
     }
 }
 
@@ -274,7 +275,7 @@ mod tests {
             let assertion = Assertion::map(&json!({"recall": form}), &variables).unwrap();
             let first = |k: usize| ids.iter().take(k).map(|id| (*id).to_owned()).collect();
             let (recall, outcome) = assertion.judge_recall(&values, first);
-            let counts = recall.map(|recall| (recall.found, recall.relevant));
+            let counts = recall.map(|recall| (recall.retrieved, recall.relevant));
             (counts, outcome.map_err(|failure| failure.message))
         };
         let of = json!([3, "x", 5, 9]);

@@ -1,7 +1,7 @@
 //! Couchbase: the key-value protocol, each request straight to the node that has its document, and statements by HTTP.
 //!
-//! Documents are JSON. A node that has given a document's vbucket away says so, and the request goes to whoever has it
-//! now: that is the store's doing, and part of the service time.
+//! Documents are JSON. A node that no longer has a document's vbucket says so, and the request goes to the node that
+//! has it now: that is the store's doing, and part of the service time.
 
 mod asking;
 mod bulk;
@@ -47,7 +47,7 @@ pub struct Connection {
     means: Means,
     statements: Statements,
     room: Room,
-    /// Filled if the request and its answer are to be shown.
+    /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 

@@ -63,7 +63,7 @@ pub struct Cql {
 pub struct Connection {
     buffers: Buffers,
     deadline: Deadline,
-    /// Filled if the request and its answer are to be shown.
+    /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
@@ -73,13 +73,13 @@ impl Driver for Cql {
 
     fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
-            return Err(PlanError("this protocol's requests are not compressed here".to_owned()));
+            return Err(PlanError::new("this protocol's requests are not compressed here"));
         }
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => {
-                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
             }
         };
         let nodes = Arc::new(CqlNodes::default());
@@ -122,8 +122,8 @@ impl Driver for Cql {
         let contacts = self.nodes.contacts();
         let patience = self.timeout.min(PATIENCE);
         match tokio::time::timeout(patience, session::open(&contacts, &self.settings(), patience)).await {
-            Ok(Err(error)) if refuses_us(&error) => Err(PlanError(failure::session(&error).message)),
-            Ok(Err(error)) => refused_tls(&error).map_or(Ok(()), |reason| Err(PlanError(reason))),
+            Ok(Err(error)) if refuses_us(&error) => Err(PlanError::target(failure::session(&error).message)),
+            Ok(Err(error)) => refused_tls(&error).map_or(Ok(()), |reason| Err(PlanError::target(reason))),
             _ => Ok(()),
         }
     }

@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 /// The kind of an operation and its argument: all that its form has beside `options`.
 pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'a str, &'a Value), PlanError> {
-    let mapping = form.as_object().ok_or_else(|| PlanError(format!("an operation is a mapping, not {form}")))?;
+    let mapping = form.as_object().ok_or_else(|| PlanError::new(format!("an operation is a mapping, not {form}")))?;
     let mut named = mapping.iter().filter(|(key, _)| !options.contains(&key.as_str()));
     match (named.next(), named.next()) {
         (Some((kind, argument)), None) => Ok((kind, argument)),
-        (None, _) => Err(PlanError(format!("an operation names its kind, one of {}", kinds.join(", ")))),
+        (None, _) => Err(PlanError::new(format!("an operation names its kind, one of {}", kinds.join(", ")))),
         (Some((first, _)), Some((second, _))) => {
             match [first, second].into_iter().find(|key| !kinds.contains(&key.as_str())) {
-                Some(key) => Err(PlanError(unknown("key", key, kinds.iter().chain(options).copied()))),
-                None => Err(PlanError(format!("an operation has one kind, not both {first} and {second}"))),
+                Some(key) => Err(PlanError::new(unknown("key", key, kinds.iter().chain(options).copied()))),
+                None => Err(PlanError::new(format!("an operation has one kind, not both {first} and {second}"))),
             }
         }
     }
@@ -28,9 +28,9 @@ pub struct Form<'a> {
 impl<'a> Form<'a> {
     /// `value`, which has to be a mapping with no keys but `known`.
     pub fn new(value: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
-        let fields = value.as_object().ok_or_else(|| PlanError(format!("wants a mapping, not {value}")))?;
+        let fields = value.as_object().ok_or_else(|| PlanError::new(format!("wants a mapping, not {value}")))?;
         match fields.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(PlanError(unknown("key", key, known.iter().copied()))),
+            Some(key) => Err(PlanError::new(unknown("key", key, known.iter().copied()))),
             None => Ok(Self { fields }),
         }
     }
@@ -42,20 +42,24 @@ impl<'a> Form<'a> {
 
     /// What has to stand at `key`.
     pub fn require(&self, key: &str) -> Result<&'a Value, PlanError> {
-        self.get(key).ok_or_else(|| PlanError(format!("\"{key}\" is missing")))
+        self.get(key).ok_or_else(|| PlanError::new(format!("\"{key}\" is missing")))
     }
 
     /// The text that has to stand at `key`; it is not empty.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         let value = self.require(key)?;
         let text = value.as_str().filter(|text| !text.is_empty());
-        text.ok_or_else(|| PlanError(format!("\"{key}\" wants a text, not {value}")))
+        text.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a text, not {value}")))
     }
 
     /// The mapping that has to stand at `key`.
     pub fn mapping(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
-        if value.is_object() { Ok(value) } else { Err(PlanError(format!("\"{key}\" wants a mapping, not {value}"))) }
+        if value.is_object() {
+            Ok(value)
+        } else {
+            Err(PlanError::new(format!("\"{key}\" wants a mapping, not {value}")))
+        }
     }
 
     /// The mapping that has to stand at `key`, or the one hole that takes its place.
@@ -69,13 +73,13 @@ impl<'a> Form<'a> {
     pub fn count(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.require(key)?;
         let count = value.as_u64().filter(|count| *count > 0);
-        count.ok_or_else(|| PlanError(format!("\"{key}\" wants a whole number above 0, not {value}")))
+        count.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a whole number above 0, not {value}")))
     }
 
-    /// The boolean at `key`, if anything stands there.
+    /// The boolean at `key`, if the key is there.
     pub fn switch(&self, key: &str) -> Result<Option<bool>, PlanError> {
         let boolean = |value: &Value| {
-            value.as_bool().ok_or_else(|| PlanError(format!("\"{key}\" wants true or false, not {value}")))
+            value.as_bool().ok_or_else(|| PlanError::new(format!("\"{key}\" wants true or false, not {value}")))
         };
         self.get(key).map(boolean).transpose()
     }

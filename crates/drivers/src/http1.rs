@@ -1,5 +1,5 @@
 //! HTTP/1.1 as the drivers need it: one [`request`] at a time for each [`client`], its [`answer`] framed and handed
-//! over to be judged. It knows no operation and what no answer means.
+//! over to be judged. It does not know operations or what an answer means.
 //!
 //! Which node it goes to is the [topology](crate::net::topology)'s to say.
 
@@ -70,7 +70,7 @@ enum Means {
     Shared(Rc<Pool>),
 }
 
-/// A request that was answered; the answer lies with the connection.
+/// A request that was answered; the answer is in the connection.
 #[derive(Debug)]
 pub struct Answered {
     exchanged: Exchanged,
@@ -106,7 +106,7 @@ impl Http1 {
         let asked: Vec<_> = members.iter().map(ask).collect();
         for (node, asked) in members.iter().zip(asked) {
             if let Ok(Some(refusal)) = asked.await {
-                return Err(PlanError(refusal).within(format!("host \"{}\"", node.host.text)));
+                return Err(PlanError::target(refusal).within(format!("host \"{}\"", node.host.text)));
             }
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Http1 {
         let per_client = self.topology.connections();
         let routes = connections / per_client;
         if routes < workers {
-            return Err(PlanError(format!(
+            return Err(PlanError::new(format!(
                 "{connections} connections are too few: each of {workers} worker threads needs one to each of {per_client} \
                  hosts, unless the spread is fixed"
             )));

@@ -1,6 +1,6 @@
 //! Looks into JSON without reading it all: finds a few fields of an answer and passes over the rest.
 //!
-//! Of any valid JSON it tells the truth, whatever stands in its strings. Of invalid JSON it may not notice; it stays
+//! It is exact for any valid JSON, whatever its strings contain. It may not notice invalid JSON; it stays
 //! within its bytes and ends. Passing over an object or an array costs a few instructions for each 64 bytes, because
 //! an answer of some megabytes is judged on the thread that must not be late for the next one.
 

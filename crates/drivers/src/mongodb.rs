@@ -52,7 +52,7 @@ pub struct Connection {
     lines: Vec<Option<Line>>,
     room: Room,
     deadline: Deadline,
-    /// Filled if the request and its answer are to be shown.
+    /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
@@ -124,7 +124,7 @@ impl Driver for Mongo {
         }
         if self.nodes.claim() {
             let nodes = self.nodes.clone();
-            // Whoever doubts it next asks again.
+            // The next client that doubts it asks again.
             tokio::spawn(async move { nodes.discover().await.is_ok() });
         }
         let thread = self.threads.get(Thread::default);

@@ -1,4 +1,4 @@
-//! What every driver needs of a network, whatever protocol it speaks: a [`target_node`] with its host, the [`topology`]
+//! What every driver needs of a network, independent of its protocol: a [`target_node`] with its host, the [`topology`]
 //! that says which node a client asks, a [`wire`] (with or without [`tls`]), a [`client`] that has one request in
 //! flight on it, the [`deadline`] of that request and the [`buffer`] for its answer.
 //!

@@ -32,7 +32,7 @@ pub enum Neutral {
     Read(Read),
     /// Other values for some fields of a document that is there.
     Update(Write),
-    /// The same, of one that is made if it is not there.
+    /// The same; a document that does not exist is created.
     Upsert(Write),
     /// No such document any more.
     Delete(Key),
@@ -114,13 +114,13 @@ pub struct Bulk {
 /// What a bulk request does with its documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Puts it in the place of what is there.
+    /// Replaces the stored document.
     Index,
     /// Adds it; that one is there is an error.
     Create,
     /// Changes its fields of one that is there.
     Update,
-    /// The same, of one that is made if it is not there.
+    /// The same; a document that does not exist is created.
     Upsert,
     /// Removes what has its id.
     Delete,
@@ -139,7 +139,7 @@ impl Action {
     pub fn parse(name: &str) -> Result<Self, PlanError> {
         let action = Self::NAMES.iter().find(|(known, _)| *known == name);
         let names = Self::NAMES.iter().map(|(known, _)| *known);
-        action.map(|(_, known)| *known).ok_or_else(|| PlanError(unknown("action", name, names)))
+        action.map(|(_, known)| *known).ok_or_else(|| PlanError::new(unknown("action", name, names)))
     }
 }
 
@@ -229,7 +229,7 @@ impl Key {
         let text = match form.require(id)? {
             Value::String(text) if !text.is_empty() => text.clone(),
             Value::Number(number) => number.to_string(),
-            other => return Err(PlanError(format!("\"{id}\" wants a text or a number, not {other}"))),
+            other => return Err(PlanError::new(format!("\"{id}\" wants a text or a number, not {other}"))),
         };
         let mut template = Template::default();
         template.push_verbatim(&text, variables)?;
@@ -240,7 +240,7 @@ impl Key {
 impl Read {
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "id", "fields"])?;
-        let wrong = |value: &Value| PlanError(format!("\"fields\" wants a list of names, not {value}"));
+        let wrong = |value: &Value| PlanError::new(format!("\"fields\" wants a list of names, not {value}"));
         let name = |value: &Value| {
             let mut template = Template::default();
             template.push_verbatim(value.as_str().ok_or_else(|| wrong(value))?, &context.variables)?;
@@ -276,7 +276,7 @@ impl Scan {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let count = match form.require("count")? {
             value if value.is_string() || value.as_u64().is_some_and(|count| count > 0) => value,
-            other => return Err(PlanError(format!("\"count\" wants a whole number above 0, not {other}"))),
+            other => return Err(PlanError::new(format!("\"count\" wants a whole number above 0, not {other}"))),
         };
         Ok(Self {
             from: Key::map(&form, "from", &context.variables)?,
@@ -304,7 +304,7 @@ impl Bulk {
 pub struct Cell(Template);
 
 impl Cell {
-    /// The value that stands in a form.
+    /// The value in a form.
     pub fn new(value: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Template::json(value, variables).map(Self)
     }
@@ -325,7 +325,7 @@ impl Cell {
 /// A value in its own type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar<'a> {
-    /// None at all.
+    /// None.
     Null,
     /// Yes or no.
     Bool(bool),
@@ -410,7 +410,8 @@ mod tests {
 
     #[test]
     fn a_bad_verb_is_refused_with_its_name_and_the_nearest_word() {
-        let error = |verb: &str, argument: Value| Neutral::map(verb, &argument, &context()).unwrap().unwrap_err().0;
+        let error =
+            |verb: &str, argument: Value| Neutral::map(verb, &argument, &context()).unwrap().unwrap_err().message;
         assert_eq!(error("read", json!({"collection": "c"})), "read: \"id\" is missing");
         assert_eq!(
             error("delete", json!({"collection": "c", "id": 1, "document": {}})),

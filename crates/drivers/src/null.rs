@@ -1,4 +1,4 @@
-//! Answers at once and asks nobody: what is left is the generator's own cost, which is its ceiling.
+//! Answers at once without a server: what remains is the generator's own cost, which is its ceiling.
 
 use std::future::{Future, ready};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! The protocol of PostgreSQL, by the library `tokio-postgres`: one primary, and replicas that can be read from.
 //!
-//! Each client has a connection of its own to each server that it asks, as a server has a process for each of them. Which server a
-//! request goes to is decided, and known, here.
+//! Each client has a connection of its own to each server that it asks, as a server has a process for each of them.
+//! Which server a request goes to is decided, and known, here.
 
 mod answer;
 mod asking;
@@ -46,7 +46,7 @@ pub struct Connection {
     /// By the number of the node.
     lines: Vec<Option<Line>>,
     deadline: Deadline,
-    /// Filled where somebody wants to see what was asked and answered.
+    /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
@@ -79,7 +79,7 @@ impl Driver for Postgres {
     /// Finds out which server is the primary. Refuses credentials that no server takes.
     async fn verify(&self) -> Result<(), PlanError> {
         match self.nodes.discover().await {
-            Err(failure) if failure::is_refusal(&failure) => Err(PlanError(failure.message)),
+            Err(failure) if failure::is_refusal(&failure) => Err(PlanError::target(failure.message)),
             _ => Ok(()),
         }
     }
@@ -119,7 +119,7 @@ impl Driver for Postgres {
         }
         if self.nodes.claim() {
             let nodes = self.nodes.clone();
-            // Whoever doubts it next asks again.
+            // The next client that doubts it asks again.
             tokio::spawn(async move { nodes.discover().await.is_ok() });
         }
         let asking = Asking { nodes: &self.nodes, operation, limit };

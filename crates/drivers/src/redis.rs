@@ -47,7 +47,7 @@ pub struct Redis {
 pub struct Connection {
     means: Means,
     room: Room,
-    /// Filled if the request and its answer are to be shown.
+    /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
@@ -186,7 +186,7 @@ impl Driver for Redis {
     }
 }
 
-/// What became of a read and of the write that followed it.
+/// The outcome of a read and of the write that followed it.
 fn modified(read: &Exchanged, written: Asked, outcome: Result<(), Failure>) -> Reply {
     let parts = vec![read.part(0, Ok(())), written.exchanged.part(1, outcome.as_ref().map(drop))];
     let exchanged = read.then(&written.exchanged);

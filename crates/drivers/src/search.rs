@@ -112,7 +112,8 @@ impl Driver for Search {
         let (mut shown, mut exchanges) = (Exchange::default(), 0);
         let show = |connection: &Connection, request: &Request, reply: &Reply| {
             exchanges += 1;
-            // The first one of many pages is enough, with what opened the way to it; so are the first two attempts.
+            // The first one of many pages is enough, with the request that opened the scan; so are the first two
+            // attempts.
             if operation.exchanges_often() && exchanges > FIRST {
                 return;
             }
@@ -137,11 +138,11 @@ impl Driver for Search {
     }
 }
 
-/// So many exchanges of an operation that reads many pages are shown.
+/// This many exchanges of an operation that reads many pages are shown.
 const FIRST: usize = 2;
 
 impl Search {
-    /// Takes the operation's steps; `seen` is given each request and what became of it.
+    /// Takes the operation's steps; `seen` is given each request and its outcome.
     async fn run(
         &self,
         connection: &mut Connection,

@@ -1,4 +1,4 @@
-//! What became of the documents of a bulk request, counted one by one.
+//! The outcomes of the documents of a bulk request, counted one by one.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ impl Tally {
         self.first.get_or_insert(failure);
     }
 
-    /// Takes note of what became of the document at a place among those that were sent.
+    /// Notes the outcome of the document at a place among those that were sent.
     pub fn count(&mut self, place: usize, outcome: Result<(), Failure>) {
         match outcome {
             Ok(()) => self.succeed(1),

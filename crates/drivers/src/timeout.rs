@@ -11,7 +11,7 @@ pub fn of_operation(form: &Value, default: Duration) -> Result<Duration, PlanErr
         Some(given) => given
             .as_f64()
             .and_then(timeout_of)
-            .ok_or_else(|| PlanError(format!("\"timeout\" wants seconds above 0, not {given}"))),
+            .ok_or_else(|| PlanError::new(format!("\"timeout\" wants seconds above 0, not {given}"))),
         None => Ok(default),
     }
 }

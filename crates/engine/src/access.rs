@@ -25,7 +25,7 @@ pub struct Tls {
     pub verify: bool,
 }
 
-/// Who asks.
+/// The credentials.
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// A user with a password.

@@ -42,7 +42,7 @@ pub fn time(text: &str) -> Option<Time> {
     text.parse().ok().filter(|_| valid)
 }
 
-/// The date and the time so many milliseconds after the beginning of 1970, within the years 0 to 9999; `None` beyond.
+/// The date and the time this many milliseconds after the beginning of 1970, within the years 0 to 9999; `None` beyond.
 #[inline]
 pub fn at(milliseconds: i64) -> Option<DateTime> {
     EPOCH.checked_add(SignedDuration::from_millis(milliseconds)).ok().filter(|at| at.year() >= 0)

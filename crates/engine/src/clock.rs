@@ -1,4 +1,4 @@
-//! Ties the monotonic clock, which durations are taken by, to the wall clock, which instants are told by.
+//! Ties the monotonic clock, which measures durations, to the wall clock, which dates instants.
 //!
 //! The two cannot be read at once. A reading of the wall clock between two of the monotonic clock is wrong by at most
 //! half the distance of these, and the narrowest of several tries by least. What it cannot know is how far the wall
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// So many tries make it unlikely that each of them is interrupted.
+/// With this many tries it is unlikely that all of them are interrupted.
 const TRIES: usize = 16;
 
 /// Both clocks at one instant.

@@ -5,7 +5,7 @@
 //!
 //! - `series.csv`: a row for each stream, operation, segment and second; parts of operations are `OPERATION.PART`,
 //! - `nodes.csv`: which host served how many of an operation's requests in each second,
-//! - `generator.csv`: what each worker saw of itself in each second,
+//! - `generator.csv`: what each worker measured of itself in each second,
 //! - `histograms.hlog`: the HdrHistogram log (version 1.3), values in microseconds, tags `PHASE/OPERATION/response`,
 //!   `.../service` and `.../failure`, with `/warmup` behind it for the warm-up; `generator/lateness`, `generator/lag`.
 
@@ -107,8 +107,8 @@ pub struct Collector {
 pub type Result<T> = io::Result<T>;
 
 impl Collector {
-    /// Creates the phase's files in `folder`. The phase's load begins `offset` after the run, and that at `began` by the
-    /// wall clock.
+    /// Creates the phase's files in `folder`. The phase's load begins `offset` after the run, and that at `began` by
+    /// the wall clock.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -163,7 +163,7 @@ impl Collector {
                 .with_max_value_divisor(1000.0)
                 .begin_log_with(&mut log, &mut serializer)?;
             let mut write = |tag: &str, second: u64, offset: Duration, histogram: &Histogram<u64>| {
-                let tag = Tag::new(tag).ok_or_else(|| io::Error::other(format!("{tag:?} is no tag")))?;
+                let tag = Tag::new(tag).ok_or_else(|| io::Error::other(format!("{tag:?} is not a valid tag")))?;
                 log.write_histogram(histogram, offset + Duration::from_secs(second), Duration::from_secs(1), Some(tag))
                     .map_err(|error| io::Error::other(format!("{error:?}")))
             };
@@ -183,7 +183,8 @@ impl Collector {
     }
 
     /// The sum of the next second of all workers who are still there, which is the first one's to be taken back; `None`
-    /// when the last has hung up. One that has ended, since it had no client or its streams were over, holds nobody up.
+    /// when the last has hung up. One that has ended, since it had no client or its streams were over, does not delay
+    /// the others.
     fn gather(&mut self, workers: &mut Vec<Link>) -> Result<Option<Interval>> {
         let mut sum: Option<Interval> = None;
         for link in take(workers) {
@@ -283,12 +284,12 @@ impl Collector {
             }
         }
         shown.response = (response.value_at_quantile(0.5), response.value_at_quantile(0.99));
-        *self.progress.lock().expect("nobody panics with the progress in hand") = shown;
+        *self.progress.lock().expect("no thread panics while it holds the lock") = shown;
         Ok(())
     }
 
     fn shown(&self) -> Progress {
-        self.progress.lock().expect("nobody panics with the progress in hand").clone()
+        self.progress.lock().expect("no thread panics while it holds the lock").clone()
     }
 
     fn row(&mut self, slot: usize, measured: bool, second: u64, cell: &Cell) -> Result<()> {

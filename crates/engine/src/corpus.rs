@@ -53,7 +53,7 @@ const GENERATORS: [(&str, New); 4] = [
 /// A generator that takes no options.
 fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Result<Box<dyn Generate>, PlanError> {
     match with.keys().next() {
-        Some(key) => Err(PlanError(format!("unknown option \"{key}\"; this generator has none"))),
+        Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
         None => Ok(Box::new(generator)),
     }
 }
@@ -96,7 +96,7 @@ impl Corpora {
     /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
     /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false,
     /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given. With
-    /// `"at_most": 500` no more than so many are taken, and files need have no more than that.
+    /// `"at_most": 500` no more than that are taken, and files need not have more.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
@@ -110,20 +110,20 @@ impl Corpora {
         self.corpora.iter().map(|(name, corpus)| (name.as_str(), &**corpus))
     }
 
-    /// The corpus of that name; the error tells the nearest.
+    /// The corpus of that name; the error names the nearest.
     pub fn get(&self, name: &str) -> Result<Arc<Corpus>, PlanError> {
         let known = self.corpora.keys().map(String::as_str);
-        self.corpora.get(name).cloned().ok_or_else(|| PlanError(unknown("corpus", name, known)))
+        self.corpora.get(name).cloned().ok_or_else(|| PlanError::new(unknown("corpus", name, known)))
     }
 }
 
 impl Corpus {
     fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
-        let wrong = |what: &str| PlanError(format!("{what}: {form}"));
+        let wrong = |what: &str| PlanError::new(format!("{what}: {form}"));
         let mapping =
             form.as_object().ok_or_else(|| wrong("a corpus is a mapping with generate or files, not this"))?;
         if let Some(key) = mapping.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            return Err(PlanError(unknown("key", key, KEYS)));
+            return Err(PlanError::new(unknown("key", key, KEYS)));
         }
         let number = |key: &str| match mapping.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -135,7 +135,7 @@ impl Corpus {
         let wanted = Wanted { documents: number("documents")?, at_most: number("at_most")? };
         if let Some(columns) = mapping.get("columns") {
             if let Some(key) = mapping.keys().find(|key| !["columns", "documents", "at_most"].contains(&key.as_str())) {
-                return Err(PlanError(format!("columns of vectors know no \"{key}\"")));
+                return Err(PlanError::new(format!("columns of vectors know no \"{key}\"")));
             }
             return Ok(Self(Source::Vectors(Vectors::open(columns, wanted)?)));
         }
@@ -144,7 +144,7 @@ impl Corpus {
                 let name = generate.as_str().ok_or_else(|| wrong("\"generate\" wants the name of a generator"))?;
                 let known = GENERATORS.iter().find(|(known, _)| *known == name);
                 let (_, new) =
-                    known.ok_or_else(|| PlanError(unknown("generator", name, generators().iter().copied())))?;
+                    known.ok_or_else(|| PlanError::new(unknown("generator", name, generators().iter().copied())))?;
                 let missing = || wrong("\"documents\" says how many to generate; it is missing");
                 let documents = wanted.documents.and(wanted.most()).ok_or_else(missing)?;
                 let none = Map::new();
@@ -161,17 +161,17 @@ impl Corpus {
                 let path = |file: &Value| file.as_str().map(PathBuf::from).ok_or_else(wrong);
                 let paths = files.iter().map(path).collect::<Result<Vec<_>, _>>()?;
                 let actions = mapping.get("actions").unwrap_or(&Value::Bool(false));
-                let actions = actions.as_bool().ok_or_else(|| PlanError("\"actions\" wants true or false".into()))?;
+                let actions = actions.as_bool().ok_or_else(|| PlanError::new("\"actions\" wants true or false"))?;
                 let set_aside = match mapping.get("broken").map_or(Some("stop"), Value::as_str) {
                     Some("stop") => false,
                     Some("set_aside") => true,
-                    _ => return Err(PlanError("\"broken\" wants stop or set_aside".into())),
+                    _ => return Err(PlanError::new("\"broken\" wants stop or set_aside")),
                 };
                 let mediawiki = match mapping.get("format").map_or(Some("ndjson"), Value::as_str) {
                     Some("ndjson") => false,
                     Some("mediawiki") if !actions && !set_aside => true,
-                    Some("mediawiki") => return Err(PlanError("a dump has neither actions nor broken lines".into())),
-                    _ => return Err(PlanError("\"format\" wants ndjson or mediawiki".into())),
+                    Some("mediawiki") => return Err(PlanError::new("a dump has neither actions nor broken lines")),
+                    _ => return Err(PlanError::new("\"format\" wants ndjson or mediawiki")),
                 };
                 let reading = Reading { actions, set_aside, mediawiki };
                 Ok(Self(Source::Files(Files::open(&paths, wanted, reading)?)))
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_bad_corpus_is_refused_with_its_name_and_the_reason() {
-        let error = |form: Value| open(form).unwrap_err().0;
+        let error = |form: Value| open(form).unwrap_err().message;
         assert_eq!(
             error(json!({"generate": "nyc_taxi_trips", "documents": 1})),
             "corpus \"trips\": unknown generator \"nyc_taxi_trips\"; did you mean \"nyc_taxi_trip\"?"
@@ -292,6 +292,6 @@ mod tests {
     fn an_unknown_corpus_gets_its_nearest_neighbour() {
         let forms = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 1}))]);
         let error = Corpora::open(&forms, 1).unwrap().get("trip").unwrap_err();
-        assert_eq!(error.0, "unknown corpus \"trip\"; did you mean \"trips\"?");
+        assert_eq!(error.message, "unknown corpus \"trip\"; did you mean \"trips\"?");
     }
 }

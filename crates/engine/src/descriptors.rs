@@ -13,7 +13,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     let limit = raise();
     let hosts = plan.target.hosts.len() as u64;
     // A target without hosts has nothing to connect to.
-    let each = if plan.target.spread == Spread::Fixed { hosts.min(1) } else { hosts };
+    let per_client = if plan.target.spread == Spread::Fixed { hosts.min(1) } else { hosts };
     let most = plan.target.connections.unwrap_or(u64::MAX);
     let (mut clients, mut asked) = (0u64, Vec::new());
     for (stream, profile) in plan.streams.iter().zip(profiles) {
@@ -25,9 +25,9 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
         asked.push(format!("stream {:?}: {count} {what}", stream.name));
     }
     // All streams run at a time, and share the process and the connections.
-    let needed = clients.saturating_mul(each).min(most).div_ceil(plan.ranks) + OTHERS;
+    let needed = clients.saturating_mul(per_client).min(most).div_ceil(plan.ranks) + OTHERS;
     if needed > limit {
-        return Err(PlanError(format!(
+        return Err(PlanError::new(format!(
             "{} need {needed} file descriptors, and this process may have {limit}: raise the limit (ulimit -n), ask for \
              fewer, let them share \"connections\", or spread them over more generators",
             asked.join(", ")
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn more_in_flight_than_file_descriptors_is_said_before_the_run() {
         let error = asked(&json!({"open": {"rate": 1, "max_in_flight": 2_000_000_000}}), &["a:1"]).unwrap_err();
-        assert!(error.0.contains("file descriptors") && error.0.contains("ulimit -n"), "{error}");
+        assert!(error.message.contains("file descriptors") && error.message.contains("ulimit -n"), "{error}");
         let error = asked(&json!({"closed": {"clients": 900_000_000}}), &["a:1"]).unwrap_err();
-        assert!(error.0.contains("stream \"s\": 900000000 clients"), "{error}");
+        assert!(error.message.contains("stream \"s\": 900000000 clients"), "{error}");
         asked(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
         asked(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
     }
@@ -97,7 +97,7 @@ mod tests {
             provide(&plan, &profiles)
         };
         let error = both(None).unwrap_err();
-        assert!(error.0.contains("stream \"s\"") && error.0.contains("stream \"t\""), "{error}");
+        assert!(error.message.contains("stream \"s\"") && error.message.contains("stream \"t\""), "{error}");
         both(Some(10)).unwrap();
     }
 

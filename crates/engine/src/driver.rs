@@ -28,7 +28,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// What one client holds: its socket, its buffers. It connects when it is first used.
     type Connection: 'static;
 
-    /// Whether clients keep values of answers for their later requests; variables that are `captured` are refused if not.
+    /// Whether clients keep values of answers for their later requests; variables that are `captured` are refused if
+    /// not.
     const CAPTURES: bool = false;
 
     /// The driver for `target`. Resolves names; does not connect.
@@ -37,8 +38,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Turns an operation of the workload (`{"search": {...}, "timeout": 5}`) into one that can be executed.
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
 
-    /// The names of the parts that an operation's answer is made of, such as the pages of a scroll; see [`Part`]. They are
-    /// recorded beside the operation, as `OPERATION.PART`.
+    /// The names of the parts that an operation's answer is made of, such as the pages of a scroll; see [`Part`]. They
+    /// are recorded beside the operation, as `OPERATION.PART`.
     fn parts(&self, _operation: &Self::Operation) -> &'static [&'static str] {
         &[]
     }
@@ -47,7 +48,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn requests(&self, operation: &Self::Operation) -> Option<u64>;
 
     /// Says, right before the load, what no request will get past, such as a certificate that does not verify. That
-    /// a host is not there is not an error: it may come up later.
+    /// a host does not answer is not an error: it may come up later.
     fn verify(&self) -> impl Future<Output = Result<(), PlanError>> {
         ready(Ok(()))
     }
@@ -55,7 +56,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Changes the target's hosts while load runs: within seconds those that have joined get their share of the
     /// requests, and those that have left get none.
     fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
-        Err(PlanError("this driver cannot follow a target whose hosts change".to_owned()))
+        Err(PlanError::new("this driver cannot follow a target whose hosts change"))
     }
 
     /// The hosts that the target has ever had; [`Reply::node`] is a place in it.
@@ -71,7 +72,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Lets no more than `connections` be open at a time: clients share them, and a request waits until one is free,
     /// before it counts as sent. `workers` threads have them by striding as they have the clients. Before the load.
     fn cap(&mut self, _connections: u64, _workers: u64) -> Result<(), PlanError> {
-        Err(PlanError("this driver cannot cap its connections: leave \"connections\" out".to_owned()))
+        Err(PlanError::new("this driver cannot cap its connections: leave \"connections\" out"))
     }
 
     /// What client number `client` holds.
@@ -105,7 +106,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Where a client records its request and answer when they are to be shown; `None` if it does not record them itself.
+    /// Where a client records its request and answer for display; `None` if it does not record them itself.
     fn exchange(_connection: &mut Self::Connection) -> Option<&mut Option<Exchange>> {
         None
     }
@@ -133,7 +134,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// Right before the first byte was written.
@@ -152,8 +153,9 @@ pub struct Reply {
     pub node: u16,
     /// What it consisted of, if the operation has [`Driver::parts`].
     pub parts: Vec<Part>,
-    /// Documents of a bulk request that failed and may get through when they are sent again, by their places among those
-    /// that this attempt carried; see [`Driver::execute`]. Empty if none may, or if the request failed as a whole.
+    /// Documents of a bulk request that failed and may get through when they are sent again, by their places among
+    /// those that this attempt carried; see [`Driver::execute`]. Empty if none may, or if the request failed as a
+    /// whole.
     pub rejected: Vec<u32>,
     /// Whether documents of a bulk request failed that are not among `rejected`: sending them again changes nothing.
     pub lost: bool,
@@ -191,8 +193,8 @@ impl Reply {
 pub struct Recall {
     /// Those that should be there.
     pub relevant: u64,
-    /// Of these, those that are.
-    pub found: u64,
+    /// Of these, those that the answer has.
+    pub retrieved: u64,
 }
 
 /// One exchange with the store out of several that an operation consists of: a page of a scan, the read of a
@@ -260,7 +262,7 @@ impl ErrorClass {
         matches!(self, Self::Connect | Self::Timeout | Self::Rejected | Self::Server)
     }
 
-    /// The name that stands in records.
+    /// The name in records.
     pub fn name(self) -> &'static str {
         ["connect", "timeout", "rejected", "client", "server", "item", "assertion"][self as usize]
     }

@@ -15,7 +15,7 @@ pub fn push_json_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Appends `text` so that it is data wherever it stands in a path or a query string (RFC 3986, section 2.1):
+/// Appends `text` so that it is data anywhere in a path or a query string (RFC 3986, section 2.1):
 /// all but the unreserved characters, and `,` `*` `:` that collections are listed with, as `%XX`.
 pub fn push_percent(out: &mut Vec<u8>, text: &str) {
     for byte in text.bytes() {

@@ -1,8 +1,8 @@
-//! The load generator. A plan for one phase goes in, recordings come out; it knows no store.
+//! The load generator. A plan for one phase goes in, recordings come out; it does not depend on any store.
 //!
 //! The parts, in the way a request walks through them: [`plan`] says what is wanted, [`schedule`] when request
 //! *k* is due, [`draw`] what it carries ([`variables`], [`corpus`], [`template`]), [`driver`] how it is asked for,
-//! [`worker`] who sends it, [`recorder`] what became of it, [`collector`] where that is written. [`run`] joins them.
+//! [`worker`] sends it, [`recorder`] counts its outcome, [`collector`] writes that down. [`run`] joins them.
 
 pub mod access;
 pub mod calendar;

@@ -1,4 +1,4 @@
-//! Names in messages: whoever mistypes a word is told the one that was probably meant.
+//! Names in messages: for a mistyped word the message suggests the one that was probably meant.
 
 use strsim::levenshtein;
 

@@ -1,7 +1,7 @@
 //! Reports the panics of a thread to a listener.
 //!
-//! A runtime catches the panic of a task, and a task that nobody waits for then ends silently, although the load
-//! has lost a client. A hook hears of each panic, with its place in the source, before anything can catch it.
+//! A runtime catches the panic of a task, and a task that is not awaited then ends silently, although the load
+//! has lost a client. A hook is called for each panic, with its place in the source, before anything can catch it.
 
 use std::cell::RefCell;
 use std::panic::{PanicHookInfo, set_hook, take_hook};
@@ -64,7 +64,7 @@ mod tests {
         let tell = heard.clone();
         let listening = listen(move |words| tell.borrow_mut().push(words));
         runtime.block_on(async {
-            // Nobody asks what became of it.
+            // Its result is not used.
             tokio::spawn(async { panic!("lost {}", 7) });
             tokio::task::yield_now().await;
         });

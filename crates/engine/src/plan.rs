@@ -1,7 +1,6 @@
 //! The plan of one phase: what Python hands to the engine, as JSON. Durations are seconds, rates are per second.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -9,6 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::access::{Auth, Tls};
+
+mod error;
+
+pub use error::{PlanError, PlanErrorKind};
 
 /// Seconds that no phase lasts, and that clocks can still count: 30 years.
 pub const NEVER: f64 = 1e9;
@@ -35,10 +38,10 @@ pub struct Plan {
     #[serde(default)]
     pub began: Option<f64>,
     /// Load that is recorded apart from the measurement.
-    #[serde(default, deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "seconds::deserialize")]
     pub warmup: Duration,
     /// How long requests in flight at the end are waited for before they are recorded as in flight.
-    #[serde(default = "thirty", deserialize_with = "seconds")]
+    #[serde(default = "thirty", deserialize_with = "seconds::deserialize")]
     pub drain: Duration,
     /// The target of the requests, and its protocol.
     pub target: Target,
@@ -90,7 +93,8 @@ pub struct Target {
     /// How many connections may be open at a time, over all generators; by default as many as there are clients.
     #[serde(default)]
     pub connections: Option<u64>,
-    /// Which nodes are read from, unless an operation says otherwise; drivers of stores whose nodes differ know the words.
+    /// Which nodes are read from, unless an operation says otherwise; drivers of stores whose nodes differ know the
+    /// words.
     #[serde(default)]
     pub read_from: Option<String>,
 }
@@ -159,7 +163,7 @@ pub enum Pacing {
     Closed {
         /// How many clients, over all generators.
         clients: Level,
-        /// Seconds between an answer and the next request, or between journeys.
+        /// The time between an answer and the next request, or between journeys.
         #[serde(default)]
         think_time: Think,
     },
@@ -178,7 +182,7 @@ pub enum Pacing {
 
 /// A number of clients or a rate; see [`crate::profile`].
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a level is a number, or {from, stages: [{to, over}]} with times of 0 s or more")]
 pub enum Level {
     /// The same throughout.
     Constant(f64),
@@ -197,35 +201,39 @@ pub enum Level {
 pub struct Stage {
     /// The level at its end.
     pub to: f64,
-    /// Seconds.
-    pub over: f64,
+    /// How long it takes.
+    #[serde(with = "seconds")]
+    pub over: Duration,
 }
 
-/// A think time, seconds.
+/// A think time.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a think time is 0 s or more, or drawn: {uniform}, {exponential} or {normal} of such times"
+)]
 pub enum Think {
     /// Always the same.
-    Constant(f64),
+    Constant(#[serde(with = "seconds")] Duration),
     /// Drawn for each request.
     Drawn(ThinkDraw),
 }
 
-/// How think times are drawn, seconds.
+/// How think times are drawn.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ThinkDraw {
     /// Between two bounds.
-    Uniform(f64, f64),
+    Uniform(#[serde(with = "seconds")] Duration, #[serde(with = "seconds")] Duration),
     /// With this mean.
-    Exponential(f64),
+    Exponential(#[serde(with = "seconds")] Duration),
     /// With this mean and standard deviation; below 0 counts as 0.
-    Normal(f64, f64),
+    Normal(#[serde(with = "seconds")] Duration, #[serde(with = "seconds")] Duration),
 }
 
 impl Default for Think {
     fn default() -> Self {
-        Self::Constant(0.0)
+        Self::Constant(Duration::ZERO)
     }
 }
 
@@ -245,7 +253,7 @@ pub enum Arrivals {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Stop {
     /// This long after the warm-up.
-    #[serde(deserialize_with = "seconds")]
+    #[serde(deserialize_with = "seconds::deserialize")]
     Duration(Duration),
     /// After this many requests, over all generators.
     Requests(u64),
@@ -281,31 +289,25 @@ pub enum Metric {
     Dropped,
 }
 
-/// Why a plan cannot be carried out, and which part of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanError(pub String);
+/// Durations as numbers of seconds, 0 or more and less than 30 years.
+mod seconds {
+    use std::time::Duration;
 
-impl PlanError {
-    /// Puts the place in front of the message: `operation "range": unknown variable "lo"`.
-    pub fn within(self, place: impl fmt::Display) -> Self {
-        Self(format!("{place}: {}", self.0))
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::NEVER;
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(duration) if seconds < NEVER => Ok(duration),
+            _ => Err(D::Error::custom(format_args!("a time of {seconds} s: give 0 or more"))),
+        }
     }
-}
 
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PlanError {}
-
-/// Reads a number of seconds, 0 or more and less than 30 years.
-fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let seconds = f64::deserialize(deserializer)?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if seconds < NEVER => Ok(duration),
-        _ => Err(serde::de::Error::custom(format_args!("a time of {seconds} s: give 0 or more"))),
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(duration.as_secs_f64())
     }
 }
 
@@ -333,4 +335,35 @@ pub fn timeout_of(seconds: f64) -> Option<Duration> {
 
 fn many() -> u64 {
     1024
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn times_are_numbers_of_seconds_in_json_and_cannot_be_below_0() {
+        for pacing in [
+            json!({"closed": {"clients": 2.0, "think_time": 0.25}}),
+            json!({"closed": {"clients": 2.0, "think_time": {"uniform": [0.1, 0.3]}}}),
+            json!({"closed": {"clients": 2.0, "think_time": {"exponential": 1.5}}}),
+            json!({"closed": {
+                "clients": {"from": 1.0, "stages": [{"to": 9.0, "over": 2.5}]},
+                "think_time": {"normal": [0.0, 1e-6]},
+            }}),
+        ] {
+            assert_eq!(to_value(from_value::<Pacing>(pacing.clone()).unwrap()).unwrap(), pacing);
+        }
+        for (pacing, cause) in [
+            (json!({"closed": {"clients": 1, "think_time": -1}}), "a think time is 0 s or more"),
+            (json!({"closed": {"clients": 1, "think_time": {"exponential": -1}}}), "a think time is 0 s or more"),
+            (json!({"open": {"rate": {"from": 1, "stages": [{"to": 2, "over": -1}]}}}), "times of 0 s or more"),
+            (json!({"open": {"rate": {"from": 1, "stages": [{"to": 2, "over": 1e9}]}}}), "times of 0 s or more"),
+        ] {
+            let error = from_value::<Pacing>(pacing).unwrap_err().to_string();
+            assert!(error.contains(cause), "{error}");
+        }
+    }
 }

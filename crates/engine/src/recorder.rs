@@ -1,7 +1,7 @@
 //! What one worker writes down: counts and histograms of the current second, per stream and operation.
 //!
-//! A worker owns its recorder: recording is two histogram increments and a few additions, with no lock, no channel
-//! and no allocation. Once a second the finished [`Interval`] goes to the collector, whose thread clears it, and an empty
+//! A worker owns its recorder: recording is two histogram increments and a few additions, with no lock, no channel and
+//! no allocation. Once a second the finished [`Interval`] goes to the collector, whose thread clears it, and an empty
 //! one comes back. What a worker measures about itself is in [`crate::watch`].
 
 mod cell;
@@ -65,9 +65,9 @@ impl Recorder {
         }
     }
 
-    /// Writes down a request, which still stands among those that are `waiting`. It counts in the second in which it was
-    /// done, and belongs to the segment in which it was scheduled; `ends` is where its stream's measured window ends, if
-    /// the clock ends it.
+    /// Writes down a request, which still stands among those that are `waiting`. It counts in the second in which it
+    /// was done, and belongs to the segment in which it was scheduled; `ends` is where its stream's measured window
+    /// ends, if the clock ends it.
     #[inline]
     pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
         let Times { scheduled, started, ends } = times;
@@ -81,7 +81,7 @@ impl Recorder {
         counts.completed += u64::from(in_window && reply.outcome.is_ok());
         if let Some(recall) = reply.recall {
             counts.relevant += recall.relevant;
-            counts.relevant_found += recall.found;
+            counts.relevant_found += recall.retrieved;
         }
         match reply.outcome {
             Ok(()) => {
@@ -100,8 +100,8 @@ impl Recorder {
         }
     }
 
-    /// Writes down an attempt that failed and is made again. Its bytes, its host, its words and the documents that it got
-    /// through count; the request itself counts when its last attempt has ended.
+    /// Writes down an attempt that failed and is made again. Its bytes, its host, its words and the documents that it
+    /// got through count; the request itself counts when its last attempt has ended.
     pub fn attempt(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, times.ends);
@@ -121,7 +121,7 @@ impl Recorder {
         }
     }
 
-    /// Whether an instant lies in the measured window of a stream that ends then, if the clock ends it.
+    /// Whether an instant is in the measured window of a stream that ends then, if the clock ends it.
     fn in_window(&self, done: Instant, ends: Option<Instant>) -> bool {
         done >= self.measured_from && ends.is_none_or(|ends| done < ends)
     }
@@ -156,8 +156,8 @@ impl Recorder {
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Records the checks of the event loop that were due by `now`, of which only this one happened, and turns to the next
-    /// second if no request did. Returns when the next check is due.
+    /// Records the checks of the event loop that were due by `now`, of which only this one happened, and turns to the
+    /// next second if no request did. Returns when the next check is due.
     pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
         self.turn(now, waiting);
         self.watcher.look(now, &mut self.interval.watch)

@@ -1,7 +1,6 @@
-//! Runs one phase: checks and maps the plan, starts workers and collector, and says at the end what came out.
+//! Runs one phase: checks and maps the plan, starts workers and collector, and describes the outcome at the end.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -51,7 +50,7 @@ impl Running {
         self.phase.set_hosts(hosts)
     }
 
-    /// Keeps the clients of closed streams who are there now, whatever the stages to come say: none comes or leaves.
+    /// Keeps the present clients of closed streams, regardless of later stages: none joins or leaves.
     pub fn hold(&self) {
         self.phase.hold();
     }
@@ -59,8 +58,11 @@ impl Running {
     /// Waits up to `limit` for the end; says whether it has come.
     pub fn wait(&self, limit: Duration) -> bool {
         let (finished, bell) = &*self.finished;
-        let guard = finished.lock().expect("nobody panics with it in hand");
-        *bell.wait_timeout_while(guard, limit, |finished| !*finished).expect("nobody panics with it in hand").0
+        let guard = finished.lock().expect("no thread panics while it holds the lock");
+        *bell
+            .wait_timeout_while(guard, limit, |finished| !*finished)
+            .expect("no thread panics while it holds the lock")
+            .0
     }
 
     /// When the load begins, or began, after the run did.
@@ -68,21 +70,21 @@ impl Running {
         self.offset
     }
 
-    /// What a person who waits wants to see.
+    /// Figures for a waiting user.
     pub fn progress(&self) -> Progress {
-        self.progress.lock().expect("nobody panics with it in hand").clone()
+        self.progress.lock().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// Waits for the end and says what came out, as it also stands in `outcome.json`; an error when the records could not
+    /// Waits for the end and returns the outcome, the content of `outcome.json`; an error when the records could not
     /// be written. Nothing of the phase goes on then. Once.
     pub fn outcome(&self) -> Result<Value, String> {
-        let handle = self.outcome.lock().expect("nobody panics with it in hand").take();
+        let handle = self.outcome.lock().expect("no thread panics while it holds the lock").take();
         handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
     }
 }
 
 impl Drop for Running {
-    /// A load that nobody can end any more must not go on.
+    /// A load without a handle must not go on.
     fn drop(&mut self) {
         self.phase.stop();
         if let Ok(Some(outcome)) = self.outcome.get_mut().map(Option::take) {
@@ -91,7 +93,7 @@ impl Drop for Running {
     }
 }
 
-/// What can be asked of a phase while it runs, whatever its driver.
+/// What can be asked of a phase while it runs, independent of its driver.
 trait Control: Send + Sync {
     fn stop(&self);
     fn hold(&self);
@@ -112,34 +114,8 @@ impl<D: Driver> Control for Phase<D> {
     }
 }
 
-/// Why a phase did not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The plan cannot be carried out, or its target refuses it.
-    Plan(PlanError),
-    /// This machine cannot run it: the folder cannot be written, or a thread not be started. The reason in words.
-    Machine(String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plan(error) => error.fmt(f),
-            Self::Machine(words) => f.write_str(words),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<PlanError> for StartError {
-    fn from(error: PlanError) -> Self {
-        Self::Plan(error)
-    }
-}
-
 /// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
-pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, StartError> {
+pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (phase, slots) = prepare::<D>(plan)?;
     let phase = Arc::new(phase);
     // The instants of the records are durations on the monotonic clock; one pair of readings ties them to the wall.
@@ -149,7 +125,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, StartError
     let offset = after(&phase.plan, &clock)?;
     let began = started.checked_sub(offset).unwrap_or(UNIX_EPOCH);
     let collector = Collector::create(folder, &phase.plan, slots.clone(), offset, began, progress.clone())
-        .map_err(|e| StartError::Machine(format!("{}: {e}", folder.display())))?;
+        .map_err(|e| PlanError::machine(format!("{}: {e}", folder.display())))?;
     let (mut links, mut ends) = (Vec::new(), Vec::new());
     for thread in 0..phase.plan.threads as usize {
         let (finished, intervals) = channel();
@@ -173,7 +149,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, StartError
                 .and_then(|outcome| write(&folder.join("outcome.json"), &outcome).map(|()| outcome))
         })
         .map_err(no_thread)?;
-    // From here on dropping it ends whatever was started.
+    // From here on dropping it ends everything that was started.
     let running = Running { phase: phase.clone(), offset, progress, finished, outcome: Mutex::new(Some(outcome)) };
     let spawned = (0..).zip(ends).try_for_each(|(thread, (finished, empty))| {
         let worker = spawn_worker(&phase, thread, slots_len, start, finished, empty).map_err(no_thread)?;
@@ -191,7 +167,7 @@ fn after(plan: &Plan, clock: &Reading) -> Result<Duration, PlanError> {
     let seconds = clock.monotonic + RUN_UP.as_secs_f64() - began;
     match Duration::try_from_secs_f64(seconds) {
         Ok(offset) if seconds < NEVER => Ok(offset),
-        _ => Err(PlanError(format!("the run began at {began} s of the monotonic clock, which is not past"))),
+        _ => Err(PlanError::new(format!("the run began at {began} s of the monotonic clock, which is not past"))),
     }
 }
 
@@ -200,13 +176,13 @@ struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        *self.0.0.lock().expect("nobody panics with it in hand") = true;
+        *self.0.0.lock().expect("no thread panics while it holds the lock") = true;
         self.0.1.notify_all();
     }
 }
 
-fn no_thread(error: std::io::Error) -> StartError {
-    StartError::Machine(format!("cannot start a thread: {error}"))
+fn no_thread(error: std::io::Error) -> PlanError {
+    PlanError::machine(format!("cannot start a thread: {error}"))
 }
 
 fn spawn_worker<D: Driver>(
@@ -232,7 +208,7 @@ fn spawn_worker<D: Driver>(
     })
 }
 
-/// Collects until the end, sees all workers out, and says what came out.
+/// Collects until the end, waits for all workers, and describes the outcome.
 fn finish<D: Driver>(
     phase: &Arc<Phase<D>>,
     slots: &[Slot],

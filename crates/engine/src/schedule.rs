@@ -73,8 +73,8 @@ impl Due {
 impl Iterator for Due {
     type Item = (u64, Duration);
 
-    /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0, or is so low
-    /// that the request would come in [`NEVER`].
+    /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0, or is so
+    /// low that the request would come in [`NEVER`].
     fn next(&mut self) -> Option<Self::Item> {
         let (k, area) = match self.arrivals {
             Arrivals::Constant => {
@@ -100,13 +100,17 @@ impl Iterator for Due {
 /// How long a client thinks after request `draw`.
 pub fn think(time: &Think, draw: &Draw) -> Duration {
     let unit = |part: u64| draw.unit(salt::THINK + part);
-    let seconds = match *time {
-        Think::Constant(seconds) => seconds,
-        Think::Drawn(ThinkDraw::Uniform(low, high)) => low + (high - low) * unit(0),
-        Think::Drawn(ThinkDraw::Exponential(mean)) => -mean * (1.0 - unit(0)).ln(),
+    let drawn = match *time {
+        Think::Constant(time) => return time,
+        Think::Drawn(drawn) => drawn,
+    };
+    let seconds = match drawn {
+        ThinkDraw::Uniform(low, high) => low.as_secs_f64() + (high.as_secs_f64() - low.as_secs_f64()) * unit(0),
+        ThinkDraw::Exponential(mean) => -mean.as_secs_f64() * (1.0 - unit(0)).ln(),
         // Box and Muller 1958.
-        Think::Drawn(ThinkDraw::Normal(mean, deviation)) => {
-            mean + deviation * (-2.0 * (1.0 - unit(0)).ln()).sqrt() * (std::f64::consts::TAU * unit(1)).cos()
+        ThinkDraw::Normal(mean, deviation) => {
+            let normal = (-2.0 * (1.0 - unit(0)).ln()).sqrt() * (std::f64::consts::TAU * unit(1)).cos();
+            mean.as_secs_f64() + deviation.as_secs_f64() * normal
         }
     };
     Duration::from_secs_f64(seconds.clamp(0.0, NEVER))
@@ -192,7 +196,11 @@ mod tests {
 
     #[test]
     fn a_poisson_ramp_has_as_many_arrivals_as_the_area_under_it() {
-        let ramp = Profile::new(&Level::Stages { from: 0.0, stages: vec![Stage { to: 2000.0, over: 20.0 }] }).unwrap();
+        let ramp = Profile::new(&Level::Stages {
+            from: 0.0,
+            stages: vec![Stage { to: 2000.0, over: Duration::from_secs(20) }],
+        })
+        .unwrap();
         let due: Vec<f64> = Due::new(ramp, Arrivals::Poisson, Share { index: 0, of: 1 }, 5, 5)
             .map(|(_, due)| due.as_secs_f64())
             .take_while(|due| *due < 20.0)
@@ -205,11 +213,12 @@ mod tests {
 
     #[test]
     fn think_times_have_the_means_they_were_given() {
+        let seconds = Duration::from_secs;
         for (time, mean, deviation) in [
-            (Think::Constant(0.5), 0.5, 0.0),
-            (Think::Drawn(ThinkDraw::Uniform(1.0, 3.0)), 2.0, (4.0f64 / 12.0).sqrt()),
-            (Think::Drawn(ThinkDraw::Exponential(2.0)), 2.0, 2.0),
-            (Think::Drawn(ThinkDraw::Normal(10.0, 1.0)), 10.0, 1.0),
+            (Think::Constant(Duration::from_millis(500)), 0.5, 0.0),
+            (Think::Drawn(ThinkDraw::Uniform(seconds(1), seconds(3))), 2.0, (4.0f64 / 12.0).sqrt()),
+            (Think::Drawn(ThinkDraw::Exponential(seconds(2))), 2.0, 2.0),
+            (Think::Drawn(ThinkDraw::Normal(seconds(10), seconds(1))), 10.0, 1.0),
         ] {
             let n = 10_000;
             let draws = |k| think(&time, &Draw::new(1, 1, k)).as_secs_f64();

@@ -60,7 +60,7 @@ impl Template {
     /// Appends `text`, which is a whole path: its literals stand as they are, its holes are percent-encoded.
     pub fn push_path(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| !c.is_ascii_graphic()) {
-            return Err(PlanError(format!("path {text:?} contains {bad:?}; percent-encode it")));
+            return Err(PlanError::new(format!("path {text:?} contains {bad:?}; percent-encode it")));
         }
         self.push_text(text, variables, Encoding::Percent, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
@@ -73,7 +73,7 @@ impl Template {
     /// Appends `text`, which is the value of a field in a head: nothing in it can end the field.
     pub fn push_field(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| c.is_control()) {
-            return Err(PlanError(format!("{text:?} contains {bad:?}, which a header cannot carry")));
+            return Err(PlanError::new(format!("{text:?} contains {bad:?}, which a header cannot carry")));
         }
         self.push_text(text, variables, Encoding::Field, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
@@ -173,7 +173,7 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, PlanError> {
         }
         let name = &rest[at + 2..];
         let unclosed =
-            || PlanError(format!("{text:?} has a \"${{\" without a \"}}\"; write \"$${{\" for a literal one"));
+            || PlanError::new(format!("{text:?} has a \"${{\" without a \"}}\"; write \"$${{\" for a literal one"));
         let end = name.find('}').ok_or_else(unclosed)?;
         if at > 0 {
             pieces.push(Piece::Text(before));
@@ -270,10 +270,10 @@ mod tests {
 
     #[test]
     fn a_bad_hole_is_refused_with_a_remedy() {
-        let error = |value: Value| Template::json(&value, &variables()).unwrap_err().0;
+        let error = |value: Value| Template::json(&value, &variables()).unwrap_err().message;
         assert_eq!(error(json!({"gte": "${lov}"})), "unknown variable \"lov\"; did you mean \"low\"?");
         assert_eq!(error(json!("${low")), "\"${low\" has a \"${\" without a \"}\"; write \"$${\" for a literal one");
-        assert_eq!(path("/a b").unwrap_err().0, "path \"/a b\" contains ' '; percent-encode it");
+        assert_eq!(path("/a b").unwrap_err().message, "path \"/a b\" contains ' '; percent-encode it");
         assert!(path("/a\r\nhost: x").is_err());
     }
 

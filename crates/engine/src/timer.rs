@@ -1,9 +1,9 @@
 //! Sleeping until an instant, to the precision of the kernel's high-resolution timers.
 //!
-//! Tokio's own timer rounds up to a millisecond, which would be the lateness of every request. One `timerfd` per
-//! worker serves all its sleepers: it is armed for the earliest, and whoever is due is woken when it fires. At a rate
-//! at which each request has its own wake-up, the system calls are most of what a request costs; there are two, one that
-//! waits and one that arms.
+//! Tokio's own timer rounds up to a millisecond, which would be the lateness of every request. One `timerfd` per worker
+//! serves all its sleepers: it is armed for the earliest, and all sleepers that are due are woken when it fires. At a
+//! rate at which each request has its own wake-up, the system calls are most of what a request costs; there are two,
+//! one that waits and one that arms.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// A worker's clock; cloned into whoever sleeps. It needs [`Timer::drive`] to run beside its sleepers.
+/// A worker's clock; cloned into each sleeper. It needs [`Timer::drive`] to run beside its sleepers.
 #[derive(Clone)]
 pub struct Timer(Rc<Inner>);
 
@@ -80,7 +80,8 @@ impl Timer {
         .await;
     }
 
-    /// Wakes sleepers as they become due, until its runtime ends; returns only with an error, after which nobody is woken.
+    /// Wakes sleepers as they become due, until its runtime ends; returns only with an error, after which no sleeper is
+    /// woken.
     pub async fn drive(&self) -> io::Error {
         loop {
             let mut ready = match self.0.fd.readable().await {
@@ -92,7 +93,7 @@ impl Timer {
             ready.clear_ready();
             self.0.armed.set(None);
             self.wake_due();
-            // Whoever was woken goes to sleep again as a rule, and then arms the timer himself.
+            // As a rule a woken sleeper goes to sleep again and then arms the timer itself.
             let mut yielded = false;
             poll_fn(|cx| {
                 if yielded {

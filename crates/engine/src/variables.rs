@@ -74,7 +74,7 @@ pub struct Variables {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariableId(usize);
 
-/// How a value is to be written.
+/// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// As a JSON value of its own type.
@@ -189,9 +189,9 @@ impl Variables {
     pub fn find(&self, name: &str) -> Result<VariableId, PlanError> {
         let position = self.entries.iter().position(|entry| entry.name == name);
         let names = self.entries.iter().map(|entry| entry.name.as_str());
-        let id = position.map(VariableId).ok_or_else(|| PlanError(unknown("variable", name, names)))?;
+        let id = position.map(VariableId).ok_or_else(|| PlanError::new(unknown("variable", name, names)))?;
         match &self.keeps_nothing {
-            Some(driver) if self.rests_on_answers(id) => Err(PlanError(format!(
+            Some(driver) if self.rests_on_answers(id) => Err(PlanError::new(format!(
                 "variable \"{name}\" is captured from answers, which the driver {driver:?} cannot do: use it in operations \
                  of the kind http, or draw it"
             ))),
@@ -278,15 +278,16 @@ impl Per {
             Some("request") => Ok(Self::Request),
             Some("iteration") => Ok(Self::Iteration),
             Some("user") => Ok(Self::User),
-            _ => Err(PlanError(format!("per wants one of request, iteration, user, not {value}"))),
+            _ => Err(PlanError::new(format!("per wants one of request, iteration, user, not {value}"))),
         }
     }
 }
 
 impl Kind {
     fn parse(form: &Value, corpora: &Corpora) -> Result<(Per, Self), PlanError> {
-        let wrong =
-            || PlanError(format!("{form} is not a variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")));
+        let wrong = || {
+            PlanError::new(format!("{form} is not a variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")))
+        };
         let mapping = form.as_object().ok_or_else(wrong)?;
         let per = mapping.get("per").map_or(Ok(Per::Request), Per::parse)?;
         let mut kinds = mapping.iter().filter(|(key, _)| *key != "per");
@@ -314,7 +315,7 @@ impl Kind {
             "several" => Self::Derived(Derived::several(argument)?),
             "part" => Self::Derived(Derived::part(argument)?),
             "captured" => Self::Captured(0),
-            _ => return Err(PlanError(unknown("kind of variable", kind, KINDS))),
+            _ => return Err(PlanError::new(unknown("kind of variable", kind, KINDS))),
         };
         if per != Per::Request
             && let Self::Whole(whole) = &kind
@@ -322,13 +323,13 @@ impl Kind {
         {
             let cause =
                 "counters, and what is chosen among the records that they number, have a value for each request";
-            return Err(PlanError(format!("{cause}: leave \"per\" out")));
+            return Err(PlanError::new(format!("{cause}: leave \"per\" out")));
         }
         Ok((per, kind))
     }
 
     fn uniform(argument: &Value) -> Result<Self, PlanError> {
-        let wrong = || PlanError(format!("uniform wants [low, high] with low <= high, not {argument}"));
+        let wrong = || PlanError::new(format!("uniform wants [low, high] with low <= high, not {argument}"));
         let [low, high] = argument.as_array().ok_or_else(wrong)?.as_slice() else { return Err(wrong()) };
         if let (Some(low), Some(high)) = (low.as_i64(), high.as_i64()) {
             let span = if low <= high { high.abs_diff(low) } else { return Err(wrong()) };

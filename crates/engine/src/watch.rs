@@ -1,8 +1,8 @@
-//! What a worker sees of itself: its CPU time, how late it turned to requests, and how late its event loop was.
+//! What a worker measures of itself: its CPU time, how late it turned to requests, and how late its event loop was.
 //!
 //! A look at the event loop is due every [`TICK`]. A loop that stands still sees none of those that were due meanwhile;
-//! each is written down with the lag that it had, so that a stall of length L is the lags L, L - TICK, L - 2 TICK and so
-//! on, and a percentile of lag is one over time. This is the correction for coordinated omission of HdrHistogram
+//! each is written down with the lag that it had, so that a stall of length L is the lags L, L - TICK, L - 2 TICK and
+//! so on, and a percentile of lag is one over time. This is the correction for coordinated omission of HdrHistogram
 //! (`recordValueWithExpectedInterval`; Gil Tene), with the instants known instead of supposed.
 
 use std::time::{Duration, Instant};
@@ -11,16 +11,17 @@ use hdrhistogram::Histogram;
 
 use crate::microseconds::{clear, histogram, record};
 
-/// How often a worker looks whether its event loop is late and whether it has been told to stop. Each look wakes the
+/// How often a worker looks whether its event loop is late and whether it has to stop. Each look wakes the
 /// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// What a worker saw of itself in one second.
+/// What a worker measured of itself in one second.
 #[derive(Clone, Debug)]
 pub struct Watch {
     /// CPU time of the worker's thread, seconds.
     pub cpu: f64,
-    /// How long the thread was ready to run and did not, because others had the cores or its group's quota was used up.
+    /// How long the thread was ready to run and did not, because others had the cores or its group's quota was
+    /// exhausted.
     pub waited: f64,
     /// How long the second took, s: CPU share is `cpu / wall`.
     pub wall: f64,

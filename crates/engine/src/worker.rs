@@ -70,7 +70,7 @@ struct Stream {
     ends: Option<Instant>,
 }
 
-/// Runs the phase's load on this thread, worker number `thread` of its process, until its streams end or it is told to
+/// Runs the phase's load on this thread, worker number `thread` of its process, until its streams end or it has to
 /// stop. A panic in any of its tasks is reported to the caller (see [`crate::panics`]), which then stops the phase.
 pub fn run<D: Driver>(
     phase: &Arc<Phase<D>>,
@@ -109,7 +109,7 @@ pub fn run<D: Driver>(
         let broken = tokio::select! {
             () = all => None,
             () = stopped.notified() => None,
-            // Without its timer a worker would wait for ever, and without its ticker nobody could stop it.
+            // Without its timer a worker would wait for ever, and without its ticker it could not be stopped.
             watched = watch.join_next() => watched,
         };
         // Clients that still wait are abandoned. Some may be answered meanwhile, and wait no longer.
@@ -158,7 +158,8 @@ impl<D: Driver> Worker<D> {
         let ends = phase.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
         let key = hash_name(&format!("{}/{}", phase.plan.phase, plan.name));
         let profile = &phase.profiles[index];
-        // No more threads take part than there are clients, or than there may be requests in flight; their shares add up.
+        // No more threads take part than there are clients, or than there may be requests in flight; their shares add
+        // up.
         let parts = match plan.pacing {
             Pacing::Closed { .. } => profile.greatest() as u64,
             Pacing::Open { max_in_flight, .. } => max_in_flight,

@@ -20,8 +20,8 @@ use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::panics;
-use loadframe_engine::plan::{Plan, PlanError};
-use loadframe_engine::run::{Running, StartError, check_operations, render_operations, start, validate};
+use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
+use loadframe_engine::run::{Running, check_operations, render_operations, start, validate};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -29,6 +29,7 @@ use pyo3::types::PyDict;
 
 create_exception!(_engine, StartFailed, PyException, "This machine cannot run the phase; the message says why.");
 create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
+create_exception!(_engine, TargetRefused, PyException, "The target refuses to be used so; the message says why.");
 
 /// Calls a function that is generic over the driver with the one that the plan names. The only list of drivers.
 macro_rules! with_driver {
@@ -42,7 +43,7 @@ macro_rules! with_driver {
             "postgresql" => $function::<Postgres> $arguments,
             "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
-            other => Err(PlanError(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", "))).into()),
+            other => Err(PlanError::new(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", ")))),
         }
     };
 }
@@ -105,8 +106,8 @@ impl PyHandle {
     }
 }
 
-/// Starts a phase that records into `folder`. Raises, before anything is sent, PlanRefused for a bad plan and StartFailed
-/// if the folder cannot be written or a thread not be started.
+/// Starts a phase that records into `folder`. Raises, before anything is sent, PlanRefused for a bad plan,
+/// TargetRefused if the target refuses it, and StartFailed if the folder cannot be written or a thread not be started.
 #[pyfunction(name = "start")]
 fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
     let plan = parse(plan)?;
@@ -154,10 +155,7 @@ fn parse(plan: &str) -> PyResult<Plan> {
 }
 
 /// Asks the engine something without the interpreter's lock; RuntimeError if it panics.
-fn ask<T: Send, E: Into<StartError> + Send>(
-    py: Python<'_>,
-    question: impl FnOnce() -> Result<T, E> + Send,
-) -> PyResult<T> {
+fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> + Send) -> PyResult<T> {
     let answer = py.detach(|| {
         let heard: Rc<RefCell<String>> = Rc::default();
         let tell = heard.clone();
@@ -165,16 +163,17 @@ fn ask<T: Send, E: Into<StartError> + Send>(
         catch_unwind(AssertUnwindSafe(question)).map_err(|_| heard.take())
     });
     match answer {
-        Ok(answer) => answer.map_err(|error| match error.into() {
-            StartError::Plan(error) => refused(error),
-            StartError::Machine(words) => StartFailed::new_err(words),
-        }),
+        Ok(answer) => answer.map_err(refused),
         Err(words) => Err(PyRuntimeError::new_err(format!("it panicked: {words}"))),
     }
 }
 
 fn refused(error: PlanError) -> PyErr {
-    PlanRefused::new_err(error.0)
+    match error.kind {
+        PlanErrorKind::Plan => PlanRefused::new_err(error.message),
+        PlanErrorKind::Target => TargetRefused::new_err(error.message),
+        PlanErrorKind::Machine => StartFailed::new_err(error.message),
+    }
 }
 
 fn seconds(microseconds: f64) -> f64 {
@@ -272,7 +271,7 @@ impl PyNullServer {
 
     /// Ends it.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.server.lock().expect("nobody panics with it in hand").take()));
+        py.detach(|| drop(self.server.lock().expect("no thread panics while it holds the lock").take()));
     }
 }
 
@@ -289,5 +288,6 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyNullServer>()?;
     module.add("StartFailed", module.py().get_type::<StartFailed>())?;
     module.add("PlanRefused", module.py().get_type::<PlanRefused>())?;
+    module.add("TargetRefused", module.py().get_type::<TargetRefused>())?;
     module.add("DRIVERS", DRIVERS.to_vec())
 }

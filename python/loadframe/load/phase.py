@@ -166,12 +166,15 @@ def _request(plan: Mapping[str, Any], request: str) -> str:
 
 
 def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
-    """Ask the engine something about a plan; BadInput if it refuses that."""
+    """Ask the engine something about a plan; BadInput if the engine or the target refuses the plan."""
     text = json.dumps(plan)
     try:
         return interruptible(lambda: ask(text))
     except _engine.PlanRefused as error:
         raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
+    except _engine.TargetRefused as error:
+        remedy = "check the credentials and the TLS options"
+        raise BadInput(plain(str(error)), where=f"phase {plan['phase']}", remedy=remedy) from None
     except RuntimeError as error:
         raise GeneratorFailed(f"the generator failed: {error}", where=f"phase {plan['phase']}") from None
     except _engine.StartFailed as error:

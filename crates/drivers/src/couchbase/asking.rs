@@ -1,4 +1,4 @@
-//! The way of a request: to the node that has its vbucket, and to wherever that has gone meanwhile.
+//! Sends a request to the node that has its vbucket, and follows the vbucket when it moves.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::packet::Response;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 
-/// Between two tries where nobody knows yet who has a vbucket.
+/// The pause between two attempts while no node is known to have a vbucket.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One client's connections, by the number of the bucket and of the node.
@@ -20,7 +20,7 @@ pub struct Means {
     lines: Vec<Vec<Line>>,
 }
 
-/// A request that was sent, or begun to be; its answer lies with the node's line.
+/// A request that was sent, or begun to be; its answer is in the node's line.
 #[derive(Debug)]
 pub struct Asked {
     /// From the first byte that was sent to the last that came, over all nodes that were asked.

@@ -1,6 +1,6 @@
 //! A bulk request: a request for each document, all sent at once, to each node those of its vbuckets.
 //!
-//! A document that a node has given away meanwhile is sent again, alone, to whoever has it now.
+//! A document whose vbucket has moved is sent again, alone, to the node that has it now.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::net::deadline::Limit;
 use crate::neutral::{Action, Bulk, Scalar};
 use crate::tally::Tally;
 
-/// One document's request, and what became of it.
+/// One document's request and its outcome.
 struct Document {
     vbucket: u16,
     request: Vec<u8>,

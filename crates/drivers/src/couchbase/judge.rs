@@ -24,7 +24,7 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0x09, ErrorClass::Client, "the document is locked"),
     (0x20, ErrorClass::Client, "the server does not know that user and password"),
     (0x22, ErrorClass::Client, "a number is out of range"),
-    (0x24, ErrorClass::Client, "that user may not do that"),
+    (0x24, ErrorClass::Client, "the user lacks the permission"),
     (0x81, ErrorClass::Client, "the server does not know the request"),
     (0x82, ErrorClass::Rejected, "the server is out of memory"),
     (0x83, ErrorClass::Client, "the server does not support the request"),

@@ -38,13 +38,13 @@ impl Terms {
     /// Reads certificates. The error names credentials that the protocol does not have.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
-            return Err(PlanError("this protocol's requests are not compressed".to_owned()));
+            return Err(PlanError::new("this protocol's requests are not compressed"));
         }
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => {
-                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
             }
         };
         let access = Access::new(target)?;

@@ -37,14 +37,14 @@ pub struct Bucket {
     pub vbuckets: Vbuckets,
     /// The configuration that this is of.
     rev: AtomicI64,
-    /// That is to be asked for again.
+    /// The configuration has to be asked for again.
     stale: AtomicBool,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct CouchbaseNodes {
-    /// The hosts that the user named, or whoever changes them: any of them tells of the others.
+    /// The hosts as they were set: any of them lists the others.
     pub topology: Arc<Topology>,
     /// How connections to the nodes are made.
     pub terms: Terms,
@@ -76,7 +76,9 @@ impl CouchbaseNodes {
     /// The bucket of that name.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, PlanError> {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
-            return Err(PlanError(format!("{name:?} is not a valid bucket name: use letters, digits, ., _ and -")));
+            return Err(PlanError::new(format!(
+                "{name:?} is not a valid bucket name: use letters, digits, ., _ and -"
+            )));
         }
         let mut buckets = self.buckets.lock().expect("no thread panics while it holds the lock");
         if let Some(known) = buckets.iter().find(|known| known.name == name) {
@@ -168,7 +170,7 @@ impl CouchbaseNodes {
     }
 }
 
-/// Nobody has that part of the bucket.
+/// No node has that part of the bucket.
 pub fn unserved() -> Failure {
     let message = "no node has that part of the bucket".to_owned();
     Failure::new(ErrorClass::Server, message)

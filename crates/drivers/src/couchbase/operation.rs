@@ -19,7 +19,7 @@ use crate::form::{self, Form};
 use crate::neutral::{Action, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::timeout;
 
-/// What may stand beside the kind.
+/// The options beside the kind.
 const OPTIONS: [&str; 3] = ["timeout", "durability", "assert"];
 
 /// The levels of durable writes, by their numbers in the protocol.
@@ -36,7 +36,7 @@ pub struct Operation {
     pub kind: Kind,
     /// How long to wait for an answer.
     pub timeout: Duration,
-    /// How durable writes are to be.
+    /// The durability of writes.
     pub durability: Option<u8>,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
@@ -61,10 +61,11 @@ impl Operation {
             Kind::Query(query(argument, context).map_err(|error| error.within(name))?)
         } else {
             let neutral = Neutral::map(name, argument, context);
-            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds.iter().copied())))??;
+            let neutral =
+                neutral.ok_or_else(|| PlanError::new(unknown("operation", name, kinds.iter().copied())))??;
             require_few_fields(&neutral)?;
             if let Some(wrong) = neutral.id().and_then(Template::fixed).and_then(misnamed) {
-                return Err(PlanError(wrong.to_owned()).within(name));
+                return Err(PlanError::new(wrong).within(name));
             }
             let bucket = nodes.bucket(neutral.collection())?;
             Kind::Neutral(neutral, bucket)
@@ -73,7 +74,7 @@ impl Operation {
         let assertion = form.get("assert").filter(|assert| !assert.is_null());
         let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
         if assertion.is_some() && matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads()) {
-            return Err(PlanError(format!("{name:?} answers with nothing that such an assertion could be about")));
+            return Err(PlanError::new(format!("{name:?} answers with nothing that such an assertion could be about")));
         }
         Ok(Self { kind, timeout, durability, assertion })
     }
@@ -81,10 +82,10 @@ impl Operation {
 
 /// The level of that name.
 fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
-    let name = value.as_str().ok_or_else(|| PlanError(format!("\"durability\" wants a name, not {value}")))?;
+    let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"durability\" wants a name, not {value}")))?;
     let names = DURABILITIES.iter().map(|(known, _)| *known);
     let level = DURABILITIES.iter().find(|(known, _)| *known == name);
-    level.map(|(_, number)| *number).ok_or_else(|| PlanError(unknown("durability", name, names)))
+    level.map(|(_, number)| *number).ok_or_else(|| PlanError::new(unknown("durability", name, names)))
 }
 
 fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
@@ -93,7 +94,8 @@ fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
         Neutral::Read(read) => read.fields.len(),
         _ => 0,
     };
-    let too_many = || PlanError(format!("{fields} fields: the store reads or changes at most {FIELDS} in one request"));
+    let too_many =
+        || PlanError::new(format!("{fields} fields: the store reads or changes at most {FIELDS} in one request"));
     if fields > FIELDS { Err(too_many()) } else { Ok(()) }
 }
 
@@ -120,7 +122,7 @@ fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
                 named.iter().map(|(name, value)| (format!("${}", name.trim_start_matches('$')), value.clone())),
             );
         }
-        Some(other) => return Err(PlanError(format!("\"parameters\" wants a list or a mapping, not {other}"))),
+        Some(other) => return Err(PlanError::new(format!("\"parameters\" wants a list or a mapping, not {other}"))),
     }
     Template::json(&Value::Object(body), &context.variables)
 }
@@ -276,7 +278,7 @@ mod tests {
     }
 
     fn error(form: Value) -> String {
-        Operation::map(&form, &context(), &nodes()).unwrap_err().0
+        Operation::map(&form, &context(), &nodes()).unwrap_err().message
     }
 
     /// The opcode, the key and the value of a verb's first request.

@@ -30,7 +30,7 @@ const REQUEST: u8 = 0x80;
 const FRAMED_REQUEST: u8 = 0x08;
 const FRAMED_ANSWER: u8 = 0x18;
 const ANSWER: u8 = 0x81;
-/// The frame that says how durable a write is to be, with one byte of content.
+/// The frame with the durability of a write, one byte of content.
 const DURABILITY: u8 = 0x11;
 /// The longest key, in bytes.
 pub const KEY_LIMIT: usize = 250;

@@ -125,7 +125,7 @@ fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -
 }
 
 /// The class of an error by its code: 1080 is the service's timeout, 5xxx are of its own making, and the status of a
-/// bucket that is not there says that it were, too.
+/// bucket that does not exist gives the same error.
 fn class(status: u16, code: i64) -> ErrorClass {
     match (status, code) {
         (_, 1080) => ErrorClass::Timeout,

@@ -5,12 +5,12 @@ use super::packet::Response;
 /// Fields that one request may be about; the store's own bound.
 pub const FIELDS: usize = 16;
 
-/// Status of an answer in which some field was not there.
+/// Status of an answer in which some field is missing.
 pub const SOME_FAILED: u16 = 0xcc;
 
 const GET: u8 = 0xc5;
 const PUT: u8 = 0xc8;
-/// In the extras of a change: make the document if it is not there.
+/// In the extras of a change: create the document if it does not exist.
 pub const MAKE: u8 = 0x01;
 
 /// Appends that a field is read.
@@ -55,7 +55,7 @@ fn path(out: &mut Vec<u8>, field: &[u8]) {
     out.push(b'`');
 }
 
-/// The fields of an answer, in the order in which they were asked for: its JSON, or `None` for one that is not there.
+/// The fields of an answer, in the order of the request: its JSON, or `None` for a missing one.
 pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
     let mut rest = answer.value;
     std::iter::from_fn(move || {
@@ -67,7 +67,7 @@ pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'
     })
 }
 
-/// The status of the field that a change failed at, if the answer tells.
+/// The status of the field that a change failed at, if the answer says so.
 pub fn culprit(answer: &Response<'_>) -> Option<u16> {
     match answer.value {
         [_, high, low] => Some(u16::from_be_bytes([*high, *low])),

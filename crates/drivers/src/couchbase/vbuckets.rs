@@ -1,4 +1,4 @@
-//! Which part of a bucket (a vbucket) a key is in, and which node has it, as the store's own configuration tells.
+//! Which part of a bucket (a vbucket) a key is in, and which node has it, according to the store's own configuration.
 
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
@@ -88,7 +88,7 @@ pub struct Configuration {
 struct ServerMap {
     /// `host:port` of the key-value service; `$HOST` is the host that was asked.
     server_list: Vec<String>,
-    /// For each vbucket the places in that list of the node that has it and of those that have copies; -1 is nobody.
+    /// For each vbucket the places in that list of the node that has it and of those that have copies; -1 is no node.
     v_bucket_map: Vec<Vec<i64>>,
 }
 

@@ -39,7 +39,7 @@ impl Answer {
         self.rows.as_ref().map_or(0, |rows| rows.rows_bytes_size() as u64)
     }
 
-    /// Whether it tells that the condition of a statement (`IF NOT EXISTS`) was not met.
+    /// Whether it says that the condition of a statement (`IF NOT EXISTS`) was not met.
     pub fn refused(&self) -> bool {
         let Some(rows) = &self.rows else { return false };
         let conditional = rows.column_specs().get_by_index(0).is_some_and(|column| column.name() == "[applied]");

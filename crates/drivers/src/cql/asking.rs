@@ -82,7 +82,7 @@ impl Asking<'_> {
         Asked { sent, done, node, bytes_sent: row.size(), answer }
     }
 
-    /// Judges what came by what the workload asserts.
+    /// Checks the answer against what the workload asserts.
     pub fn judged(&self, asked: Asked, values: &Values) -> Asked {
         let Some(assertion) = &self.operation.assertion else { return asked };
         let answer = asked.answer.and_then(|answer| answer.judge(assertion, values).map(|()| answer));
@@ -125,7 +125,7 @@ impl Asked {
     }
 }
 
-/// Writes a statement and its answer down for people, below those that stand there.
+/// Appends a statement and its answer to those that are recorded for display.
 pub fn show(shown: &mut Exchange, statement: &PreparedStatement, answer: &Result<Answer, Failure>) {
     for (text, line) in [
         (&mut shown.request, statement.get_statement().to_owned()),

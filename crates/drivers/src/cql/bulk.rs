@@ -1,4 +1,4 @@
-//! A bulk request: its documents as so many executions of one prepared statement, a bounded number of them in flight.
+//! A bulk request: one execution of a prepared statement per document, a bounded number of them in flight.
 //!
 //! So does every driver of the family it: a batch of the protocol would send documents of many nodes through one.
 
@@ -21,7 +21,7 @@ use crate::tally::Tally;
 /// How many documents of one request are in flight at most.
 const IN_FLIGHT: usize = 64;
 
-/// What became of all.
+/// The outcomes of all.
 #[derive(Default)]
 struct Sum {
     tally: Tally,

@@ -1,5 +1,5 @@
 //! The nodes by their places in [`Driver::hosts`](loadframe_engine::driver::Driver::hosts). The library finds nodes by
-//! itself; those that nobody named get the next place.
+//! itself; those that were not named get the next place.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ pub struct CqlNodes {
 
 #[derive(Clone, Debug)]
 struct Host {
-    /// As it was given, or as its cluster tells it.
+    /// As it was given, or as its cluster names it.
     text: String,
     addresses: Vec<SocketAddr>,
-    /// Whether it is one of those that are to be asked now.
+    /// Whether requests go to it now.
     present: bool,
 }
 
@@ -36,7 +36,7 @@ impl CqlNodes {
         Ok(())
     }
 
-    /// As they are to be shown, by their places.
+    /// As they are shown, by their places.
     pub fn texts(&self) -> Vec<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|host| host.text.clone()).collect()
@@ -67,7 +67,7 @@ impl CqlNodes {
 }
 
 fn resolve(text: &str) -> Result<Host, PlanError> {
-    let wrong = |cause: String| PlanError(format!("host \"{text}\": {cause}"));
+    let wrong = |cause: String| PlanError::new(format!("host \"{text}\": {cause}"));
     if text.contains("://") {
         return Err(wrong("this protocol has no URLs; give host:port".to_owned()));
     }
@@ -112,7 +112,7 @@ mod tests {
         let nodes = CqlNodes::default();
         nodes.set(&texts(&["127.0.0.1:9042"])).unwrap();
         for bad in ["127.0.0.1", "127.0.0.1:port", "https://127.0.0.1:9042"] {
-            assert!(nodes.set(&texts(&[bad])).unwrap_err().0.contains(bad));
+            assert!(nodes.set(&texts(&[bad])).unwrap_err().message.contains(bad));
         }
         assert_eq!(nodes.contacts().len(), 1);
     }

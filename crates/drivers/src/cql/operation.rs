@@ -15,7 +15,7 @@ use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
 use crate::timeout;
 
-/// What may stand beside the kind.
+/// The options beside the kind.
 const OPTIONS: [&str; 3] = ["timeout", "consistency", "assert"];
 
 const CONSISTENCIES: [(&str, Consistency); 11] = [
@@ -78,7 +78,8 @@ impl Operation {
             Kind::Native(native)
         } else {
             let neutral = Neutral::map(kind, argument, context);
-            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", kind, kinds.iter().copied())))??;
+            let neutral =
+                neutral.ok_or_else(|| PlanError::new(unknown("operation", kind, kinds.iter().copied())))??;
             let table = TableName::parse(neutral.collection()).map_err(|error| error.within(kind))?;
             Kind::Neutral(neutral, table)
         };
@@ -96,10 +97,10 @@ impl Kind {
         let finds = matches!(self, Self::Native(_) | Self::Neutral(Neutral::Scan(_), _));
         let reads = finds || matches!(self, Self::Neutral(neutral, _) if neutral.reads());
         if assertion.counts() && !finds {
-            return Err(PlanError("assert: only scans and statements have hits".to_owned()));
+            return Err(PlanError::new("assert: only scans and statements have hits"));
         }
         if assertion.has_fields() && !reads {
-            return Err(PlanError("assert: only what reads documents has \"fields\"".to_owned()));
+            return Err(PlanError::new("assert: only what reads documents has \"fields\""));
         }
         Ok(assertion)
     }
@@ -111,12 +112,12 @@ impl Native {
         let statement = form.text("statement")?.to_owned();
         if statement.contains("${") {
             let remedy = "write ? in the statement, and the variable among the values";
-            return Err(PlanError(format!("a statement is prepared once and has no holes; {remedy}")));
+            return Err(PlanError::new(format!("a statement is prepared once and has no holes; {remedy}")));
         }
         let values = match form.get("values") {
             None => Vec::new(),
             Some(values) => {
-                let wrong = || PlanError(format!("\"values\" wants a list, not {values}"));
+                let wrong = || PlanError::new(format!("\"values\" wants a list, not {values}"));
                 let values = values.as_array().ok_or_else(wrong)?;
                 values.iter().map(|value| Cell::new(value, &context.variables)).collect::<Result<_, _>>()?
             }
@@ -126,10 +127,10 @@ impl Native {
 }
 
 fn consistency(value: &Value) -> Result<Consistency, PlanError> {
-    let name = value.as_str().ok_or_else(|| PlanError(format!("\"consistency\" wants a name, not {value}")))?;
+    let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"consistency\" wants a name, not {value}")))?;
     let level = CONSISTENCIES.iter().find(|(known, _)| *known == name);
     let names = CONSISTENCIES.iter().map(|(known, _)| *known);
-    level.map(|(_, consistency)| *consistency).ok_or_else(|| PlanError(unknown("consistency", name, names)))
+    level.map(|(_, consistency)| *consistency).ok_or_else(|| PlanError::new(unknown("consistency", name, names)))
 }
 
 #[cfg(test)]
@@ -142,7 +143,7 @@ mod tests {
 
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
-        Operation::map(&form, 0, &context, Duration::from_secs(9)).map_err(|error| error.0)
+        Operation::map(&form, 0, &context, Duration::from_secs(9)).map_err(|error| error.message)
     }
 
     #[test]

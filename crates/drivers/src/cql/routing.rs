@@ -1,7 +1,7 @@
 //! Which node a request goes to: one that holds its data, as the library's own policy picks it; and which one it was.
 //!
-//! An answer tells who gave it, a failure does not. So the pick is noted on the thread while a request is polled, and
-//! whoever polls it takes the note: only one request is polled at a time.
+//! An answer names the node that gave it, a failure does not. So the pick is noted on the thread while a request is
+//! polled, and the code that polls it takes the note: only one request is polled at a time.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

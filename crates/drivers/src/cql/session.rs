@@ -52,7 +52,7 @@ pub struct Terms {
     pub consistency: Consistency,
 }
 
-/// A statement that is prepared once, by whoever comes first.
+/// A statement that is prepared once, by the first client that needs it.
 type Preparing = Rc<OnceCell<Rc<PreparedStatement>>>;
 
 /// What a thread holds.
@@ -65,7 +65,7 @@ pub struct Thread {
     places: RefCell<Vec<(Uuid, u16)>>,
 }
 
-/// What became of one statement.
+/// The outcome of one statement.
 pub struct Executed {
     /// Right before it was handed to the library.
     pub sent: Instant,
@@ -166,7 +166,7 @@ impl Thread {
         slot.get_or_try_init(|| prepare(session, text(), terms, limit)).await.cloned()
     }
 
-    /// Executes a statement; whoever asks has a `deadline` of his own.
+    /// Executes a statement within the `deadline` of its client.
     pub async fn execute(
         &self,
         session: &Session,

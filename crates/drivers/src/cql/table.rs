@@ -37,7 +37,7 @@ impl TableName {
         if plain(keyspace) && plain(table) {
             Ok(Self { keyspace: keyspace.to_owned(), table: table.to_owned() })
         } else {
-            Err(PlanError(format!("\"{collection}\" is not a valid table name: use letters, digits and _")))
+            Err(PlanError::new(format!("\"{collection}\" is not a valid table name: use letters, digits and _")))
         }
     }
 }

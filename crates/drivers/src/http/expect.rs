@@ -105,7 +105,7 @@ fn no_json(body: &[u8]) -> Failure {
 
 fn status(value: &Value) -> Result<u16, PlanError> {
     let status = value.as_u64().and_then(|status| u16::try_from(status).ok()).filter(|s| (200..600).contains(s));
-    status.ok_or_else(|| PlanError(format!("\"status\" wants numbers from 200 to 599, not {value}")))
+    status.ok_or_else(|| PlanError::new(format!("\"status\" wants numbers from 200 to 599, not {value}")))
 }
 
 fn listed(status: &[u16]) -> String {

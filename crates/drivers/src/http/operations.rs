@@ -61,10 +61,10 @@ impl Operation {
         let form = Form::new(form, &KEYS)?;
         let (method, path) = (form.text("method")?, form.text("path")?);
         if !METHODS.contains(&method) {
-            return Err(PlanError(unknown("method", method, METHODS)));
+            return Err(PlanError::new(unknown("method", method, METHODS)));
         }
         if !path.starts_with('/') {
-            return Err(PlanError(format!("\"path\" begins with a slash; {path:?} does not")));
+            return Err(PlanError::new(format!("\"path\" begins with a slash; {path:?} does not")));
         }
         let mut line = Line::new(method, variables).path(path)?;
         for (name, value) in members(&form, "parameters")? {
@@ -75,7 +75,7 @@ impl Operation {
             line = line.field(name, &text)?;
         }
         let body = match (form.get("body"), form.get("text")) {
-            (Some(_), Some(_)) => return Err(PlanError("a request has a \"body\" or a \"text\", not both".to_owned())),
+            (Some(_), Some(_)) => return Err(PlanError::new("a request has a \"body\" or a \"text\", not both")),
             (Some(body), None) => Body::Json(Template::json(body, variables)?),
             (None, Some(_)) => {
                 let mut template = Template::default();
@@ -132,12 +132,12 @@ impl Capture {
     fn new(name: &str, source: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let read = || {
             let slot = variables.find(name).map(|id| variables.slot(id))?;
-            let slot = slot.ok_or_else(|| PlanError("it is drawn, and not taken from answers".to_owned()))?;
+            let slot = slot.ok_or_else(|| PlanError::new("it is drawn, and not taken from answers"))?;
             let form = Form::new(source, &["json", "header"])?;
             let source = match (form.get("json"), form.get("header")) {
                 (Some(Value::String(pointer)), None) => Source::Json(Pointer::parse(pointer)?),
                 (None, Some(_)) => Source::Header(form.text("header")?.to_owned()),
-                _ => return Err(PlanError(format!("wants {{json: POINTER}} or {{header: NAME}}, not {source}"))),
+                _ => return Err(PlanError::new(format!("wants {{json: POINTER}} or {{header: NAME}}, not {source}"))),
             };
             Ok(Self { name: name.to_owned(), slot, source })
         };

@@ -37,7 +37,7 @@ impl Authorization {
     fn new(auth: &Auth) -> Result<Self, PlanError> {
         let value = match auth {
             Auth::Basic { user, .. } if user.contains(':') => {
-                return Err(PlanError("a user's name with a colon cannot be sent".to_owned()));
+                return Err(PlanError::new("a user's name with a colon cannot be sent"));
             }
             Auth::Basic { user, password } => {
                 format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.expose())))
@@ -65,7 +65,7 @@ fn visible<'a>(what: &str, secret: &'a str) -> Result<&'a str, PlanError> {
     if !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(secret)
     } else {
-        Err(PlanError(format!("the {what} is empty, or has characters that a head cannot carry")))
+        Err(PlanError::new(format!("the {what} is empty, or has characters that a head cannot carry")))
     }
 }
 
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn what_would_break_the_head_is_refused_and_not_shown() {
         for auth in [json!({"api_key": "hush\r\nhost: x"}), json!({"bearer": "hush hush"}), json!({"bearer": ""})] {
-            let error = field(auth).unwrap_err().0;
+            let error = field(auth).unwrap_err().message;
             assert!(error.contains("characters that a head cannot carry") && !error.contains("hush"), "{error}");
         }
-        let error = field(json!({"basic": {"user": "a:b", "password": "hush"}})).unwrap_err().0;
+        let error = field(json!({"basic": {"user": "a:b", "password": "hush"}})).unwrap_err().message;
         assert_eq!(error, "a user's name with a colon cannot be sent");
         assert!(field(json!({"basic": {"user": "ann", "password": "hush\r\nhost: x"}})).is_ok(), "it is encoded");
     }

@@ -15,7 +15,7 @@ use super::answer;
 use super::compress;
 use crate::net::target_node::Host;
 
-/// A method, what stands in the first line after it, and fields, to be completed by [`Line::finish`].
+/// A method, the rest of the first line, and fields, to be completed by [`Line::finish`].
 pub struct Line<'a> {
     variables: &'a Variables,
     template: Template,
@@ -145,7 +145,7 @@ impl<'a> Line<'a> {
             Value::String(text) => text.clone(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => {
-                return Err(PlanError(format!(
+                return Err(PlanError::new(format!(
                     "parameter \"{name}\" wants a text, a number or a boolean, not {value}"
                 )));
             }
@@ -163,11 +163,11 @@ impl<'a> Line<'a> {
         let within = |error: PlanError| error.within(format!("header \"{name}\""));
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(token) {
-            return Err(within(PlanError("it is not a valid header name".to_owned())));
+            return Err(within(PlanError::new("it is not a valid header name")));
         }
         let lower = name.to_ascii_lowercase();
         if FRAMING.contains(&lower.as_str()) {
-            return Err(within(PlanError("the generator sets it; leave it out".to_owned())));
+            return Err(within(PlanError::new("the generator sets it; leave it out")));
         }
         self.fields.host |= lower == "host";
         self.fields.authorization |= lower == "authorization";
@@ -188,7 +188,7 @@ impl<'a> Line<'a> {
 }
 
 impl Request {
-    /// Says that nobody will read the body of the answer.
+    /// Says that the body of the answer is not needed.
     pub fn ignore_answer(&mut self) {
         if self.answer == answer::Body::Read {
             self.answer = answer::Body::Counted;

@@ -1,4 +1,4 @@
-//! What an answer's status stands for, whatever its body says.
+//! What an answer's status means, regardless of its body.
 
 use loadframe_engine::driver::ErrorClass;
 

@@ -16,7 +16,7 @@ impl Pointer {
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let mut tokens = text.split('/');
         if tokens.next() != Some("") {
-            return Err(PlanError(format!("{text:?} is not a JSON pointer; write a slash before each name")));
+            return Err(PlanError::new(format!("{text:?} is not a JSON pointer; write a slash before each name")));
         }
         let tokens = tokens.map(|token| token.replace("~1", "/").replace("~0", "~").into_bytes()).collect();
         Ok(Self { text: text.to_owned(), tokens })
@@ -115,6 +115,9 @@ mod tests {
         {
             assert!(Pointer::parse(pointer).unwrap().find(json.as_bytes()).is_err(), "{json}");
         }
-        assert_eq!(Pointer::parse("a").unwrap_err().0, "\"a\" is not a JSON pointer; write a slash before each name");
+        assert_eq!(
+            Pointer::parse("a").unwrap_err().message,
+            "\"a\" is not a JSON pointer; write a slash before each name"
+        );
     }
 }

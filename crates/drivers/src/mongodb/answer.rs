@@ -14,7 +14,7 @@ use crate::assertion::{Assertion, assertion};
 /// What an answer to a command has that only its driver and its cluster care for.
 const OWN: [&str; 4] = ["$clusterTime", "operationTime", "electionId", "opTime"];
 
-/// What came back.
+/// The answer.
 #[derive(Debug)]
 pub enum Answer {
     /// Documents.

@@ -86,7 +86,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Judges what came by what the workload asserts.
+    /// Checks the answer against what the workload asserts.
     fn judged(&self, asked: Asked, values: &Values) -> Asked {
         let Some(assertion) = &self.operation.assertion else { return asked };
         asked.then(|answer| answer.judge(assertion, values).map(|()| answer))
@@ -144,7 +144,7 @@ impl Asking<'_> {
             None => Err(self.limit.missed()),
         };
         if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
-            // How many were written is not told then, and is 0 in the answer.
+            // The number of written documents is unknown then, and is 0 in the answer.
             told.remove("n");
         }
         let alone = self.nodes.mode() == Mode::Alone;
@@ -215,7 +215,7 @@ impl Asked {
         Part { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
     }
 
-    /// What became of this read and of the write that followed it.
+    /// The outcome of this read and of the write that followed it.
     fn and(self, written: Self) -> Reply {
         let parts = vec![self.part(0), written.part(1)];
         let bytes_received = self.received() + written.received();
@@ -234,7 +234,7 @@ impl Asked {
     }
 }
 
-/// Adds a line below those that stand there.
+/// Appends a line.
 fn add(text: &mut String, line: &str) {
     if !text.is_empty() {
         text.push('\n');

@@ -2,9 +2,8 @@
 //!
 //! A whole number becomes an int of 32 bits, or of 64 where it has to. What JSON has no type for is written as
 //! MongoDB's own extended JSON (version 2, relaxed or canonical) has it: `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid":
-//! "..."}`,
-//! `{"$numberDecimal": "0.1"}`, `{"$binary": {...}}` and so on. The library converts it, and what it refuses is refused.
-//! A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
+//! "..."}`, `{"$numberDecimal": "0.1"}`, `{"$binary": {...}}` and so on. The library converts it, and what it refuses
+//! is refused. A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
 
 use bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf};
 use loadframe_engine::plan::PlanError;
@@ -197,7 +196,7 @@ pub fn verify(form: &Value) -> Result<(), PlanError> {
                 Ok(_) => Ok(()),
                 Err(_) => {
                     let why = Bson::try_from(form.clone()).err().map_or_else(String::new, |error| format!(": {error}"));
-                    Err(PlanError(format!("{json} is not extended JSON of any type that MongoDB has{why}")))
+                    Err(PlanError::new(format!("{json} is not extended JSON of any type that MongoDB has{why}")))
                 }
             }
         }
@@ -325,7 +324,7 @@ mod tests {
         ] {
             assert!(written(bad).is_none(), "{bad}");
         }
-        let refused = verify(&json!({"filter": {"a": [{"$timestamp": 5}]}})).unwrap_err().0;
+        let refused = verify(&json!({"filter": {"a": [{"$timestamp": 5}]}})).unwrap_err().message;
         assert!(
             refused.starts_with("{\"$timestamp\":5} is not extended JSON of any type that MongoDB has: "),
             "{refused}"

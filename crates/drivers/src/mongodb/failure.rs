@@ -62,7 +62,8 @@ fn class(code: i32) -> ErrorClass {
         // MaxTimeMSExpired, WriteConcernFailed, NetworkTimeout, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit.
         50 | 64 | 89 | 202 | 262 => ErrorClass::Timeout,
         // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
-        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary: another node is to be asked.
+        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary: another node has to be
+        // asked.
         91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorClass::Rejected,
         // LockTimeout, WriteConflict, TemporarilyUnavailable, IngressRequestRateLimitExceeded: too much at a time.
         24 | 112 | 365 | 462 => ErrorClass::Rejected,

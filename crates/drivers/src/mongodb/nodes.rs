@@ -2,7 +2,7 @@
 //! of a replica set, and which member is the primary.
 //!
 //! Members tell who they are when they are asked; they are asked before the load, when a request fails as it would
-//! after an election, when a member tells another thing of itself than before, and when the hosts change.
+//! after an election, when a member describes itself differently than before, and when the hosts change.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: u64 = 100;
 /// While a member is missing they are asked again after this, in milliseconds.
 const WATCH: u64 = 1000;
-/// There is no reason to ask.
+/// There is no need to ask.
 const NEVER: u64 = u64::MAX;
 
 /// What kind of hosts these are.
@@ -41,7 +41,7 @@ pub enum Mode {
     Set,
 }
 
-/// A replica set as its members told it last.
+/// A replica set as its members last described it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// The number of the primary, if there is one.
@@ -55,7 +55,7 @@ pub struct Members {
 /// See the module.
 #[derive(Debug)]
 pub struct MongoNodes {
-    /// The hosts that the user named, or whoever changes them; members of a set tell of the others.
+    /// The hosts as they were set; members of a set list the others.
     pub topology: Arc<Topology>,
     /// How connections to the nodes are made.
     pub terms: Terms,
@@ -64,7 +64,7 @@ pub struct MongoNodes {
     mode: AtomicU8,
     members: RwLock<Arc<Members>>,
     began: Instant,
-    /// When the members are to be asked again, in milliseconds since it began.
+    /// When the members have to be asked again, in milliseconds since it began.
     due: AtomicU64,
     /// They are being asked.
     asking: AtomicBool,
@@ -327,11 +327,11 @@ mod tests {
     #[test]
     fn members_are_asked_again_by_one_at_a_time() {
         let nodes = nodes();
-        assert!(!nodes.claim(), "nobody doubts");
+        assert!(!nodes.claim(), "there is no doubt");
         nodes.due.store(0, Ordering::Relaxed);
         assert!(nodes.claim());
         nodes.due.store(0, Ordering::Relaxed);
-        assert!(!nodes.claim(), "somebody is at it");
+        assert!(!nodes.claim(), "another client is asking");
         nodes.asking.store(false, Ordering::Relaxed);
         assert!(nodes.claim());
         nodes.asking.store(false, Ordering::Relaxed);

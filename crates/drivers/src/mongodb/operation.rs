@@ -16,7 +16,7 @@ use crate::form::{self, Form};
 use crate::neutral::{Neutral, VERBS};
 use crate::timeout;
 
-/// What may stand beside the kind.
+/// The options beside the kind.
 const OPTIONS: [&str; 4] = ["timeout", "assert", "write_concern", "read_preference"];
 
 /// An operation, ready to be executed.
@@ -115,7 +115,7 @@ impl Operation {
             "command" => command(argument, variables).map(Kind::Command).map_err(|error| error.within(name))?,
             _ => {
                 let neutral = Neutral::map(name, argument, context);
-                let other = || PlanError(unknown("operation", name, kinds.iter().copied()));
+                let other = || PlanError::new(unknown("operation", name, kinds.iter().copied()));
                 Kind::Neutral(neutral.ok_or_else(other)??)
             }
         };
@@ -141,10 +141,12 @@ impl Kind {
         let writes = matches!(self, Self::Neutral(neutral) if !matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)));
         if concern.is_some() && !writes {
             let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
-            return Err(PlanError(format!("{name} has no \"write_concern\" here; {remedy}")));
+            return Err(PlanError::new(format!("{name} has no \"write_concern\" here; {remedy}")));
         }
         if prefer.is_some_and(|prefer| prefer != Prefer::Primary) && !reads {
-            return Err(PlanError(format!("{name} goes to the primary and has no \"read_preference\"; leave it out")));
+            return Err(PlanError::new(format!(
+                "{name} goes to the primary and has no \"read_preference\"; leave it out"
+            )));
         }
         Ok(())
     }
@@ -154,10 +156,10 @@ impl Kind {
         let finds = matches!(self, Self::Query(_) | Self::Neutral(Neutral::Scan(_)));
         let reads = finds || matches!(self, Self::Neutral(neutral) if neutral.reads());
         if assertion.counts() && !finds {
-            return Err(PlanError("assert: only scans and queries have hits".to_owned()));
+            return Err(PlanError::new("assert: only scans and queries have hits"));
         }
         if assertion.has_fields() && !reads {
-            return Err(PlanError("assert: only what reads documents has \"fields\"".to_owned()));
+            return Err(PlanError::new("assert: only what reads documents has \"fields\""));
         }
         Ok(assertion)
     }
@@ -166,10 +168,10 @@ impl Kind {
 /// What stands at `key` beside the kind, by its name.
 fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<T>, PlanError> {
     let Some(value) = form.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-    let name = value.as_str().ok_or_else(|| PlanError(format!("\"{key}\" wants a name, not {value}")))?;
+    let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"{key}\" wants a name, not {value}")))?;
     match words.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => Ok(Some(*value)),
-        None => Err(PlanError(unknown(key, name, words.iter().map(|(known, _)| *known)))),
+        None => Err(PlanError::new(unknown(key, name, words.iter().map(|(known, _)| *known)))),
     }
 }
 
@@ -187,7 +189,7 @@ fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> 
             Some(value) if value.is_string() || value.as_u64().is_some() => {
                 command.insert(key.to_owned(), value.clone());
             }
-            Some(other) => return Err(PlanError(format!("\"{key}\" wants a whole number, not {other}"))),
+            Some(other) => return Err(PlanError::new(format!("\"{key}\" wants a whole number, not {other}"))),
             None => {}
         }
     }
@@ -202,7 +204,7 @@ fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanEr
     let form = Form::new(argument, &["collection", "pipeline"])?;
     let pipeline = form.require("pipeline")?;
     if !pipeline.as_array().is_some_and(|stages| stages.iter().all(Value::is_object)) {
-        return Err(PlanError(format!("\"pipeline\" wants a list of stages, not {pipeline}")));
+        return Err(PlanError::new(format!("\"pipeline\" wants a list of stages, not {pipeline}")));
     }
     let command = json!({"aggregate": form.text("collection")?, "pipeline": pipeline, "cursor": {}});
     Template::json(&command, variables)
@@ -211,7 +213,7 @@ fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanEr
 fn command(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     match argument.as_object() {
         Some(command) if !command.is_empty() => Template::json(argument, variables),
-        _ => Err(PlanError(format!("wants a command such as {{ping: 1}}, not {argument}"))),
+        _ => Err(PlanError::new(format!("wants a command such as {{ping: 1}}, not {argument}"))),
     }
 }
 
@@ -223,7 +225,7 @@ mod tests {
 
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
-        Operation::map(&form, &context, Duration::from_secs(9)).map_err(|error| error.0)
+        Operation::map(&form, &context, Duration::from_secs(9)).map_err(|error| error.message)
     }
 
     #[test]

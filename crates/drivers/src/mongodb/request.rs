@@ -88,7 +88,7 @@ impl Room {
         })
     }
 
-    /// Changes fields of a document; `make` makes it if it is not there.
+    /// Changes fields of a document; `make` creates it if it does not exist.
     pub fn update(
         &mut self,
         write: &Write,
@@ -142,7 +142,7 @@ impl Room {
         })
     }
 
-    /// The fields that a read wants; the id stands in every document that is not told to leave it out.
+    /// The fields that a read wants; every document has the id unless it is excluded.
     fn projection(&mut self, out: &mut Vec<u8>, fields: &[Template], values: &Values) -> Result<(), Unexpected> {
         let mut with_id = false;
         for template in fields {

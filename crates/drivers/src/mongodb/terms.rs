@@ -31,19 +31,21 @@ impl Terms {
     /// Says what the protocol, or the driver, has not.
     pub fn new(target: &Target) -> std::result::Result<Self, PlanError> {
         if target.compress {
-            return Err(PlanError("this protocol's requests are not compressed here".to_owned()));
+            return Err(PlanError::new("this protocol's requests are not compressed here"));
         }
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
             Some(_) => {
-                return Err(PlanError("this protocol has users with passwords, but no API keys or tokens".into()));
+                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
             }
         };
         let tls = target.tls.as_ref().map(|tls| {
             if tls.key.is_some() && tls.key != tls.certificate {
                 let remedy = "put both into one file, and name it for both";
-                return Err(PlanError(format!("the client's certificate and its key are one PEM file here; {remedy}")));
+                return Err(PlanError::new(format!(
+                    "the client's certificate and its key are one PEM file here; {remedy}"
+                )));
             }
             let mut options = TlsOptions::default();
             options.ca_file_path.clone_from(&tls.ca);
@@ -55,7 +57,7 @@ impl Terms {
         Ok(Self { timeout, user, tls: tls.transpose()? })
     }
 
-    /// A client for the node at `address`; `changed` is called when the node tells another thing of itself than before.
+    /// A client for the node at `address`; `changed` is called when the node describes itself differently than before.
     /// It connects when it is first used.
     pub fn client(&self, address: &str, changed: impl Fn() + Send + Sync + 'static) -> Result<Client> {
         let mut options = ClientOptions::default();
@@ -81,7 +83,7 @@ impl Terms {
         Client::with_options(options)
     }
 
-    /// In the clear, as nobody in particular.
+    /// Unencrypted and without credentials.
     #[cfg(test)]
     pub fn plain() -> Self {
         Self { timeout: Duration::from_secs(1), user: None, tls: None }
@@ -103,7 +105,7 @@ mod tests {
     fn terms(more: serde_json::Value) -> std::result::Result<Terms, String> {
         let mut target = json!({"driver": "mongodb", "hosts": ["127.0.0.1:1"]});
         target.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Terms::new(&serde_json::from_value(target).unwrap()).map_err(|error| error.0)
+        Terms::new(&serde_json::from_value(target).unwrap()).map_err(|error| error.message)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One request in flight on one connection, whatever its protocol: made for many small requests per second on one
+//! One request in flight on one connection, independent of the protocol: made for many small requests per second on one
 //! thread.
 //!
 //! A request costs one write and one read when both fit the socket's buffers: a partial read tells Tokio that the

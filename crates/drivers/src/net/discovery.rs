@@ -17,7 +17,7 @@ impl DiscoveryError {
     /// later.
     pub fn refusal(outcome: Result<(), Self>) -> Result<(), PlanError> {
         match outcome {
-            Err(Self::Refused(failure)) => Err(PlanError(failure.message)),
+            Err(Self::Refused(failure)) => Err(PlanError::target(failure.message)),
             Ok(()) | Err(Self::Failed(_)) => Ok(()),
         }
     }

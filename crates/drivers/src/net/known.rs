@@ -35,7 +35,7 @@ impl Known {
             known.push(Arc::new(resolved));
             known.len() - 1
         });
-        u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))
+        u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))
     }
 
     /// The same for a node that is recorded under `name`.

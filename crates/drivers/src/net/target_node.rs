@@ -62,7 +62,8 @@ pub struct Host {
 }
 
 impl TargetNode {
-    /// `proven`: the node counts as up until a connection is refused; otherwise no client moves to it before it was reached.
+    /// `proven`: the node counts as up until a connection is refused; otherwise no client moves to it before it was
+    /// reached.
     pub fn new(number: u16, host: Host, proven: bool) -> Self {
         let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
         Self {
@@ -131,7 +132,7 @@ impl TargetNode {
 impl Host {
     /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`.
     pub fn resolve(host: &str) -> Result<Self, PlanError> {
-        let wrong = || PlanError(format!("host \"{host}\" is not of the form name:port"));
+        let wrong = || PlanError::new(format!("host \"{host}\" is not of the form name:port"));
         let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;
         let bracketed = name.starts_with('[') && name.ends_with(']');
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -140,10 +141,10 @@ impl Host {
         }
         let addresses: Vec<SocketAddr> = host
             .to_socket_addrs()
-            .map_err(|error| PlanError(format!("host \"{host}\" cannot be resolved: {error}")))?
+            .map_err(|error| PlanError::new(format!("host \"{host}\" cannot be resolved: {error}")))?
             .collect();
         if addresses.is_empty() {
-            return Err(PlanError(format!("host \"{host}\" has no address")));
+            return Err(PlanError::new(format!("host \"{host}\" has no address")));
         }
         let field = format!("host: {host}\r\n").into_bytes();
         Ok(Self { text: host.to_owned(), addresses, name: name.to_owned(), field })
@@ -168,9 +169,12 @@ mod tests {
         for host in
             ["localhost", "localhost:", ":9200", "localhost:99999", "http://localhost:9200", "a b:1", "::1:9200", ""]
         {
-            assert_eq!(Host::resolve(host).unwrap_err().0, format!("host \"{host}\" is not of the form name:port"));
+            assert_eq!(
+                Host::resolve(host).unwrap_err().message,
+                format!("host \"{host}\" is not of the form name:port")
+            );
         }
-        let error = Host::resolve("no-such-host.invalid:9200").unwrap_err().0;
+        let error = Host::resolve("no-such-host.invalid:9200").unwrap_err().message;
         assert!(error.starts_with("host \"no-such-host.invalid:9200\" cannot be resolved: "), "{error}");
     }
 
@@ -185,7 +189,7 @@ mod tests {
             assert!(!node.claim(now + wait - 1));
             now += wait;
             assert!(node.claim(now));
-            assert!(!node.claim(now + 10_000), "somebody is at it");
+            assert!(!node.claim(now + 10_000), "another client is checking");
             node.postpone(now, "refused again");
         }
         node.rise();
@@ -193,6 +197,6 @@ mod tests {
         node.fall(now, "refused");
         assert!(node.claim(now + 100));
         node.release();
-        assert!(node.claim(now + 100), "whoever was at it has gone");
+        assert!(node.claim(now + 100), "the other client has stopped");
     }
 }

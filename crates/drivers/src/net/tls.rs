@@ -50,7 +50,7 @@ pub fn config(
     verifier: impl FnOnce(Arc<WebPkiServerVerifier>) -> Arc<dyn ServerCertVerifier>,
 ) -> Result<ClientConfig, PlanError> {
     let provider = Arc::new(ring::default_provider());
-    let unusable = |error: &dyn fmt::Display| PlanError(format!("TLS cannot be set up: {error}"));
+    let unusable = |error: &dyn fmt::Display| PlanError::new(format!("TLS cannot be set up: {error}"));
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&error))?;
@@ -67,12 +67,12 @@ pub fn config(
         (Some(certificate), Some(key)) => {
             let chain = certificates(certificate)?;
             let mismatch = |error| {
-                PlanError(format!("{} and {} do not go together: {error}", certificate.display(), key.display()))
+                PlanError::new(format!("{} and {} do not go together: {error}", certificate.display(), key.display()))
             };
             builder.with_client_auth_cert(chain, private_key(key)?).map_err(mismatch)
         }
-        (Some(_), None) => Err(PlanError("a client's certificate needs its key: give both".to_owned())),
-        (None, Some(_)) => Err(PlanError("a client's key needs its certificate: give both".to_owned())),
+        (Some(_), None) => Err(PlanError::new("a client's certificate needs its key: give both")),
+        (None, Some(_)) => Err(PlanError::new("a client's key needs its certificate: give both")),
     }
 }
 
@@ -130,13 +130,13 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
     match file {
         Some(file) => {
             for certificate in certificates(file)? {
-                roots.add(certificate).map_err(|error| PlanError(format!("{}: {error}", file.display())))?;
+                roots.add(certificate).map_err(|error| PlanError::new(format!("{}: {error}", file.display())))?;
             }
         }
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
-                return Err(PlanError("this system trusts no authority; name the target's own as ca".to_owned()));
+                return Err(PlanError::new("this system trusts no authority; name the target's own as ca"));
             }
         }
     }
@@ -157,7 +157,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, PlanError> {
 }
 
 fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
-    PlanError(match error {
+    PlanError::new(match error {
         pem::Error::Io(error) => format!("{}: {error}", file.display()),
         pem::Error::NoItemsFound => format!("{} holds no {what} in PEM", file.display()),
         _ => format!("{} is not a PEM file", file.display()),

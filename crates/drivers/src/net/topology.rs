@@ -137,7 +137,7 @@ impl Topology {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Checks, beside the load, whether a node that is down is back, if it is time for that.
+    /// Checks, beside the load, whether a node that is down is back, if a check is due.
     fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
@@ -170,7 +170,7 @@ impl Shape {
     fn join(&mut self, host: Host) -> Result<Arc<TargetNode>, PlanError> {
         let known = self.nodes.iter().position(|node| node.host.text == host.text);
         let number = known.unwrap_or(self.nodes.len());
-        let number = u16::try_from(number).map_err(|_| PlanError(format!("there were {number} nodes already")))?;
+        let number = u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))?;
         let node = Arc::new(TargetNode::new(number, host, false));
         match known {
             Some(number) => self.nodes[number] = node.clone(),
@@ -220,7 +220,8 @@ impl Shape {
 }
 
 impl Assignment {
-    /// Takes note of changed hosts. Returns whether they changed; then connections to nodes that left are to be closed.
+    /// Takes note of changed hosts. Returns whether they changed; then connections to nodes that left have to be
+    /// closed.
     pub fn look(&mut self) -> bool {
         if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
             return false;
@@ -321,13 +322,13 @@ impl Drop for Assignment {
 /// Resolves the hosts, in their order.
 fn resolve(hosts: &[String]) -> Result<Vec<Host>, PlanError> {
     if hosts.is_empty() {
-        return Err(PlanError("the target has no hosts".to_owned()));
+        return Err(PlanError::new("the target has no hosts"));
     }
     if hosts.len() > usize::from(u16::MAX) {
-        return Err(PlanError(format!("{} hosts are more than {}", hosts.len(), u16::MAX)));
+        return Err(PlanError::new(format!("{} hosts are more than {}", hosts.len(), u16::MAX)));
     }
     if let Some(twice) = hosts.iter().enumerate().find(|(index, host)| hosts[..*index].contains(host)) {
-        return Err(PlanError(format!("host \"{}\" is listed twice", twice.1)));
+        return Err(PlanError::new(format!("host \"{}\" is listed twice", twice.1)));
     }
     hosts.iter().map(|host| Host::resolve(host)).collect()
 }

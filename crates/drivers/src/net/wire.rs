@@ -60,8 +60,8 @@ impl Wire {
         Err(last)
     }
 
-    /// Whether the peer, as far as is known, has neither closed the connection nor sent unexpected bytes. Makes no
-    /// system call unless the kernel has reported an event.
+    /// Whether, as far as this side knows, the peer has neither closed the connection nor sent unexpected bytes. Makes
+    /// no system call unless the kernel has reported an event.
     pub fn is_idle(&mut self) -> bool {
         match self {
             Self::Plain(stream) => {

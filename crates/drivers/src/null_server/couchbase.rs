@@ -26,7 +26,7 @@ pub struct Couchbase {
 }
 
 impl Couchbase {
-    /// `address` is where the server listens, which it tells its clients.
+    /// `address` is where the server listens, which its clients are sent.
     pub fn new(address: SocketAddr) -> Self {
         let port = address.port();
         let configuration = json!({

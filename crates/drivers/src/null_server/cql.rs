@@ -13,7 +13,7 @@ const KEYSPACE: &str = "loadframe";
 const TABLE: &str = "nothing";
 
 const HEADER: usize = 9;
-/// Longer requests are none.
+/// A longer frame is not a request.
 const LONGEST: usize = 64 * 1024 * 1024;
 
 mod opcode {
@@ -53,7 +53,7 @@ pub struct Cql {
 }
 
 impl Cql {
-    /// `address` is where the server listens, which it tells its clients.
+    /// `address` is where the server listens, which its clients are sent.
     pub fn new(address: SocketAddr) -> Self {
         Self { address: address.ip() }
     }
@@ -274,7 +274,7 @@ fn unconfigured(out: &mut Vec<u8>) -> u8 {
     opcode::ERROR
 }
 
-/// The text at the start, behind its length of so many bytes.
+/// The text at the start, behind its length, which takes this many bytes.
 fn text(body: &[u8], bytes: usize) -> io::Result<&str> {
     let length = body.iter().take(bytes).fold(0, |length, byte| length << 8 | usize::from(*byte));
     let text = body.get(bytes..bytes + length).and_then(|text| std::str::from_utf8(text).ok());

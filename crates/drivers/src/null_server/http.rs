@@ -84,7 +84,7 @@ impl Http {
             Kind::Search => (SEARCH, b""),
             Kind::Other => (b"{}", b""),
         };
-        // Each document is two lines: what is to be done with it, and itself. The last item goes without its comma.
+        // Each document is two lines: the action, and the document itself. The last item goes without its comma.
         let carried = (request.lines / 2 * ITEM.len()).saturating_sub(1);
         while self.items.len() < carried {
             self.items.extend_from_slice(ITEM);
@@ -99,7 +99,7 @@ impl Http {
     }
 }
 
-/// Told by the end of the path, before its query.
+/// Recognised by the end of the path, before its query.
 fn kind_of(head: &[u8]) -> Kind {
     let path = head.split(|byte| matches!(byte, b' ' | b'?')).nth(1).unwrap_or_default();
     match path {

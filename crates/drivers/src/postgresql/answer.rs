@@ -36,7 +36,7 @@ impl Answer {
                     let cells: Vec<_> = (0..row.len()).map(|place| row.get(place).unwrap_or("NULL")).collect();
                     answer.texts.push(cells.join(" | "));
                 }
-                // Of a SELECT it tells the number of rows, too.
+                // For a SELECT, too, it has the number of rows.
                 SimpleQueryMessage::CommandComplete(count) => answer.documents += count,
                 _ => {}
             }
@@ -44,7 +44,7 @@ impl Answer {
         answer
     }
 
-    /// Fails if there is no row: a document that was asked for is not there.
+    /// Fails if there is no row: the requested document does not exist.
     pub fn there(self) -> Result<Self, Failure> {
         if self.documents == 0 { Err(failure(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }

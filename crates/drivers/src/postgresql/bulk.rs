@@ -1,5 +1,6 @@
-//! A bulk request. Documents that are put there go as statements of many rows; documents that are changed or removed as one
-//! transaction. Where a document is wrong all of them are sent again, each by itself, so that the others get through.
+//! A bulk request. Documents that are put there go as statements of many rows; documents that are changed or removed as
+//! one transaction. Where a document is wrong all of them are sent again, each by itself, so that the others get
+//! through.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -135,7 +136,7 @@ fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> Strin
     }
 }
 
-/// Sends documents of the same columns, and counts what became of them.
+/// Sends documents of the same columns, and counts their outcomes.
 async fn send(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -173,7 +174,7 @@ async fn send(
     }
 }
 
-/// Sends a statement for each document, all at once; what became of each, unless the connection broke.
+/// Sends a statement for each document, all at once; the outcome of each, unless the connection broke.
 async fn one_by_one(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],

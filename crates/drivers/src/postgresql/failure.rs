@@ -30,14 +30,16 @@ pub fn class(code: &str) -> ErrorClass {
     match code {
         // query_canceled, by statement_timeout or an administrator.
         "57014" => ErrorClass::Timeout,
-        // lock_not_available, by lock_timeout or NOWAIT; read_only_sql_transaction: the primary is another server by now.
+        // lock_not_available, by lock_timeout or NOWAIT; read_only_sql_transaction: the primary is another server by
+        // now.
         "55P03" | "25006" => ErrorClass::Rejected,
         // idle_in_transaction_session_timeout, idle_session_timeout, after which the connection is gone.
         "25P03" | "57P05" => ErrorClass::Connect,
         _ => match code.get(..2).unwrap_or(code) {
             // connection_exception; operator_intervention: shut down, crashed, or starting.
             "08" | "57" => ErrorClass::Connect,
-            // transaction_rollback: serialization failures and deadlocks; insufficient_resources: too many connections, no memory.
+            // transaction_rollback: serialization failures and deadlocks; insufficient_resources: too many connections,
+            // no memory.
             "40" | "53" => ErrorClass::Rejected,
             // system_error, configuration_file_error, internal_error, and those of foreign data.
             "58" | "F0" | "XX" | "HV" => ErrorClass::Server,
@@ -46,7 +48,7 @@ pub fn class(code: &str) -> ErrorClass {
     }
 }
 
-/// Whether a failure tells that another server may be the primary by now.
+/// Whether a failure means that another server may be the primary by now.
 pub fn is_displaced(failure: &Failure) -> bool {
     failure.class == ErrorClass::Connect || failure.message.contains("[25006]")
 }

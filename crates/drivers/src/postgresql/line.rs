@@ -1,4 +1,5 @@
-//! One connection to one server: opened, logged in, driven by whoever waits for an answer, with its prepared statements.
+//! One connection to one server: opened, logged in, driven by the client that waits for an answer, with its prepared
+//! statements.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +24,7 @@ use crate::net::tls::Tls;
 
 /// The database that all collections are in.
 const DATABASE: &str = "loadframe";
-/// Who asks when nobody is named.
+/// The user when none is named.
 const USER: &str = "postgres";
 /// The protocol as TLS names it, which servers want from 17 on if any is named.
 const ALPN: &str = "postgresql";
@@ -57,12 +58,12 @@ impl Terms {
     /// Reads certificates; refuses what the protocol does not have.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
-            return Err(PlanError("this protocol's requests are not compressed".to_owned()));
+            return Err(PlanError::new("this protocol's requests are not compressed"));
         }
         let user = match &target.auth {
             None => None,
             Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => return Err(PlanError("this protocol knows users with passwords, and no keys or tokens".into())),
+            Some(_) => return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens")),
         };
         let read_from =
             target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
@@ -70,7 +71,7 @@ impl Terms {
         Ok(Self { tls, user, timeout: target.timeout, read_from })
     }
 
-    /// In the clear, as nobody in particular.
+    /// Unencrypted and without credentials.
     #[cfg(test)]
     pub fn plain(read_from: ReadFrom) -> Self {
         Self { tls: None, user: None, timeout: Duration::from_secs(9), read_from }

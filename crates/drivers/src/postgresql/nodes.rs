@@ -1,7 +1,7 @@
 //! What all clients of a target know together: which of its servers is the primary, and which are replicas.
 //!
-//! Servers say what they are when they are asked; they are asked before the load, when a request fails as it would after
-//! another server became the primary, when the hosts change, and once a second while one of them is missing.
+//! Servers say what they are when they are asked; they are asked before the load, when a request fails as it would
+//! after another server became the primary, when the hosts change, and once a second while one of them is missing.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: u64 = 100;
 /// While one is missing they are asked again after this, in milliseconds.
 const WATCH: u64 = 1000;
-/// Nobody has a reason to ask.
+/// There is no need to ask.
 const NEVER: u64 = u64::MAX;
 
 /// What a server is: a replica, or one that takes no writes because it is about to hand over.
@@ -47,7 +47,7 @@ pub struct Roles {
 /// See the module.
 #[derive(Debug)]
 pub struct PostgresNodes {
-    /// The hosts that the user named, or whoever changes them.
+    /// The hosts as they were set.
     pub topology: Arc<Topology>,
     /// How servers are approached.
     pub terms: Terms,
@@ -56,9 +56,9 @@ pub struct PostgresNodes {
     known: AtomicBool,
     tables: Mutex<HashMap<String, Arc<Table>>>,
     began: Instant,
-    /// When the servers are to be asked again, in milliseconds since it began.
+    /// When the servers have to be asked again, in milliseconds since it began.
     due: AtomicU64,
-    /// Somebody asks them now.
+    /// A client is asking them now.
     asking: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ pub struct PostgresNodes {
 enum Role {
     Primary,
     Replica,
-    /// It takes no writes, and follows nobody.
+    /// It takes no writes and follows no other server.
     Leaving,
 }
 
@@ -93,7 +93,7 @@ impl PostgresNodes {
 
     /// The servers as they are known now.
     pub fn roles(&self) -> Arc<Roles> {
-        self.roles.read().expect("nobody panics with it in hand").clone()
+        self.roles.read().expect("no thread panics while it holds the lock").clone()
     }
 
     /// Changes the hosts.
@@ -127,12 +127,12 @@ impl PostgresNodes {
 
     /// The table of a collection, if it was asked for before.
     pub fn table(&self, name: &str) -> Option<Arc<Table>> {
-        self.tables.lock().expect("nobody panics with it in hand").get(name).cloned()
+        self.tables.lock().expect("no thread panics while it holds the lock").get(name).cloned()
     }
 
     /// Remembers the table of a collection.
     pub fn remember(&self, name: &str, table: Arc<Table>) {
-        self.tables.lock().expect("nobody panics with it in hand").insert(name.to_owned(), table);
+        self.tables.lock().expect("no thread panics while it holds the lock").insert(name.to_owned(), table);
     }
 
     /// What is known of the servers may be wrong by now.
@@ -140,7 +140,7 @@ impl PostgresNodes {
         self.due.fetch_min(self.now() + PAUSE, Ordering::Relaxed);
     }
 
-    /// Says to one who asks, and to nobody else, that the servers are to be asked again.
+    /// Returns true to one client only: the one that has to ask the servers again.
     pub fn claim(&self) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         if due == NEVER || self.now() < due || self.asking.swap(true, Ordering::Acquire) {
@@ -154,7 +154,8 @@ impl PostgresNodes {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Asks all hosts what they are. When none answers, the error is that of one that refuses this user, or else the last.
+    /// Asks all hosts what they are. When none answers, the error is that of one that refuses this user, or else the
+    /// last.
     pub async fn discover(&self) -> Result<(), Failure> {
         let members = self.topology.members();
         let answers = join_all(members.iter().map(|node| self.ask(&node.host))).await;
@@ -180,7 +181,7 @@ impl PostgresNodes {
         if roles.primary.is_none() || !roles.missing.is_empty() {
             self.due.fetch_min(self.now() + WATCH, Ordering::Relaxed);
         }
-        *self.roles.write().expect("nobody panics with it in hand") = Arc::new(roles);
+        *self.roles.write().expect("no thread panics while it holds the lock") = Arc::new(roles);
         self.asking.store(false, Ordering::Release);
         match refused {
             Some(failure) if !answered => Err(failure),

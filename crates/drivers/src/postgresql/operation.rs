@@ -16,7 +16,7 @@ use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
 use crate::timeout;
 
-/// What may stand beside the kind.
+/// The options beside the kind.
 const OPTIONS: [&str; 3] = ["timeout", "assert", "read_from"];
 /// The parts of a transaction.
 pub const PARTS: [&str; 3] = ["begin", "statement", "commit"];
@@ -83,14 +83,14 @@ impl Operation {
         let kind = if name == "sql" {
             Kind::native(argument, context).map_err(|error| error.within(name))?
         } else {
-            let other = || PlanError(unknown("operation", name, kinds.iter().copied()));
+            let other = || PlanError::new(unknown("operation", name, kinds.iter().copied()));
             Kind::Neutral(Neutral::map(name, argument, context).ok_or_else(other)??)
         };
         let from = match form.get("read_from").filter(|from| !from.is_null()) {
             Some(value) => {
                 let from = ReadFrom::parse(value)?;
                 if from != ReadFrom::Primary && !kind.may_only_read() {
-                    return Err(PlanError(format!(
+                    return Err(PlanError::new(format!(
                         "{name} goes to the primary and has no \"read_from\"; leave it out"
                     )));
                 }
@@ -117,15 +117,15 @@ impl Kind {
         };
         let Some(list) = form.get("transaction") else {
             if form.get("isolation").is_some() {
-                return Err(PlanError("\"isolation\" stands beside \"transaction\"".to_owned()));
+                return Err(PlanError::new("\"isolation\" belongs beside \"transaction\""));
             }
             return Native::map(&form, simple, &context.variables).map(Self::Statement);
         };
         if let Some(key) = ["statement", "values", "rows"].into_iter().find(|key| form.get(key).is_some()) {
-            return Err(PlanError(format!("\"{key}\" stands inside of \"transaction\"")));
+            return Err(PlanError::new(format!("\"{key}\" belongs inside \"transaction\"")));
         }
         let list = list.as_array().filter(|list| !list.is_empty());
-        let list = list.ok_or_else(|| PlanError("\"transaction\" wants a list of statements".to_owned()))?;
+        let list = list.ok_or_else(|| PlanError::new("\"transaction\" wants a list of statements"))?;
         let statement = |value: &Value| {
             let form = Form::new(value, &["statement", "values", "rows"])?;
             Native::map(&form, simple, &context.variables)
@@ -155,10 +155,10 @@ impl Kind {
             Self::Neutral(neutral) => (matches!(neutral, Neutral::Scan(_)), neutral.reads()),
         };
         if assertion.counts() && !counts {
-            return Err(PlanError("assert: only scans and single statements have hits".to_owned()));
+            return Err(PlanError::new("assert: only scans and single statements have hits"));
         }
         if assertion.has_fields() && !has_fields {
-            return Err(PlanError("assert: only reads and prepared statements have \"fields\"".to_owned()));
+            return Err(PlanError::new("assert: only reads and prepared statements have \"fields\""));
         }
         Ok(assertion)
     }
@@ -168,21 +168,21 @@ impl Native {
     fn map(form: &Form, simple: bool, variables: &Variables) -> Result<Self, PlanError> {
         let text = form.text("statement")?;
         if text.contains("${") {
-            return Err(PlanError("a statement has no holes: write $1, $2, ... and give the \"values\"".to_owned()));
+            return Err(PlanError::new("a statement has no holes: write $1, $2, ... and give the \"values\""));
         }
         let cell = |value: &Value| Cell::new(value, variables);
         let values: Vec<_> = match form.get("values") {
             None => Vec::new(),
             Some(Value::Array(values)) => values.iter().map(cell).collect::<Result<_, _>>()?,
-            Some(other) => return Err(PlanError(format!("\"values\" wants a list, not {other}"))),
+            Some(other) => return Err(PlanError::new(format!("\"values\" wants a list, not {other}"))),
         };
         let pieces = Pieces::new(text)?;
         if pieces.values() != values.len() {
             let message = format!("the statement has {} values, and there are {}", pieces.values(), values.len());
-            return Err(PlanError(message));
+            return Err(PlanError::new(message));
         }
         let whole = |value: &Value| {
-            value.as_u64().ok_or_else(|| PlanError(format!("\"rows\" wants a whole number, not {value}")))
+            value.as_u64().ok_or_else(|| PlanError::new(format!("\"rows\" wants a whole number, not {value}")))
         };
         let rows = form.get("rows").map(whole).transpose()?;
         Ok(Self { text: text.to_owned(), values, rows, pieces: simple.then_some(pieces) })
@@ -198,7 +198,7 @@ mod tests {
 
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
-        Operation::map(&form, 0, &context, &Terms::plain(ReadFrom::PreferReplica)).map_err(|error| error.0)
+        Operation::map(&form, 0, &context, &Terms::plain(ReadFrom::PreferReplica)).map_err(|error| error.message)
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             (json!({"sql": {"statement": "SELECT ${x}"}}), "sql: a statement has no holes"),
             (
                 json!({"sql": {"statement": "SELECT 1", "isolation": "serializable"}}),
-                "sql: \"isolation\" stands beside",
+                "sql: \"isolation\" belongs beside",
             ),
             (json!({"sql": {"transaction": []}}), "sql: \"transaction\" wants a list"),
             (

@@ -33,9 +33,9 @@ impl ReadFrom {
 
 /// What the word at `key` stands for.
 pub fn word<T: Copy>(key: &str, value: &Value, words: &[(&str, T)]) -> Result<T, PlanError> {
-    let name = value.as_str().ok_or_else(|| PlanError(format!("\"{key}\" wants a name, not {value}")))?;
+    let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"{key}\" wants a name, not {value}")))?;
     match words.iter().find(|(known, _)| *known == name) {
         Some((_, meaning)) => Ok(*meaning),
-        None => Err(PlanError(unknown(key, name, words.iter().map(|(known, _)| *known)))),
+        None => Err(PlanError::new(unknown(key, name, words.iter().map(|(known, _)| *known)))),
     }
 }

@@ -135,7 +135,7 @@ pub fn unfit() -> Failure {
 #[derive(Debug, Default)]
 pub struct Pieces {
     texts: Vec<String>,
-    /// The place among the values of what stands behind each text but the last.
+    /// For each text but the last, the place among the values of the value that follows it.
     places: Vec<usize>,
 }
 
@@ -156,8 +156,7 @@ impl Pieces {
                     let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
                     if digits > 0 {
                         let place: usize = rest[1..=digits].parse().unwrap_or(0);
-                        let place =
-                            place.checked_sub(1).ok_or_else(|| PlanError("the first value is $1".to_owned()))?;
+                        let place = place.checked_sub(1).ok_or_else(|| PlanError::new("the first value is $1"))?;
                         pieces.texts.push(std::mem::take(&mut text));
                         pieces.places.push(place);
                         rest = &rest[digits + 1..];
@@ -194,7 +193,8 @@ impl Pieces {
     }
 }
 
-/// A value as SQL has it. A number that is less than 0 has a space before it, so that it makes no comment behind a minus.
+/// A value as SQL has it. A number that is less than 0 has a space before it, so that it makes no comment behind a
+/// minus.
 fn literal(param: &Param, out: &mut String) {
     let text = match param {
         Param::Scalar(Scalar::Null) => return out.push_str("NULL"),

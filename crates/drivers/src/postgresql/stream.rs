@@ -1,4 +1,5 @@
-//! The bytes between a client and a server: in the clear or inside TLS, which is asked for before it begins, and counted.
+//! The bytes between a client and a server: in the clear or inside TLS, which is asked for before it begins, and
+//! counted.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use crate::net::target_node::Host;
 use crate::net::tls::{Tls, refusal};
 use crate::net::wire::Wire;
 
-/// SSLRequest: its length, and the number that stands in the place of the protocol's version.
+/// SSLRequest: its length, and the number that it has instead of the protocol's version.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The server's consent to it.
 const WILLING: u8 = b'S';

@@ -90,7 +90,7 @@ impl Table {
         format!("{} {change}", self.insert(columns, rows))
     }
 
-    /// The same, of rows that are put in the place of those that are there: columns that are not named get their defaults.
+    /// The same, of rows that replace existing ones: columns that are not named get their defaults.
     pub fn replace(&self, columns: &[String], rows: usize) -> String {
         format!(
             "{} {}",

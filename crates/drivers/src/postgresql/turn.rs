@@ -19,9 +19,9 @@ use crate::assertion::assertion;
 use crate::net::deadline::{Deadline, Limit};
 use crate::neutral::{Neutral, Scalar, Write};
 
-/// The read of a read_modify_write among its operation's statements, which are told apart by names of columns.
+/// The read of a read_modify_write among its operation's statements, which differ in the names of columns.
 const READING: &[u8] = b"\0";
-/// Stands behind each name in a key of the prepared statements.
+/// Follows each name in a key of the prepared statements.
 const SEPARATOR: u8 = 0;
 
 /// One operation of one client.
@@ -89,7 +89,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The same of requests whose errors are to be told apart: each has its own.
+    /// The same for requests whose errors are distinguished: each has its own.
     pub fn parts(&mut self) -> (&mut Line, &mut Deadline, Limit) {
         (self.line, self.deadline, self.asking.limit)
     }
@@ -194,7 +194,7 @@ impl Turn<'_> {
             (whole.done, whole.outcome) = (part.done, part.outcome);
             whole.documents += part.documents;
             if let Err(failure) = &whole.outcome {
-                // A connection that is gone, or is to be given up, takes its transaction along.
+                // A connection that broke or has to be closed ends its transaction.
                 if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
                     let undone = self.simple("ROLLBACK").await;
                     if let Err(failure) = undone.answer {
@@ -308,7 +308,8 @@ impl Turn<'_> {
         Ok(asked)
     }
 
-    /// Judges what came by what the workload asserts; `document` is the column that holds whole documents, if one does.
+    /// Checks the answer against what the workload asserts; `document` is the column that holds whole documents, if one
+    /// does.
     fn judged(&self, asked: Asked, document: Option<&str>, values: &Values) -> Asked {
         let Some(assertion) = &self.asking.operation.assertion else { return asked };
         let answer = asked.answer.and_then(|answer| answer.judge(assertion, document, values).map(|()| answer));
@@ -364,7 +365,7 @@ fn shown_param(param: &Param) -> Vec<u8> {
     }
 }
 
-/// Adds a line below those that stand there.
+/// Appends a line.
 pub fn add(text: &mut String, line: &str) {
     if !text.is_empty() {
         text.push('\n');
@@ -387,7 +388,7 @@ impl Asked {
         Part { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
     }
 
-    /// What became of it; the line knows the bytes and the server.
+    /// Its outcome; the line knows the bytes and the server.
     pub fn reply(self) -> Reply {
         Reply { documents: self.documents(), ..Reply::new(self.sent, self.done, self.answer.map(drop)) }
     }

@@ -28,7 +28,7 @@ pub struct Means {
     lines: Vec<Line>,
 }
 
-/// A request that was sent, or begun to be; its answer lies with the node's line.
+/// A request that was sent, or begun to be; its answer is in the node's line.
 #[derive(Debug)]
 pub struct Asked {
     /// From the first byte that was sent to the last that came, over all nodes that were asked.
@@ -128,7 +128,7 @@ impl Means {
         k: u64,
         limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
-        // What is about no key is as good for one node as for another.
+        // A command without a key can go to any node.
         let mut node = nodes.slots.get(slot.unwrap_or(k as usize % SLOTS)).unwrap_or(0);
         let mut asking = false;
         let mut request = Cow::Borrowed(request);

@@ -21,7 +21,7 @@ use crate::tally::Tally;
 /// A node that has not read the script that the documents are written by gets them a second time, with the script.
 const ROUNDS: usize = 2;
 
-/// One document's command, and what became of it.
+/// One document's command and its outcome.
 struct Document {
     slot: usize,
     command: Vec<u8>,
@@ -184,7 +184,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
     Document { slot, command: room.request.clone(), outcome: None }
 }
 
-/// What an answer says of a document; `None` if it is to be sent again, elsewhere or with its script.
+/// What an answer says of a document; `None` if it has to be sent again, elsewhere or with its script.
 fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> {
     Some(match item {
         Some(Item::Error(words)) if words.starts_with(b"MOVED ") || words.starts_with(b"ASK ") => return None,

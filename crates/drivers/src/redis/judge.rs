@@ -47,7 +47,7 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values) -> Resu
     }
 }
 
-/// Whether a document has no field: a key without fields is not there.
+/// Whether a document has no field: a key without fields does not exist.
 fn is_empty(mut answer: Reader<'_>) -> bool {
     let elements = answer.list().unwrap_or(0);
     (0..elements).all(|_| answer.next() == Some(Item::Null))

@@ -39,7 +39,7 @@ pub enum Mode {
 /// See the module.
 #[derive(Debug)]
 pub struct RedisNodes {
-    /// The hosts that the user named, or whoever changes them; of a cluster any of them tells of the others.
+    /// The hosts as they were set; any node of a cluster lists the others.
     pub topology: Arc<Topology>,
     /// How connections to the nodes are made.
     pub terms: Terms,

@@ -19,7 +19,7 @@ use crate::form;
 use crate::neutral::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::timeout;
 
-/// What may stand beside the kind.
+/// The options beside the kind.
 const OPTIONS: [&str; 2] = ["timeout", "assert"];
 
 /// An operation, ready to be executed.
@@ -64,7 +64,8 @@ impl Operation {
             Kind::Command(Command::map(argument, &context.variables).map_err(|error| error.within(name))?)
         } else {
             let neutral = Neutral::map(name, argument, context);
-            let neutral = neutral.ok_or_else(|| PlanError(unknown("operation", name, kinds.iter().copied())))??;
+            let neutral =
+                neutral.ok_or_else(|| PlanError::new(unknown("operation", name, kinds.iter().copied())))??;
             let collection = collections.get(neutral.collection());
             Kind::Neutral(neutral, collection)
         };
@@ -75,7 +76,9 @@ impl Operation {
             if !(reads || matches!(kind, Kind::Command(_)))
                 || (assertion.has_fields() && matches!(kind, Kind::Command(_)))
             {
-                return Err(PlanError(format!("{name:?} answers with nothing that such an assertion could be about")));
+                return Err(PlanError::new(format!(
+                    "{name:?} answers with nothing that such an assertion could be about"
+                )));
             }
         }
         Ok(Self { kind, timeout, assertion })
@@ -84,7 +87,7 @@ impl Operation {
 
 impl Command {
     fn map(argument: &Value, variables: &Variables) -> Result<Self, PlanError> {
-        let wrong = || PlanError(format!("a list of words is wanted, not {argument}"));
+        let wrong = || PlanError::new(format!("a list of words is wanted, not {argument}"));
         let list = argument.as_array().filter(|words| !words.is_empty()).ok_or_else(wrong)?;
         let word = |value: &Value| {
             let text = match value {

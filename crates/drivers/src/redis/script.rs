@@ -1,7 +1,7 @@
 //! The scripts that do what no command does.
 //!
 //! A document is a hash at the key `COLLECTION:ID`. In a collection that keeps an index, the sorted set at the key
-//! `COLLECTION` holds the ids of all its documents. A script is one command: it is done as a whole or not at all, and as
+//! `COLLECTION` holds the ids of all its documents. A script is one command: it is executed as a whole or not, and as
 //! it touches one key (or two on a single server), a cluster can move its slot meanwhile. It is sent by its digest. A
 //! node that has not read it yet says so (NOSCRIPT), and gets the text, which it keeps: nodes that join under load need
 //! no preparation.
@@ -64,7 +64,7 @@ pub fn is_unknown(item: Option<Item<'_>>) -> bool {
     matches!(item, Some(Item::Error(words)) if words.starts_with(UNKNOWN))
 }
 
-/// The command with its script's text in the place of the digest; `None` if it does not run one of these scripts.
+/// The command with its script's text instead of the digest; `None` if it does not run one of these scripts.
 pub fn spelled_out(command: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(command);
     let words = reader.list()?;

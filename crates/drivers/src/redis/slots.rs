@@ -7,7 +7,7 @@ use memchr::memchr;
 /// How many there are.
 pub const SLOTS: usize = 16_384;
 
-/// The slot that nobody is known to serve.
+/// A slot that no node is known to serve.
 const NOBODY: u16 = u16::MAX;
 
 /// CRC-16/XMODEM, the polynomial 0x1021, by its high byte.

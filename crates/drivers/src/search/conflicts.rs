@@ -1,16 +1,16 @@
 //! Ids that conflict: with a probability a document gets the id of one that was sent before.
 //!
 //! It follows the way of Rally's bulk parameters: every document that does not conflict has a new id, and one that does
-//! has that of any of these, or rather of a recent one. There each client keeps a list of its own; here the whole corpus
-//! has one, and which id document d gets is a pure function of (seed, stream, d), so that any number of generators send
-//! the same. Nothing is remembered: whether an earlier document has a new id is computed again.
+//! has that of any of these, or rather of a recent one. There each client keeps a list of its own; here the whole
+//! corpus has one, and which id document d gets is a pure function of (seed, stream, d), so that any number of
+//! generators send the same. Nothing is remembered: whether an earlier document has a new id is computed again.
 
 use loadframe_engine::draw::{Draw, mix};
 
-/// How steep the bias towards recent ids is: distances back, as a share of all, are exponential with this rate times the
-/// recency. Rally's figure.
+/// How steep the bias towards recent ids is: distances back, as a share of all, are exponential with this rate times
+/// the recency. Rally's figure.
 const SLOPE: f64 = 30.0;
-/// So many draws are made for an id that is new; then the nearest before the last one is taken.
+/// This many draws are made for an id that is new; then the nearest before the last one is taken.
 const DRAWS: u64 = 64;
 
 const CONFLICTS: u64 = 0x6c6f_6164_0001_0000;
@@ -69,8 +69,8 @@ impl Conflicts {
         ((count - 1) as f64 * (1.0 - back)).round() as u64
     }
 
-    /// A permutation of the documents: four rounds of a Feistel network over the next power of 4, walked until it is back
-    /// among them.
+    /// A permutation of the documents: four rounds of a Feistel network over the next power of 4, walked until it is
+    /// back among them.
     fn shuffled(&self, draw: &Draw, mut number: u64) -> u64 {
         let half = (u64::BITS - self.documents.leading_zeros()).div_ceil(2);
         let low = (1 << half) - 1;

@@ -54,12 +54,12 @@ impl Dialect {
         };
         let mut numbers = version.split(['.', '-']).map(str::parse);
         let (Some(Ok(major)), minor) = (numbers.next(), numbers.next().and_then(Result::ok).unwrap_or(0)) else {
-            return Err(PlanError(format!("the store's version is {version:?}, which is not a version")));
+            return Err(PlanError::new(format!("the store's version is {version:?}, which is not a version")));
         };
         let product = if distribution == "opensearch" { Product::OpenSearch } else { Product::Elasticsearch };
         let dialect = Self { product, version: (major, minor) };
         if product == Product::Elasticsearch && dialect.version < LEAST {
-            return Err(PlanError(format!(
+            return Err(PlanError::new(format!(
                 "{distribution} {version} is older than {}.{}, the first that is understood",
                 LEAST.0, LEAST.1
             )));
@@ -67,7 +67,7 @@ impl Dialect {
         Ok(dialect)
     }
 
-    /// Whether documents have a type, which stands in paths.
+    /// Whether documents have a type, which is part of paths.
     fn typed(&self) -> bool {
         self.product == Product::Elasticsearch && self.version.0 < 7
     }
@@ -126,11 +126,11 @@ impl Dialect {
 
     fn only_elasticsearch(&self, what: &str, least: (u64, u64)) -> Result<(), PlanError> {
         if self.product == Product::OpenSearch {
-            return Err(PlanError(format!("{self} has no {what}, which is Elasticsearch's")));
+            return Err(PlanError::new(format!("{self} has no {what}, which is Elasticsearch's")));
         }
         if self.version < least {
             let (major, minor) = least;
-            return Err(PlanError(format!("{self} has no {what}; the first with it is {major}.{minor}")));
+            return Err(PlanError::new(format!("{self} has no {what}; the first with it is {major}.{minor}")));
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Dialect {
         match candidates {
             Some(candidates) => knn["num_candidates"] = candidates.into(),
             None if self.version < (8, 13) => {
-                return Err(PlanError(format!("{self} wants to be told how many \"candidates\" it looks at")));
+                return Err(PlanError::new(format!("{self} needs the number of \"candidates\" to look at")));
             }
             None => {}
         }
@@ -177,7 +177,7 @@ impl Dialect {
         };
         if self.version < least {
             let (major, minor) = least;
-            return Err(PlanError(format!("{self} has no point in time; the first with one is {major}.{minor}")));
+            return Err(PlanError::new(format!("{self} has no point in time; the first with one is {major}.{minor}")));
         }
         Ok(match self.product {
             Product::OpenSearch => PointInTime {
@@ -214,7 +214,7 @@ impl Dialect {
         self.product == Product::OpenSearch || self.version >= (7, 8)
     }
 
-    /// Refuses what there is no data stream for.
+    /// Refuses stores without data streams.
     pub fn data_streams(&self) -> Result<(), PlanError> {
         self.since("data streams", (7, 9))
     }
@@ -229,7 +229,7 @@ impl Dialect {
         if self.product == Product::OpenSearch || self.version >= (major, minor) {
             return Ok(());
         }
-        Err(PlanError(format!("{self} has no {what}; the first with them is {major}.{minor}")))
+        Err(PlanError::new(format!("{self} has no {what}; the first with them is {major}.{minor}")))
     }
 
     /// The body of an index, of a template or of a rollover as this version wants it: with the type of its documents.
@@ -251,7 +251,7 @@ impl Dialect {
             if self.typed()
                 && let Some(total @ Value::Number(_)) = search.get_mut("track_total_hits")
             {
-                // It knows no limit to counting, and counts all.
+                // It has no limit for counting, and counts all.
                 *total = Value::Bool(true);
             }
             self.aggregations(search);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_point_in_time_is_refused_where_there_is_none() {
-        let error = elasticsearch("6.8.23").point_in_time().unwrap_err().0;
+        let error = elasticsearch("6.8.23").point_in_time().unwrap_err().message;
         assert_eq!(error, "elasticsearch 6.8 has no point in time; the first with one is 7.10");
         assert_eq!(dialect("opensearch", "2.19.4").unwrap().point_in_time().unwrap().id, "pit_id");
     }
@@ -402,19 +402,19 @@ mod tests {
     fn data_streams_are_refused_where_there_are_none() {
         assert!(dialect("opensearch", "1.0.0").unwrap().data_streams().is_ok());
         assert!(elasticsearch("7.9.0").data_streams().is_ok());
-        let error = elasticsearch("6.8.23").data_streams().unwrap_err().0;
+        let error = elasticsearch("6.8.23").data_streams().unwrap_err().message;
         assert_eq!(error, "elasticsearch 6.8 has no data streams; the first with them is 7.9");
-        assert!(elasticsearch("7.7.0").composing().unwrap_err().0.contains("7.8"));
+        assert!(elasticsearch("7.7.0").composing().unwrap_err().message.contains("7.8"));
     }
 
     #[test]
     fn languages_of_queries_are_refused_where_there_are_none() {
         assert_eq!(elasticsearch("8.11.0").esql().unwrap(), "/_query");
         assert_eq!(elasticsearch("7.9.0").eql().unwrap(), ("_eql", "search"));
-        let error = elasticsearch("7.17.0").esql().unwrap_err().0;
+        let error = elasticsearch("7.17.0").esql().unwrap_err().message;
         assert_eq!(error, "elasticsearch 7.17 has no ES|QL; the first with it is 8.11");
         let opensearch = dialect("opensearch", "3.8.0").unwrap();
-        assert_eq!(opensearch.eql().unwrap_err().0, "opensearch 3.8 has no EQL, which is Elasticsearch's");
+        assert_eq!(opensearch.eql().unwrap_err().message, "opensearch 3.8 has no EQL, which is Elasticsearch's");
     }
 
     #[test]
@@ -434,14 +434,14 @@ mod tests {
             dialect("opensearch", "2.19.0").unwrap().knn("v", &vector, 10, Some(50), Some(&filter)).unwrap(),
             json!({"size": 10, "_source": false, "query": {"knn": {"v": query}}})
         );
-        assert!(elasticsearch("8.12.0").knn("v", &vector, 10, None, None).unwrap_err().0.contains("candidates"));
-        assert!(elasticsearch("7.17.0").knn("v", &vector, 10, None, None).unwrap_err().0.contains("8.4"));
+        assert!(elasticsearch("8.12.0").knn("v", &vector, 10, None, None).unwrap_err().message.contains("candidates"));
+        assert!(elasticsearch("7.17.0").knn("v", &vector, 10, None, None).unwrap_err().message.contains("8.4"));
     }
 
     #[test]
     fn a_version_that_is_not_understood_is_refused() {
-        assert!(dialect("elasticsearch", "5.6.0").unwrap_err().0.contains("older than 6.2"));
-        assert!(dialect("elasticsearch", "new").unwrap_err().0.contains("not a version"));
+        assert!(dialect("elasticsearch", "5.6.0").unwrap_err().message.contains("older than 6.2"));
+        assert!(dialect("elasticsearch", "new").unwrap_err().message.contains("not a version"));
         assert_eq!(elasticsearch("9.0.0-beta1").version, (9, 0));
     }
 }

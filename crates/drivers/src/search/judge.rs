@@ -1,6 +1,6 @@
 //! Whether an answer is a success. A 200 may carry item errors, a timed-out shard or too few hits; those count.
 //!
-//! A success is told from a few fields, found without parsing the rest; only an error is parsed for its reason.
+//! A few fields, which are located without parsing the rest, show a success; only an error is parsed for its reason.
 
 use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::variables::Values;
@@ -20,7 +20,7 @@ pub enum Judge {
         /// What a success counts for.
         documents: u64,
     },
-    /// Anything, as long as its status says success, or that what should be removed is not there.
+    /// Anything, as long as its status says success, or that the thing to be removed does not exist.
     Absent,
     /// An object that may have `_shards`, none of which failed.
     Shards {
@@ -180,23 +180,23 @@ struct Shards {
 
 impl Shards {
     fn read(body: &[u8]) -> Result<Self, Unexpected> {
-        let mut found = Self::default();
+        let mut shards = Self::default();
         Cursor::new(body).object(|name, cursor| {
             match name {
-                b"timed_out" => found.timed_out = cursor.boolean()?,
+                b"timed_out" => shards.timed_out = cursor.boolean()?,
                 b"_shards" => cursor.object(|name, cursor| {
                     match name {
-                        b"failed" => found.failed = cursor.whole()?,
+                        b"failed" => shards.failed = cursor.whole()?,
                         _ => cursor.skip()?,
                     }
                     Ok(true)
                 })?,
-                b"hits" => found.read_hits(cursor)?,
+                b"hits" => shards.read_hits(cursor)?,
                 _ => cursor.skip()?,
             }
             Ok(true)
         })?;
-        Ok(found)
+        Ok(shards)
     }
 
     fn read_hits(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unexpected> {
@@ -236,7 +236,7 @@ impl Shards {
     }
 }
 
-/// The answer to several searches is `{"responses": [...]}`, with `error` in the place of hits where one failed.
+/// The answer to several searches is `{"responses": [...]}`, with `error` instead of hits where one failed.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;
@@ -273,8 +273,8 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
 fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     let mut buckets = 0;
     Cursor::member(body, b"aggregations")?.ok_or(Unexpected)?.object(|_, cursor| {
-        let found = cursor.value()?;
-        if let Some(mut cursor) = Cursor::member(found, b"buckets")? {
+        let aggregation = cursor.value()?;
+        if let Some(mut cursor) = Cursor::member(aggregation, b"buckets")? {
             buckets += if cursor.at_array()? {
                 cursor.objects_in_array()?
             } else {

@@ -104,13 +104,13 @@ const KINDS: [&str; 37] = [
     "request",
 ];
 
-/// An update reads a document and writes it back. One that another update overtakes is done again by the store, up to so
-/// many times, as stores that lock a document let the second wait: else hot documents fail here and nowhere else.
+/// An update reads a document and writes it back. One that another update overtakes is done again by the store, up to
+/// so many times, as stores that lock a document let the second wait: else hot documents fail here and nowhere else.
 const OVERTAKEN: &str = "100";
 /// What the protocol calls that.
 const AGAIN: &str = "retry_on_conflict";
 
-/// What may stand beside the kind.
+/// The options beside the kind.
 const OPTIONS: [&str; 3] = ["timeout", "assert", "repeat"];
 
 /// What a form may refer to while it is mapped.
@@ -139,7 +139,9 @@ impl Operation {
         };
         let repeat = match form.get("repeat").filter(|repeat| !repeat.is_null()) {
             Some(_) if pages.is_some() || !then.is_empty() || step.request.requests().is_some() => {
-                return Err(PlanError(format!("repeat: only a single request can be repeated, and this is {kind}")));
+                return Err(PlanError::new(format!(
+                    "repeat: only a single request can be repeated, and this is {kind}"
+                )));
             }
             Some(repeat) => Some(Repeat::map(repeat, &context.variables)?),
             None => None,
@@ -191,13 +193,13 @@ impl Mapping<'_> {
 /// The assertion, if answers that are judged so have what it is about.
 fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
     if assertion.counts() && !judge.counts() {
-        return Err(PlanError(format!("assert: only searches have hits, and this is {kind}")));
+        return Err(PlanError::new(format!("assert: only searches have hits, and this is {kind}")));
     }
     if assertion.has_recall() && judge != Judge::Search {
-        return Err(PlanError(format!("assert: only a search has \"recall\", and this is {kind}")));
+        return Err(PlanError::new(format!("assert: only a search has \"recall\", and this is {kind}")));
     }
     if assertion.has_fields() && !matches!(judge, Judge::Search | Judge::Aggregation | Judge::Document) {
-        return Err(PlanError(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
+        return Err(PlanError::new(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
     }
     Ok(assertion)
 }
@@ -233,7 +235,7 @@ fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
-        _ => Err(PlanError(format!("\"{key}\" wants a text or a number, not {value}"))),
+        _ => Err(PlanError::new(format!("\"{key}\" wants a text or a number, not {value}"))),
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Paging {
     pub close: Option<SearchStep>,
     /// How a page goes on from the last one.
     pub way: Way,
-    /// After so many pages the scan ends, whatever there is left.
+    /// The scan ends after this many pages, whether there are more or not.
     pub pages: Option<u64>,
 }
 
@@ -189,10 +189,10 @@ impl Paging {
             }
             Way::SearchAfter { size, view } => {
                 if view.is_some()
-                    && let Some(mut found) = Cursor::member(body, b"pit_id")?
+                    && let Some(mut pit_id) = Cursor::member(body, b"pit_id")?
                 {
                     // It may change from page to page.
-                    keep(id, found.value()?);
+                    keep(id, pit_id.value()?);
                 }
                 if documents < *size {
                     return Ok(false);

@@ -71,7 +71,7 @@ impl Repeat {
             None => Ok(Duration::from_secs_f64(default)),
             Some(value) => {
                 let seconds = value.as_f64().filter(|seconds| *seconds > 0.0 && *seconds < 1e9);
-                let wrong = || PlanError(format!("\"{key}\" wants seconds above 0, not {value}"));
+                let wrong = || PlanError::new(format!("\"{key}\" wants seconds above 0, not {value}"));
                 seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
             }
         };
@@ -83,8 +83,8 @@ impl Repeat {
         !self.until.is_empty()
     }
 
-    /// Asks until the conditions hold, an answer says that asking again is in vain, or the time is up. `timeout` is that
-    /// of each exchange.
+    /// Asks until the conditions hold, an answer says that asking again is in vain, or the time is up. `timeout` is
+    /// that of each exchange.
     pub async fn run(
         &self,
         search: &Search,
@@ -157,7 +157,10 @@ impl Condition {
                 });
                 let (Some(relation), Some((_, wanted))) = (relation, named) else {
                     let what = "wants a value, or one of at_least, at_most and one_of";
-                    return Err(PlanError(format!("until: {name:?} {what}, not {}", Value::from(mapping.clone()))));
+                    return Err(PlanError::new(format!(
+                        "until: {name:?} {what}, not {}",
+                        Value::from(mapping.clone())
+                    )));
                 };
                 (relation, wanted)
             }
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn a_bad_condition_is_refused() {
         let variables = Variables::default();
-        let error = |form: Value| Repeat::map(&form, &variables).unwrap_err().0;
+        let error = |form: Value| Repeat::map(&form, &variables).unwrap_err().message;
         assert!(error(json!({"until": {"a": {"above": 3}}})).contains("at_least, at_most and one_of"));
         assert!(error(json!({"until": {"a": 1}, "every": 0})).contains("seconds above 0"));
         assert!(error(json!({"untl": {"a": 1}})).contains("did you mean \"until\"?"));

@@ -1,8 +1,8 @@
-//! Operations of several exchanges: the sum of what became of each, and where one takes up what another answered.
+//! Operations of several exchanges: the sum of their outcomes, and where one uses the answer to another.
 
 use loadframe_engine::driver::{Part, Reply};
 
-/// What became of the exchanges so far.
+/// The outcomes of the exchanges so far.
 #[derive(Default)]
 pub struct Exchanges {
     whole: Option<Reply>,

@@ -1,4 +1,4 @@
-//! Who asks, and compressed bodies: what arrives at the server, and what is never shown.
+//! Credentials and compressed bodies: what arrives at the server, and what is never shown.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Nodes that answer any number of clients, count, stop and come back: what a changing cluster looks like from outside.
+//! Nodes that answer any number of clients, count, stop and come back: a changing cluster as its clients see it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ impl HttpNode {
         node
     }
 
-    /// One that runs, and takes so many milliseconds for each answer.
+    /// One that runs, and takes this many milliseconds for each answer.
     pub fn slow(milliseconds: u64) -> Self {
         let mut node = Self::stopped();
         node.counts = Arc::new(Counts { pause: Duration::from_millis(milliseconds), ..Counts::default() });

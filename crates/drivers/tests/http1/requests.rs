@@ -1,4 +1,4 @@
-//! What is sent, and what of the answer is told.
+//! What is sent, and what is reported of the answer.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn a_request_and_its_answer_can_be_shown() {
 
 #[test]
 fn a_bad_target_is_refused_by_name() {
-    let new = |hosts: &[&str]| loadframe_drivers::search::Search::new(&target(hosts)).unwrap_err().0;
+    let new = |hosts: &[&str]| loadframe_drivers::search::Search::new(&target(hosts)).unwrap_err().message;
     assert_eq!(new(&[]), "the target has no hosts");
     assert_eq!(new(&["localhost"]), "host \"localhost\" is not of the form name:port");
     for timeout in ["0", "-1", "1e300"] {

@@ -210,7 +210,7 @@ fn what_was_sent_and_answered_can_be_shown_or_that_nothing_was() {
     server.finish();
 }
 
-/// A phase of `stream` against one node that tells each login from the one before; its outcome.
+/// A phase of `stream` against one node that distinguishes logins; its outcome.
 fn phase(stream: &Value, seconds: f64) -> Value {
     let server = HttpNode::new();
     let folder = std::env::temp_dir().join(format!("loadframe-rest-{}-{}", std::process::id(), stream["name"]));

@@ -178,7 +178,7 @@ impl<D: Driver> Client<D> {
         self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw, Some(places)))
     }
 
-    /// Lets time pass, as between two requests: the runtime hears what the kernel has to say.
+    /// Lets time pass, as between two requests: the runtime gets the events of the kernel.
     pub fn pause(&self, milliseconds: u64) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(milliseconds)).await });
     }

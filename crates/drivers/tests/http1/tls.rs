@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::{Driver, ErrorClass};
-use loadframe_engine::plan::Target;
+use loadframe_engine::plan::{PlanErrorKind, Target};
 use serde_json::{Value, json};
 use tokio_rustls::rustls::ServerConfig;
 
@@ -35,7 +35,10 @@ fn answering(config: Arc<ServerConfig>, clients: usize) -> Server<bool> {
 }
 
 fn verified(client: &Client) -> Result<(), String> {
-    client.runtime.block_on(client.driver.verify()).map_err(|error| error.0)
+    client.runtime.block_on(client.driver.verify()).map_err(|error| {
+        assert_eq!(error.kind, PlanErrorKind::Target);
+        error.message
+    })
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn requests_and_answers_of_any_size_pass_through_one_connection() {
     });
     let mut client = Client::of(&target(&server.host, json!({"ca": authority.file()})), 0);
     assert!(client.execute(&ping(), 0).outcome.is_ok());
-    // What the server sends of its own accord, session tickets, has come by now and is no reason to part.
+    // By now the server has sent its session tickets unasked, which must not end the connection.
     client.pause(50);
     let reply = client.execute(&bulk(50_000), 1);
     assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
@@ -183,7 +186,7 @@ fn files_that_cannot_serve_are_refused_by_name() {
             format!("{} and {} do not go together: ", certificate.display(), other_key.display()),
         ),
     ] {
-        let error = Search::new(&target(&host, tls)).unwrap_err().0;
+        let error = Search::new(&target(&host, tls)).unwrap_err().message;
         assert!(error.starts_with(&cause), "{error}");
     }
 }

@@ -72,7 +72,7 @@ impl Load {
         }
     }
 
-    /// Ends it; what it says of itself, and the requests by node.
+    /// Ends it; its outcome, and the requests by node.
     fn end(self) -> (Value, BTreeMap<u64, u64>) {
         self.running.stop();
         let outcome = self.running.outcome().unwrap();
@@ -223,7 +223,7 @@ fn hosts_that_cannot_be_are_refused_and_the_load_goes_on() {
         (vec!["a".to_owned()], "host \"a\" is not of the form name:port".to_owned()),
         (names(&[&a, &a]), format!("host \"{}\" is listed twice", a.host)),
     ] {
-        assert_eq!(load.running.set_hosts(&hosts).unwrap_err().0, cause);
+        assert_eq!(load.running.set_hosts(&hosts).unwrap_err().message, cause);
     }
     load.wait_for_equal_shares(&[&a]);
     let (outcome, _) = load.end();

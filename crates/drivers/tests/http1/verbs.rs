@@ -13,7 +13,7 @@ fn read_modify_write() -> Value {
     json!({"read_modify_write": {"collection": "c", "id": "${k}", "document": {"name": "new"}}})
 }
 
-/// A server that gives one answer after the other, and tells what it was asked: the first line and the body.
+/// A server that gives one answer after the other, and reports the requests: first line and body.
 fn answering(answers: Vec<(&'static str, &'static str)>) -> Server<Vec<(String, String)>> {
     Server::play(move |listener| {
         let mut peer = listener.accept();

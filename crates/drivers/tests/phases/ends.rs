@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use loadframe_engine::run::StartError;
+use loadframe_engine::plan::PlanErrorKind;
 
 use super::*;
 
@@ -191,8 +191,10 @@ fn records_that_cannot_be_written_end_the_load_before_that_is_said() {
         let plan = dying(member, "", 3);
         // The headers are written at the start.
         let error = match start::<Dying>(serde_json::from_value(plan).unwrap(), &folder.0) {
-            Err(StartError::Machine(words)) => words,
-            Err(StartError::Plan(error)) => panic!("the plan is good: {error}"),
+            Err(error) => {
+                assert_eq!(error.kind, PlanErrorKind::Machine, "the plan is good: {error}");
+                error.message
+            }
             Ok(running) => {
                 assert!(running.wait(Duration::from_secs(20)), "it goes on without a record");
                 running.outcome().unwrap_err()

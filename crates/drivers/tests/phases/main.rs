@@ -197,7 +197,7 @@ fn a_bad_plan_is_refused_before_anything_runs() {
         (with("mix", json!([["c", 1]])), "unknown operation \"c\""),
         (with("mix", json!([["a", 0]])), "weight 0"),
         (with("pacing", json!({"closed": {"clients": 0}})), "0 clients"),
-        (with("pacing", json!({"closed": {"clients": 1, "think_time": -1}})), "think time"),
+        (with("pacing", json!({"closed": {"clients": 1, "think_time": {"uniform": [2, 1]}}})), "between 2s and 1s"),
         (with("pacing", json!({"open": {"rate": 0}})), "rate of 0"),
         (with("pacing", json!({"open": {"rate": 1, "max_in_flight": 0}})), "max_in_flight"),
         (with("stop", json!({"duration": 0})), "duration of 0"),

@@ -89,7 +89,7 @@ fn each_attempt_leaves_its_words_and_its_host() {
     assert_eq!(served, 30, "every attempt");
 }
 
-/// As slow as it is told to be, and at its end after so many requests.
+/// As slow as it is told to be; it ends after this many requests.
 struct Ending(Slow);
 
 impl Driver for Ending {

@@ -52,7 +52,7 @@ fn who_sleeps_when_the_phase_ends_is_woken_and_who_waits_is_waited_for() {
     assert!(begun.elapsed() < Duration::from_secs(10), "it slept for {:?}", begun.elapsed());
     let follower = of(&outcome, "operations", "stream", "follower");
     assert_eq!((&follower["requests"], &follower["in_flight_at_end"]), (&json!(1), &json!(0)));
-    // Its answer came behind the end of the window, and is none of its throughput.
+    // Its answer came after the end of the window and is not part of the throughput.
     assert_eq!(follower["completed"], 0);
 }
 

@@ -20,7 +20,7 @@ pub fn folder() -> Option<PathBuf> {
     Some(base.join("corpora"))
 }
 
-/// What tells one state of a file from others: its size and the nanosecond of its last change.
+/// What identifies a state of a file: its size and the nanosecond of its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub bytes: u64,
@@ -38,6 +38,6 @@ impl Stamp {
 pub fn name(path: &Path, stamp: Stamp, ending: &str) -> String {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let key = hash_name(&format!("{}\n{}\n{}", full.display(), stamp.bytes, stamp.changed));
-    let own = path.file_name().unwrap_or_default().to_string_lossy();
-    format!("{key:016x}-{own}{ending}")
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{key:016x}-{file}{ending}")
 }

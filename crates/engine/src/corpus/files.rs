@@ -1,4 +1,4 @@
-//! NDJSON files as one sequence of documents: a line is a document, empty lines are none.
+//! NDJSON files as one sequence of documents: each line that is not empty is a document.
 //!
 //! The files are mapped, not read; an [`Index`] finds a document by one look-up and a short way forward. Nothing else
 //! is kept: the page cache holds what is in use.
@@ -25,7 +25,7 @@ pub struct Files {
 
 #[derive(Debug)]
 struct Part {
-    /// Where its lines that are no documents are kept.
+    /// Where its lines that are not documents are kept.
     aside: Option<PathBuf>,
     map: Mmap,
     /// The number of its first document.
@@ -34,8 +34,8 @@ struct Part {
 }
 
 impl Files {
-    /// Maps the files, unpacked if they are compressed. Each line is checked, up to the wanted number of documents, when
-    /// the file is new or has changed. It is an error if the files have fewer documents than they must.
+    /// Maps the files, unpacked if they are compressed. Each line is checked, up to the wanted number of documents,
+    /// when the file is new or has changed. It is an error if the files have fewer documents than they must.
     pub fn open(paths: &[PathBuf], wanted: Wanted, reading: Reading) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
@@ -65,7 +65,7 @@ impl Files {
         self.documents
     }
 
-    /// How many lines were no documents and were kept aside, and the files where they were.
+    /// How many lines were not documents and were kept aside, and the files that have them.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         let parts = || self.parts.iter().filter(|part| part.index.broken > 0);
         (parts().map(|part| part.index.broken).sum(), parts().filter_map(|part| part.aside.as_deref()).collect())
@@ -91,7 +91,7 @@ impl Files {
 }
 
 fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
-    let wrong = |error: &dyn std::fmt::Display| PlanError(format!("{}: {error}", path.display()));
+    let wrong = |error: &dyn std::fmt::Display| PlanError::new(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&error))?;
     let metadata = file.metadata().map_err(|error| wrong(&error))?;
     if !metadata.is_file() {
@@ -101,7 +101,7 @@ fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
         return Err(wrong(&"the file is empty"));
     }
     // SAFETY: the map is only read, as bytes, for which every value is valid. Like every reader of a mapped file we
-    // rely on nobody cutting it short meanwhile, which would end the process, not corrupt it.
+    // rely on its not being cut short meanwhile, which would end the process, not corrupt it.
     let map = unsafe { Mmap::map(&file) }.map_err(|error| wrong(&error))?;
     Ok((map, Stamp::of(&metadata)))
 }
@@ -173,12 +173,12 @@ mod tests {
                 path.display()
             )
         };
-        assert_eq!(open(300, Some(3)).unwrap_err().0, refused(3));
-        assert_eq!(open(3, Some(300)).unwrap_err().0, refused(3));
-        assert_eq!(open(300, None).unwrap_err().0, refused(300));
+        assert_eq!(open(300, Some(3)).unwrap_err().message, refused(3));
+        assert_eq!(open(3, Some(300)).unwrap_err().message, refused(3));
+        assert_eq!(open(300, None).unwrap_err().message, refused(300));
         let two = [folder.file("a", "{\"n\": 0}\n"), folder.file("b", "{\"n\": 1}\n")];
         let wanted = Wanted { documents: Some(300), at_most: Some(40) };
-        let error = Files::open(&two, wanted, Reading::default()).unwrap_err().0;
+        let error = Files::open(&two, wanted, Reading::default()).unwrap_err().message;
         let names = format!("{}, {}", two[0].display(), two[1].display());
         assert_eq!(
             error,
@@ -190,7 +190,7 @@ mod tests {
     fn a_file_that_cannot_be_used_is_named_with_the_reason() {
         let folder = Folder::new("unusable");
         let error = |path: &Path| {
-            let error = open(&[path.to_owned()], None).unwrap_err().0;
+            let error = open(&[path.to_owned()], None).unwrap_err().message;
             error.strip_prefix(&format!("{}:", path.display())).expect("the message begins with the path").to_owned()
         };
         assert_eq!(error(&folder.0.join("missing")), " No such file or directory (os error 2)");
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(error(&folder.file("blank", "\n \n")), " the file has no documents");
         let remedy = "; correct it, or say broken: set_aside";
         let broken = folder.file("broken", "{\"n\": 0}\n\n{\"n\": 1\n{\"n\": 2}\n");
-        assert_eq!(error(&broken), format!("3: the line is no JSON object: \"{{\\\"n\\\": 1\"{remedy}"));
-        assert_eq!(error(&folder.file("array", "[1]\n")), format!("1: the line is no JSON object: \"[1]\"{remedy}"));
+        assert_eq!(error(&broken), format!("3: the line is not a JSON object: \"{{\\\"n\\\": 1\"{remedy}"));
+        assert_eq!(error(&folder.file("array", "[1]\n")), format!("1: the line is not a JSON object: \"[1]\"{remedy}"));
     }
 
     #[test]
@@ -214,7 +214,8 @@ mod tests {
         for first in [0, 1, 63, 64, 65, 200, 299, 300] {
             assert_eq!(numbers(&files, first, 70), (first..300.min(first + 70)).collect::<Vec<_>>(), "from {first}");
         }
-        let error = |text: &str| Files::open(&[folder.file("odd", text)], Wanted::default(), reading).unwrap_err().0;
+        let error =
+            |text: &str| Files::open(&[folder.file("odd", text)], Wanted::default(), reading).unwrap_err().message;
         assert!(
             error("{\"n\": 1}\n")
                 .ends_with("odd:1: a line with an action, index or create, was expected: \"{\\\"n\\\": 1}\"")
@@ -242,9 +243,11 @@ mod tests {
         let kept = std::fs::read(&aside).unwrap();
         std::fs::remove_file(&aside).unwrap();
         assert!(
-            kept.starts_with(b"16: the line is no UTF-8: {\"n\": \"\xff\"}\n17: the line is no JSON object: {\"n\"\n")
+            kept.starts_with(
+                b"16: the line is not UTF-8: {\"n\": \"\xff\"}\n17: the line is not a JSON object: {\"n\"\n"
+            )
         );
-        let error = open(&path, None).unwrap_err().0;
-        assert!(error.contains("mixed:16: the line is no UTF-8"), "{error}");
+        let error = open(&path, None).unwrap_err().message;
+        assert!(error.contains("mixed:16: the line is not UTF-8"), "{error}");
     }
 }

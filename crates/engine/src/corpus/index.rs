@@ -30,8 +30,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// The index of the file `plain`, which has the bytes `map`: the one that is kept, or a new one, which is then kept.
-    /// `named` is how the user calls the file; after `most` documents a new one may end.
+    /// The index of the file `plain`, which has the bytes `map`: the one that is kept, or a new one, which is then
+    /// kept. `named` is how the user calls the file; after `most` documents a new one may end.
     pub fn open(
         plain: &Path,
         named: &Path,
@@ -59,7 +59,7 @@ impl Index {
     pub fn scan(named: &Path, map: &[u8], most: u64, reading: Reading) -> Result<Self, PlanError> {
         let wrong = |number: u64, what: &str, text: &[u8]| {
             let start = String::from_utf8_lossy(&text[..text.len().min(40)]);
-            PlanError(format!("{}:{number}: {what}: {start:?}", named.display()))
+            PlanError::new(format!("{}:{number}: {what}: {start:?}", named.display()))
         };
         let mut index = Self { documents: 0, broken: 0, offsets: Vec::new() };
         let mut aside = None;
@@ -75,8 +75,8 @@ impl Index {
             }
             match flaw(line.text) {
                 Some(flaw) if !reading.set_aside => {
-                    let PlanError(what) = wrong(line.number, flaw, line.text);
-                    return Err(PlanError(format!("{what}; correct it, or say broken: set_aside")));
+                    let what = wrong(line.number, flaw, line.text);
+                    return Err(PlanError::new(format!("{what}; correct it, or say broken: set_aside")));
                 }
                 Some(flaw) => {
                     let kept = keep_aside(&mut aside, named, map.len(), line.number, flaw, line.text);
@@ -92,7 +92,7 @@ impl Index {
             }
         }
         if index.documents == 0 && most > 0 {
-            return Err(PlanError(format!("{}: the file has no documents", named.display())));
+            return Err(PlanError::new(format!("{}: the file has no documents", named.display())));
         }
         Ok(index)
     }
@@ -112,7 +112,7 @@ impl Index {
         (same && whole).then_some(Self { documents, broken, offsets })
     }
 
-    /// Keeps the index; it appears whole or not at all.
+    /// Keeps the index; it appears complete or not.
     pub fn save(&self, place: &Path, stamp: Stamp, reading: Reading) -> io::Result<()> {
         fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
         let partial = place.with_extension(format!("partial-{}", std::process::id()));

@@ -7,18 +7,18 @@ use memchr::memchr;
 pub struct Reading {
     /// Before each document stands a line that says what to do with it, as bulk requests have them.
     pub actions: bool,
-    /// Lines that are no documents are counted and kept aside; otherwise the first one is an error.
+    /// Lines that are not documents are counted and kept aside; otherwise the first one is an error.
     pub set_aside: bool,
     /// The files are dumps of MediaWiki, whose revisions are the documents.
     pub mediawiki: bool,
 }
 
-/// Why a line is no document, if it is none.
+/// Why a line is not a document; `None` if it is one.
 pub fn flaw(text: &[u8]) -> Option<&'static str> {
     if !(text.starts_with(b"{") && text.ends_with(b"}")) {
-        return Some("the line is no JSON object");
+        return Some("the line is not a JSON object");
     }
-    std::str::from_utf8(text).is_err().then_some("the line is no UTF-8")
+    std::str::from_utf8(text).is_err().then_some("the line is not UTF-8")
 }
 
 /// The lines of a file that are not empty.

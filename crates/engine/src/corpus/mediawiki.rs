@@ -124,7 +124,7 @@ struct Revision {
     username: String,
 }
 
-/// Appends a text to the field of the element that it stands in. One element may have several.
+/// Appends a text to the field of the element that contains it. One element may have several.
 fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut Revision>) {
     let names: Vec<&[u8]> = path.iter().map(AsRef::as_ref).collect();
     let field = match (names.as_slice(), revision) {
@@ -183,7 +183,7 @@ impl Revision {
     }
 }
 
-/// Refuses to be read on when one revision takes more than is good for memory.
+/// Stops reading when one revision would take too much memory.
 struct Bounded<R> {
     dump: R,
     taken: u64,

@@ -17,12 +17,14 @@ use crate::plan::PlanError;
 
 const BUFFER: usize = 1 << 20;
 
-/// The file itself, or what was unpacked of it. `revisions`: it is a dump of MediaWiki, of which so many are wanted.
+/// The file itself, or what was unpacked of it. `revisions`: it is a dump of MediaWiki, of which this many are wanted.
 pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     match cache::folder() {
         Some(folder) => unpacked_in(path, &folder, revisions),
         None if Format::of(path).is_none() && revisions.is_none() => Ok(path.to_owned()),
-        None => Err(PlanError(format!("{}: there is no place to unpack it; set LOADFRAME_CACHE", path.display()))),
+        None => {
+            Err(PlanError::new(format!("{}: there is no folder to unpack it in; set LOADFRAME_CACHE", path.display())))
+        }
     }
 }
 
@@ -36,19 +38,19 @@ pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result
         let no_dump = error.get_ref().is_some_and(|inner| inner.is::<NoDump>());
         let cause = match (error.kind(), format) {
             (io::ErrorKind::UnexpectedEof, _) => "the file ends too early; it was cut short".to_owned(),
-            (io::ErrorKind::InvalidData, _) if no_dump => format!("the file is no sound dump of MediaWiki: {error}"),
+            (io::ErrorKind::InvalidData, _) if no_dump => format!("the file is not a valid MediaWiki dump: {error}"),
             (io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other, Some(format)) => {
-                format!("the file is no sound {}: {error}", format.name())
+                format!("the file is not valid {}: {error}", format.name())
             }
             (io::ErrorKind::StorageFull, _) => format!("no room is left to unpack it in {}", folder.display()),
             _ => error.to_string(),
         };
-        PlanError(format!("{}: {cause}", path.display()))
+        PlanError::new(format!("{}: {cause}", path.display()))
     };
     let source = File::open(path).map_err(wrong)?;
     let stamp = Stamp::of(&source.metadata().map_err(wrong)?);
     if stamp.bytes == 0 {
-        return Err(PlanError(format!("{}: the file is empty", path.display())));
+        return Err(PlanError::new(format!("{}: the file is empty", path.display())));
     }
     let ending = match revisions {
         None => ".ndjson".to_owned(),
@@ -56,7 +58,7 @@ pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result
         Some(most) => format!(".{most}-revisions.ndjson"),
     };
     let target = folder.join(cache::name(path, stamp, &ending));
-    let away = |error: io::Error| PlanError(format!("{}: {error}", folder.display()));
+    let away = |error: io::Error| PlanError::new(format!("{}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(away)?;
     // Other generators on this machine wait for the one that unpacks.
     let lock = File::create(target.with_extension("lock")).map_err(away)?;
@@ -148,7 +150,7 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Tells a person who waits how far a file has been read.
+/// Shows a waiting user how far a file has been read.
 struct Progress {
     file: File,
     path: PathBuf,
@@ -234,15 +236,20 @@ mod tests {
         let text = (0..20_000).map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>();
         for (name, bytes) in packed([text.as_bytes(), b"{}"]) {
             let cut = folder.file(name, &bytes[..bytes.len() / 2]);
-            let error = unpacked_in(&cut, &cache, None).unwrap_err().0;
+            let error = unpacked_in(&cut, &cache, None).unwrap_err().message;
             assert!(error.starts_with(&format!("{}: the file ", cut.display())), "{error}");
             let foreign = folder.file(name, b"{\"n\": 1}\n{\"n\": 2}\n");
-            let error = unpacked_in(&foreign, &cache, None).unwrap_err().0;
-            assert!(error.contains("is no sound") || error.contains("cut short"), "{error}");
+            let error = unpacked_in(&foreign, &cache, None).unwrap_err().message;
+            assert!(error.contains("the file is not valid") || error.contains("cut short"), "{error}");
         }
         let left: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(left.iter().all(|path| path.extension().unwrap() == "lock"), "{left:?}");
-        assert!(unpacked_in(&folder.file("empty.gz", b""), &cache, None).unwrap_err().0.ends_with("the file is empty"));
+        assert!(
+            unpacked_in(&folder.file("empty.gz", b""), &cache, None)
+                .unwrap_err()
+                .message
+                .ends_with("the file is empty")
+        );
         assert!(unpacked_in(&folder.0.join("gone.gz"), &cache, None).is_err());
     }
 }

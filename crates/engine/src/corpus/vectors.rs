@@ -1,5 +1,5 @@
-//! Vectors in the files of the TEXMEX corpora (`.fvecs`, `.ivecs`, `.bvecs`): each row is its number of components, as a
-//! little-endian 32-bit integer, and the components, which are 32-bit floats, 32-bit integers or bytes.
+//! Vectors in the files of the TEXMEX corpora (`.fvecs`, `.ivecs`, `.bvecs`): each row is its number of components, as
+//! a little-endian 32-bit integer, and the components, which are 32-bit floats, 32-bit integers or bytes.
 //!
 //! Several files side by side are columns: document i has row i of each, and its number as `id`.
 
@@ -13,7 +13,7 @@ use super::wanted::Wanted;
 use crate::digits::push_i64;
 use crate::plan::PlanError;
 
-/// So many rows, evenly spread, are looked at when a file is opened.
+/// This many rows, evenly spread, are looked at when a file is opened.
 const LOOKED_AT: u64 = 1000;
 
 /// Columns of vectors.
@@ -55,7 +55,7 @@ impl Vectors {
     /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. It is an error if a column has fewer
     /// rows than are needed, or another number of rows than the other columns where all its rows would be taken.
     pub fn open(columns: &Value, wanted: Wanted) -> Result<Self, PlanError> {
-        let wrong = || PlanError("\"columns\" wants a list of names with their files".to_owned());
+        let wrong = || PlanError::new("\"columns\" wants a list of names with their files");
         let columns: Vec<Column> =
             columns.as_array().ok_or_else(wrong)?.iter().map(Column::open).collect::<Result<_, _>>()?;
         let shortest = columns.iter().min_by_key(|column| column.rows()).ok_or_else(wrong)?;
@@ -64,7 +64,7 @@ impl Vectors {
         let documents = wanted.most().map_or(most, |wanted| wanted.min(most));
         if documents > least {
             let file = &shortest.file;
-            return Err(PlanError(format!("{file}: the file has {least} rows, and another column has {most}")));
+            return Err(PlanError::new(format!("{file}: the file has {least} rows, and another column has {most}")));
         }
         Ok(Self { columns, documents })
     }
@@ -89,10 +89,10 @@ impl Vectors {
 impl Column {
     fn open(form: &Value) -> Result<Self, PlanError> {
         let (Some(name), Some(file)) = (form["name"].as_str(), form["file"].as_str()) else {
-            return Err(PlanError(format!("a column has a name and a file, not {form}")));
+            return Err(PlanError::new(format!("a column has a name and a file, not {form}")));
         };
         let path = Path::new(file);
-        let fail = |cause: &dyn std::fmt::Display| PlanError(format!("{file}: {cause}"));
+        let fail = |cause: &dyn std::fmt::Display| PlanError::new(format!("{file}: {cause}"));
         let components = match path.extension().and_then(std::ffi::OsStr::to_str) {
             Some("fvecs") => Components::Floats,
             Some("ivecs") => Components::Integers,
@@ -110,7 +110,7 @@ impl Column {
         if !column.map.len().is_multiple_of(column.row()) {
             let row = column.row();
             return Err(fail(&format!(
-                "rows of {dimensions_of_all} components take {row} bytes, and the file is no multiple of that"
+                "rows of {dimensions_of_all} components take {row} bytes, and the size of the file is not a multiple of that"
             )));
         }
         let looked_at = column.rows().min(LOOKED_AT);
@@ -214,7 +214,9 @@ mod tests {
         let second = r#"{"id":1,"vector":[1.0,0.5,16777216.0],"near":[0,-1],"key":71,"b":[7,8]}"#;
         assert_eq!(document(&vectors, 1), second);
         let limited = |documents, at_most| {
-            Vectors::open(&columns, Wanted { documents, at_most }).map(|vectors| vectors.documents()).map_err(|e| e.0)
+            Vectors::open(&columns, Wanted { documents, at_most })
+                .map(|vectors| vectors.documents())
+                .map_err(|e| e.message)
         };
         assert_eq!((limited(Some(1), None), limited(None, Some(9))), (Ok(1), Ok(2)));
         assert_eq!((limited(Some(9), Some(2)), limited(Some(2), Some(9))), (Ok(2), Ok(2)));
@@ -232,7 +234,7 @@ mod tests {
         let columns = json!([{"name": "a", "file": long.to_str()}, {"name": "b", "file": short.to_str()}]);
         let limited = |at_most| {
             let wanted = Wanted { documents: None, at_most: Some(at_most) };
-            Vectors::open(&columns, wanted).map(|vectors| vectors.documents()).map_err(|error| error.0)
+            Vectors::open(&columns, wanted).map(|vectors| vectors.documents()).map_err(|error| error.message)
         };
         assert_eq!((limited(1), limited(2)), (Ok(1), Ok(2)));
         assert!(limited(3).unwrap_err().contains("short.ivecs: the file has 2 rows, and another column has 3"));
@@ -245,10 +247,10 @@ mod tests {
             let file = folder.file(name, content);
             let good = folder.file("good.fvecs", floats(&[&[1.0], &[2.0]]));
             let columns = json!([{"name": "a", "file": good.to_str()}, {"name": "b", "file": file.to_str()}]);
-            Vectors::open(&columns, Wanted::default()).unwrap_err().0
+            Vectors::open(&columns, Wanted::default()).unwrap_err().message
         };
         assert!(error("a.fvecs", Vec::new()).contains("its first row has no number of components"));
-        assert!(error("b.fvecs", floats(&[&[1.0, 2.0], &[3.0]])).contains("no multiple"));
+        assert!(error("b.fvecs", floats(&[&[1.0, 2.0], &[3.0]])).contains("not a multiple"));
         assert!(
             error("c.fvecs", floats(&[&[1.0], &[2.0], &[3.0]]))
                 .contains("good.fvecs: the file has 2 rows, and another column has 3")

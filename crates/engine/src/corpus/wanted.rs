@@ -25,7 +25,7 @@ impl Wanted {
         let Some(needed) = self.documents.and(self.most()).filter(|needed| *needed > present) else { return Ok(()) };
         let s = if present == 1 { "" } else { "s" };
         let are = if needed == 1 { "is" } else { "are" };
-        Err(PlanError(format!(
+        Err(PlanError::new(format!(
             "{files} {present} document{s}, and {needed} {are} needed; check that nothing is missing"
         )))
     }

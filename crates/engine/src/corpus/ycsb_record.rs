@@ -1,5 +1,5 @@
-//! Records of the Yahoo! Cloud Serving Benchmark: a key and fields of random characters, `field0` to `field9` of 100 each
-//! unless `with` says otherwise.
+//! Records of the Yahoo! Cloud Serving Benchmark: a key and fields of random characters, `field0` to `field9` of 100
+//! each unless `with` says otherwise.
 
 use serde_json::{Map, Value};
 
@@ -27,16 +27,16 @@ impl YcsbRecord {
     pub fn new(seed: u64, with: &Map<String, Value>) -> Result<Self, PlanError> {
         const KEYS: [&str; 2] = ["field_count", "field_length"];
         if let Some(key) = with.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            return Err(PlanError(unknown("option", key, KEYS)));
+            return Err(PlanError::new(unknown("option", key, KEYS)));
         }
         let number = |key: &str, default: u64| {
             let value = with.get(key).map_or(Some(default), Value::as_u64);
-            let wrong = || PlanError(format!("{key} wants a number above 0, and records of at most 64 MiB"));
+            let wrong = || PlanError::new(format!("{key} wants a number above 0, and records of at most 64 MiB"));
             value.filter(|number| (1..=LARGEST).contains(number)).ok_or_else(wrong)
         };
         let (fields, length) = (number("field_count", 10)?, number("field_length", 100)?);
         if fields * length > LARGEST {
-            return Err(PlanError("records of more than 64 MiB were asked for".into()));
+            return Err(PlanError::new("records of more than 64 MiB were asked for"));
         }
         Ok(Self { seed, stream: hash_name("ycsb_record"), fields, length: length as usize })
     }

@@ -13,7 +13,7 @@ use crate::template::names;
 pub struct Counted {
     /// The counter of which each request takes the next number.
     pub uses: Option<VariableId>,
-    /// The counter that tells which of the records that it numbers are there.
+    /// The counter that knows which of the records that it numbers exist.
     pub reads: Option<VariableId>,
 }
 
@@ -45,7 +45,7 @@ impl Variables {
             let Some(Records { inserted: Inserted::Named(other), .. }) = whole.records() else { continue };
             let id = self.find(other).map_err(within)?;
             let Some(counter) = counter(&self.entries[id.0].kind) else {
-                return Err(within(PlanError(format!(
+                return Err(within(PlanError::new(format!(
                     "{other:?} does not number inserted records: it is not a counter"
                 ))));
             };
@@ -64,7 +64,7 @@ impl Variables {
             }
             if !uses.is_empty() {
                 let cause = "it lists values of a counter, which has one value for each request";
-                return Err(PlanError(cause.into()).within(format_args!("variable \"{}\"", entry.name)));
+                return Err(PlanError::new(cause).within(format_args!("variable \"{}\"", entry.name)));
             }
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Variables {
         let only = |counters: Vec<VariableId>| match counters.iter().find(|counter| **counter != counters[0]) {
             Some(other) => {
                 let (one, two) = (self.name(counters[0]), self.name(*other));
-                Err(PlanError(format!("it depends on two counters, {one:?} and {two:?}: one is possible")))
+                Err(PlanError::new(format!("it depends on two counters, {one:?} and {two:?}: one is possible")))
             }
             None => Ok(counters.first().copied()),
         };

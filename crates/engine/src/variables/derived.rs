@@ -55,7 +55,7 @@ impl Texts {
 impl Derived {
     /// A text with holes; one that is exactly one hole has the type of what goes there.
     pub fn text(argument: &Value) -> Result<Self, PlanError> {
-        let text = argument.as_str().ok_or_else(|| PlanError(format!("derived wants a text, not {argument}")))?;
+        let text = argument.as_str().ok_or_else(|| PlanError::new(format!("derived wants a text, not {argument}")))?;
         Ok(Self::UnboundText(text.to_owned()))
     }
 
@@ -126,15 +126,15 @@ impl Derived {
             let Variable { name, kind, .. } = &variables.entries[of.0];
             return match kind {
                 Kind::Documents(documents) => part.check(documents),
-                _ => Err(PlanError(format!("part wants a variable that is a document, and {name:?} is not"))),
+                _ => Err(PlanError::new(format!("part wants a variable that is a document, and {name:?} is not"))),
             };
         }
         let (Self::Linear { of, .. } | Self::Hash { of }) = self else { return Ok(()) };
         let name = &variables.entries[of.0].name;
         match variables.number(*of, &Draw::new(0, 0, 0)) {
-            None => Err(PlanError(format!("it is made of the variable {name:?}, which is not a number"))),
+            None => Err(PlanError::new(format!("it is made of the variable {name:?}, which is not a number"))),
             Some(Number::Real(_)) if matches!(self, Self::Hash { .. }) => {
-                Err(PlanError(format!("hash wants a whole number, which the variable {name:?} is not")))
+                Err(PlanError::new(format!("hash wants a whole number, which the variable {name:?} is not")))
             }
             Some(_) => Ok(()),
         }
@@ -214,7 +214,7 @@ impl Number {
     }
 }
 
-/// Refuses variables that are made of themselves, on whatever way round.
+/// Refuses variables that are made of themselves, directly or through others.
 pub fn refuse_circles(variables: &Variables) -> Result<(), PlanError> {
     // 0: not seen, 1: on the way here, 2: free of circles.
     let mut seen = vec![0u8; variables.entries.len()];
@@ -229,7 +229,10 @@ fn visit(variables: &Variables, index: usize, seen: &mut [u8], way: &mut Vec<usi
             let begin = way.iter().position(|other| *other == index).unwrap_or_default();
             let names: Vec<_> =
                 way[begin..].iter().chain([&index]).map(|i| variables.entries[*i].name.as_str()).collect();
-            return Err(PlanError(format!("variables are made of each other in a circle: {}", names.join(" -> "))));
+            return Err(PlanError::new(format!(
+                "variables are made of each other in a circle: {}",
+                names.join(" -> ")
+            )));
         }
         _ => {}
     }

@@ -32,7 +32,7 @@ impl Documents {
         let form = Form::new("document", argument, &["corpus", "order"])?;
         let corpus = corpora.get(form.text("corpus")?)?;
         if corpus.documents() == 0 {
-            return Err(PlanError(format!("the corpus {:?} has no documents", form.text("corpus")?)));
+            return Err(PlanError::new(format!("the corpus {:?} has no documents", form.text("corpus")?)));
         }
         Ok(Self { corpus, sequential: form.word("order", &["random", "sequential"])? == "sequential" })
     }
@@ -50,7 +50,7 @@ impl Documents {
         out.truncate(out.len() - usize::from(out.last() == Some(&b'\n')));
     }
 
-    /// Appends the document as it stands in such a place.
+    /// Appends the document, encoded for its place.
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         self.append(draw, salt, out);
@@ -80,7 +80,7 @@ impl Part {
         documents.append_number(0, &mut first);
         if self.otherwise.is_none() && self.find(&first).is_none() {
             let field = self.path.join(".");
-            return Err(PlanError(format!(
+            return Err(PlanError::new(format!(
                 "the corpus's first document has no field {field:?}; say otherwise: with what takes its place"
             )));
         }
@@ -113,7 +113,7 @@ impl Part {
     }
 }
 
-/// Turns the JSON behind `start` into what stands in such a place.
+/// Encodes the JSON after `start` for its place.
 fn encode(start: usize, encoding: Encoding, out: &mut Vec<u8>) {
     if encoding == Encoding::Json {
         return;
@@ -248,11 +248,11 @@ mod tests {
     #[test]
     fn a_part_that_is_not_there_is_refused() {
         let folder = Folder::new("refused");
-        let error = |form: Value| variables(&folder, &json!({ "v": form })).unwrap_err().0;
+        let error = |form: Value| variables(&folder, &json!({ "v": form })).unwrap_err().message;
         assert!(error(json!({"part": {"of": "set", "field": "bdy"}})).contains("first document has no field \"bdy\""));
         assert!(error(json!({"part": {"of": "sets", "field": "n"}})).contains("did you mean \"set\"?"));
         assert!(error(json!({"document": {"corpus": "set"}})).contains("did you mean \"sets\"?"));
         let of_number = json!({"a": {"constant": 1}, "v": {"part": {"of": "a", "field": "n"}}});
-        assert!(variables(&folder, &of_number).unwrap_err().0.contains("wants a variable that is a document"));
+        assert!(variables(&folder, &of_number).unwrap_err().message.contains("wants a variable that is a document"));
     }
 }

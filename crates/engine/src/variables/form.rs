@@ -14,10 +14,10 @@ pub struct Form<'a> {
 impl<'a> Form<'a> {
     /// Refuses what is not a mapping, and keys that are not `known`.
     pub fn new(kind: &'a str, argument: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
-        let wrong = || PlanError(format!("{kind} wants a mapping of {}, not {argument}", known.join(", ")));
+        let wrong = || PlanError::new(format!("{kind} wants a mapping of {}, not {argument}", known.join(", ")));
         let mapping = argument.as_object().ok_or_else(wrong)?;
         match mapping.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(PlanError(unknown(&format!("key of {kind}"), key, known.iter().copied()))),
+            Some(key) => Err(PlanError::new(unknown(&format!("key of {kind}"), key, known.iter().copied()))),
             None => Ok(Self { kind, mapping }),
         }
     }
@@ -35,8 +35,8 @@ impl<'a> Form<'a> {
     /// Says what a key's value has to be.
     pub fn wrong(&self, key: &str, wanted: &str) -> PlanError {
         match self.get(key) {
-            Some(value) => PlanError(format!("{} wants {key} to be {wanted}, not {value}", self.kind)),
-            None => PlanError(format!("{} wants {key}, {wanted}", self.kind)),
+            Some(value) => PlanError::new(format!("{} wants {key} to be {wanted}, not {value}", self.kind)),
+            None => PlanError::new(format!("{} wants {key}, {wanted}", self.kind)),
         }
     }
 

@@ -47,7 +47,7 @@ impl Listed {
 
     /// `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
-        let wrong = |what: &str| PlanError(format!("choice {what}: {argument}"));
+        let wrong = |what: &str| PlanError::new(format!("choice {what}: {argument}"));
         let (values, weights, order) = match argument {
             Value::Array(values) => (values, None, Order::Uniform),
             Value::Object(mapping) => {
@@ -89,14 +89,14 @@ impl Listed {
     pub fn lines(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("lines", argument, &["file", "order"])?;
         let path = form.text("file")?;
-        let wrong = |error: &dyn std::fmt::Display| PlanError(format!("{path}: {error}"));
+        let wrong = |error: &dyn std::fmt::Display| PlanError::new(format!("{path}: {error}"));
         if fs::metadata(path).map_err(|error| wrong(&error))?.len() > MOST_BYTES {
             return Err(wrong(&"the file is larger than 256 MiB; make it a corpus, and take a field of that"));
         }
         let bytes = fs::read(path).map_err(|error| wrong(&error))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-            PlanError(format!("{path}:{line}: the line is not UTF-8"))
+            PlanError::new(format!("{path}:{line}: the line is not UTF-8"))
         })?;
         let lines = text.lines().filter(|line| !line.is_empty());
         let values: Vec<Encoded> = lines.map(|line| Encoded::new(&Value::from(line))).collect();
@@ -112,7 +112,7 @@ impl Listed {
         let (name, field) = (form.text("corpus")?, form.text("field")?);
         let values = sample(&*corpora.get(name)?, field)?;
         if values.is_empty() {
-            return Err(PlanError(format!("no document of the corpus {name:?} has the field {field:?}")));
+            return Err(PlanError::new(format!("no document of the corpus {name:?} has the field {field:?}")));
         }
         Ok(Self { values, order: order(&form)? })
     }
@@ -133,7 +133,7 @@ fn sample(corpus: &Corpus, field: &str) -> Result<Vec<Encoded>, PlanError> {
         text.clear();
         corpus.append(number, 1, b"", &mut text);
         let document: Value = serde_json::from_slice(&text)
-            .map_err(|error| PlanError(format!("document {number} of the corpus is not JSON: {error}")))?;
+            .map_err(|error| PlanError::new(format!("document {number} of the corpus is not JSON: {error}")))?;
         let value = field.split('.').try_fold(&document, |value, name| value.get(name));
         values.extend(value.filter(|value| !value.is_null()).map(Encoded::new));
     }

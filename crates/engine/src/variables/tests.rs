@@ -11,7 +11,7 @@ fn variables(form: Value) -> Variables {
 }
 
 fn error(form: Value) -> String {
-    Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap_err().0
+    Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap_err().message
 }
 
 fn written(variables: &Variables, k: u64, encoding: Encoding) -> String {
@@ -162,7 +162,7 @@ fn what_cannot_be_drawn_is_refused_with_the_variable_and_the_reason() {
 fn an_unknown_variable_gets_its_nearest_neighbour() {
     let forms = json!({"low": {"constant": 1}, "high": {"constant": 2}});
     let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
-    assert_eq!(variables.find("lo").unwrap_err().0, "unknown variable \"lo\"; did you mean \"low\"?");
+    assert_eq!(variables.find("lo").unwrap_err().message, "unknown variable \"lo\"; did you mean \"low\"?");
 }
 
 /// What the variable `v` of some forms writes for a draw.
@@ -350,13 +350,13 @@ fn values_come_from_the_lines_of_a_file_and_the_fields_of_a_corpus() {
     corpora.get("trips").unwrap().append(7, 1, b"", &mut first);
     let first: Value = serde_json::from_slice(&first).unwrap();
     assert_eq!(written(&parse("total_amount").unwrap(), 57, Encoding::Json), first["total_amount"].to_string());
-    let missing = parse("total_amuont").unwrap_err().0;
+    let missing = parse("total_amuont").unwrap_err().message;
     assert_eq!(missing, "variable \"v\": no document of the corpus \"trips\" has the field \"total_amuont\"");
 }
 
 #[test]
 fn variables_that_are_made_of_each_other_are_refused() {
-    let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().0;
+    let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().message;
     assert_eq!(
         refused(json!({"a": {"derived": "${b}"}, "b": {"derived": "x${c}"}, "c": {"linear": {"of": "b"}}})),
         "variables are made of each other in a circle: b -> c -> b"
@@ -417,7 +417,7 @@ fn several_values_are_a_list_and_the_next_request_has_the_next() {
     let different: std::collections::BTreeSet<_> = words.iter().collect();
     assert_eq!(different.len(), 100);
     let itself = json!({"v": {"several": {"of": "v", "count": 2}}});
-    assert!(Variables::parse(itself.as_object().unwrap()).unwrap_err().0.contains("in a circle: v -> v"));
+    assert!(Variables::parse(itself.as_object().unwrap()).unwrap_err().message.contains("in a circle: v -> v"));
     assert!(error(json!({"several": {"of": "v", "count": 0}})).contains("a whole number above 0"));
 }
 
@@ -431,7 +431,7 @@ fn what_is_captured_is_refused_where_no_client_keeps_anything_of_an_answer() {
     assert!(variables.find("header").is_ok());
     variables.refuse_captured("null");
     for name in ["token", "header"] {
-        let error = variables.find(name).unwrap_err().0;
+        let error = variables.find(name).unwrap_err().message;
         assert!(error.contains(name) && error.contains("captured from answers") && error.contains("null"), "{error}");
     }
     assert!(variables.find("k").is_ok() && variables.find("other").is_ok());
@@ -510,7 +510,7 @@ fn the_newest_item_is_the_most_likely_of_a_law_that_counts_from_it() {
 
 #[test]
 fn what_cannot_be_counted_is_refused() {
-    let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().0;
+    let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().message;
     let latest = json!({"latest": {"items": 10, "inserted": "other"}});
     assert!(refused(json!({"v": latest})).contains("unknown variable \"other\""));
     let not = refused(json!({"v": latest, "other": {"sequential": {}}}));
@@ -536,6 +536,6 @@ fn an_operation_uses_the_counters_of_its_texts_and_reads_those_of_its_laws() {
     assert_eq!(counted(json!({"insert": {"id": "u${key}"}})), Ok(Counted { uses: find("new"), reads: None }));
     let both = Counted { uses: find("other"), reads: find("new") };
     assert_eq!(counted(json!({"insert": {"document": [{"f${name}": 1}]}})), Ok(both));
-    let error = counted(json!({"a": "${key}", "b": "${name}"})).unwrap_err().0;
+    let error = counted(json!({"a": "${key}", "b": "${name}"})).unwrap_err().message;
     assert_eq!(error, "it depends on two counters, \"new\" and \"other\": one is possible");
 }

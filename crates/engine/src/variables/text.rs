@@ -50,7 +50,7 @@ impl Letters {
     }
 }
 
-/// Appends so many random letters.
+/// Appends this many random letters.
 pub fn push_letters(draw: &Draw, salt: u64, mut length: usize, out: &mut Vec<u8>) {
     let mut state = draw.bits(salt);
     while length > 0 {

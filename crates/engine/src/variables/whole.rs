@@ -8,7 +8,7 @@ use super::zipf::{Exact, YCSB_EXPONENT, Ycsb, Zipf, fnv};
 use crate::draw::{Draw, mix};
 use crate::plan::PlanError;
 
-/// How often an item that is not there is drawn again.
+/// How often an item that does not exist is drawn again.
 const REDRAWS: usize = 10_000;
 
 /// A law.
@@ -30,8 +30,9 @@ impl Whole {
         Ok(Self::Sequential { from: form.whole("from", 0)? })
     }
 
-    /// `{items: n, exponent: .99, form: exact | ycsb, scrambled: false, from: 0, expected: 0, inserted: COUNTER}`: the law
-    /// holds over the items and those that are `expected` to be inserted; an item that is not there is drawn again.
+    /// `{items: n, exponent: .99, form: exact | ycsb, scrambled: false, from: 0, expected: 0, inserted: COUNTER}`: the
+    /// law holds over the items and those that are `expected` to be inserted; an item that does not exist is drawn
+    /// again.
     pub fn zipfian(argument: &Value) -> Result<Self, PlanError> {
         let known = ["items", "exponent", "form", "scrambled", "from", "expected", "inserted"];
         let form = Form::new("zipfian", argument, &known)?;
@@ -53,14 +54,14 @@ impl Whole {
         Ok(Self::Zipfian { records, space, zipf, scrambled })
     }
 
-    /// `{items: n, growth: 0, exponent: .99, form: exact | ycsb, from: 0, inserted: COUNTER}`: the newest item is the most
-    /// likely; each request adds `growth` items, or those that have been inserted are added.
+    /// `{items: n, growth: 0, exponent: .99, form: exact | ycsb, from: 0, inserted: COUNTER}`: the newest item is the
+    /// most likely; each request adds `growth` items, or those that have been inserted are added.
     pub fn latest(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("latest", argument, &["items", "growth", "exponent", "form", "from", "inserted"])?;
         let records = Records::new(&form)?;
         let growth = form.number("growth", Some(0.0), |g| (0.0..=1e6).contains(&g), "a number of items, 0 or more")?;
         if records.grow() && growth > 0.0 {
-            return Err(PlanError("latest wants growth or inserted, not both".into()));
+            return Err(PlanError::new("latest wants growth or inserted, not both"));
         }
         let zipf = zipf(&form, records.items())?;
         // YCSB's generator draws one item fewer than there are, so that its oldest never comes.
@@ -155,7 +156,7 @@ impl Whole {
     }
 }
 
-/// Draws until an item comes that is there. Where hardly any of them are, the first items stand in for the rest, so that
+/// Draws until an item exists. Where hardly any of them do, the first items replace the rest, so that
 /// no draw takes long.
 fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &Draw, salt: u64) -> i64 {
     let mut salt = salt;

@@ -6,7 +6,7 @@
 
 use crate::draw::{Draw, mix};
 
-/// Scrambled YCSB keys are ranks among this many items, whatever the number of keys.
+/// Scrambled YCSB keys are ranks among this many items, regardless of the number of keys.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 /// The sum that YCSB has for those, at an exponent of .99.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
@@ -66,7 +66,7 @@ impl Exact {
 
     fn item(&self, draw: &Draw, salt: u64) -> u64 {
         let mut salt = salt;
-        // Fewer than one in ten points is rejected, whatever the exponent.
+        // Fewer than one in ten points is rejected, for any exponent.
         loop {
             let under = self.last + draw.unit(salt) * self.width;
             let x = inverse(under, self.exponent);

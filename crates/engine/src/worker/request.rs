@@ -1,4 +1,5 @@
-//! What a client does for one iteration: its requests one after the other, each from its scheduled instant to its record.
+//! What a client does for one iteration: its requests one after the other, each from its scheduled instant to its
+//! record.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use crate::schedule::{salt, think};
 
 impl<D: Driver> Worker<D> {
     /// One iteration: one request, or all of a journey's. Returns the last request's number, when it was done, and
-    /// whether nobody answered it.
+    /// whether it got no answer.
     pub(super) async fn walk(
         &self,
         stream: &Stream,
@@ -37,7 +38,7 @@ impl<D: Driver> Worker<D> {
         (first + steps - 1, done, refused)
     }
 
-    /// One request, from its scheduled instant to its record. Returns when it was done, and whether nobody answered.
+    /// One request, from its scheduled instant to its record. Returns when it was done, and whether it got no answer.
     async fn request(
         &self,
         stream: &Stream,

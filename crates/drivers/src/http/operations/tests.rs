@@ -7,7 +7,7 @@ use super::*;
 fn error(form: &Value) -> String {
     let variables = json!({"k": {"sequential": {"from": 0}}, "token": {"captured": {}}});
     let variables = Variables::parse(variables.as_object().unwrap()).unwrap();
-    Operation::map(form, &variables, Duration::from_secs(1)).unwrap_err().0
+    Operation::map(form, &variables, Duration::from_secs(1)).unwrap_err().message
 }
 
 #[test]

@@ -196,12 +196,12 @@ fn rows_and_events_are_documents_and_hits() {
         assert_eq!(judged(Judge::Rows, 200, &table(rows), 0), (3, None));
     }
     let event = json!({"_id": "1", "_source": {"a": []}});
-    let found = |hits: Value| json!({"is_partial": false, "is_running": false, "timed_out": false, "hits": hits});
-    let events = found(json!({"total": {"value": 2}, "events": [event, event]}));
+    let answer = |hits: Value| json!({"is_partial": false, "is_running": false, "timed_out": false, "hits": hits});
+    let events = answer(json!({"total": {"value": 2}, "events": [event, event]}));
     assert_eq!(judged(Judge::Events, 200, &events, 0), (2, None));
-    let sequences = found(json!({"sequences": [{"events": [event, event]}]}));
+    let sequences = answer(json!({"sequences": [{"events": [event, event]}]}));
     assert_eq!(judged(Judge::Events, 200, &sequences, 0), (1, None));
-    assert_eq!(judged(Judge::Events, 200, &found(json!({"total": {"value": 0}})), 0), (0, None));
+    assert_eq!(judged(Judge::Events, 200, &answer(json!({"total": {"value": 0}})), 0), (0, None));
 }
 
 #[test]

@@ -14,7 +14,7 @@ const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 
 /// An answer that is good by its status.
 const DONE: Judge = Judge::Status { documents: 0 };
-/// One that tells of shards, too, none of which may have failed, or of a wait that may have been in vain.
+/// One that also reports on shards, none of which may have failed, or on a wait, which must not have timed out.
 const ON_SHARDS: Judge = Judge::Shards { documents: 0 };
 
 impl Mapping<'_> {
@@ -27,7 +27,7 @@ impl Mapping<'_> {
                 if form.switch("data_stream")? == Some(true) {
                     self.dialect.data_streams()?;
                     if DEFINITION.iter().any(|key| form.get(key).is_some()) {
-                        return Err(PlanError("a data stream is defined by its template, see put_template".to_owned()));
+                        return Err(PlanError::new("a data stream is defined by its template, see put_template"));
                     }
                     let line = self.at_root("PUT", &["_data_stream"])?.segment(form.text("collection")?)?;
                     return Ok((line.finish(Body::None), DONE));
@@ -142,7 +142,7 @@ impl Mapping<'_> {
                 let form = read(&["collection", "status", "nodes", "still", "wait"])?;
                 self.health(&form)
             }
-            _ => Err(PlanError(unknown("operation", kind, KINDS))),
+            _ => Err(PlanError::new(unknown("operation", kind, KINDS))),
         }
     }
 
@@ -174,14 +174,14 @@ impl Mapping<'_> {
             Some(wait) => wait
                 .as_f64()
                 .filter(|wait| *wait > 0.0 && *wait < 1e9)
-                .ok_or_else(|| PlanError(format!("\"wait\" wants seconds above 0, not {wait}")))?,
+                .ok_or_else(|| PlanError::new(format!("\"wait\" wants seconds above 0, not {wait}")))?,
         };
         line = line.parameter("timeout", &format!("{}ms", (wait * 1e3).ceil()).into())?;
         Ok((line.finish(Body::None), ON_SHARDS))
     }
 
-    /// A collection with fewer shards from another's data. The store wants a copy of every shard on one node and no more
-    /// writes, so those are seen to first; the new collection takes over neither.
+    /// A collection with fewer shards from another's data. The store wants a copy of every shard on one node and no
+    /// more writes, so those are seen to first; the new collection takes over neither.
     pub(super) fn shrink(&self, argument: &Value) -> Result<Made, PlanError> {
         let form = Form::new(argument, &["from", "to", "settings"])?;
         let (from, to) = (form.text("from")?, form.text("to")?);
@@ -202,8 +202,8 @@ impl Mapping<'_> {
         let gathered = SearchStep::new(wait(path("GET", &["_cluster", "health", from])?)?, ON_SHARDS);
         let mut settings = json!({"index.blocks.write": null, "index.routing.allocation.require._name": null});
         if form.get("settings").is_some() {
-            let own = form.mapping("settings")?.as_object().into_iter().flatten();
-            own.for_each(|(name, value)| settings[name] = value.clone());
+            let given = form.mapping("settings")?.as_object().into_iter().flatten();
+            given.for_each(|(name, value)| settings[name] = value.clone());
         }
         let shrink = path("POST", &[from, "_shrink", to])?.finish(self.json(&json!({"settings": settings}))?);
         let ready = path("GET", &["_cluster", "health", to])?.parameter("wait_for_status", &"yellow".into())?;
@@ -219,10 +219,10 @@ impl Mapping<'_> {
         let form = Form::new(argument, &["method", "path", "body", "parameters"])?;
         let (method, path) = (form.text("method")?, form.text("path")?);
         if !METHODS.contains(&method) {
-            return Err(PlanError(unknown("method", method, METHODS)));
+            return Err(PlanError::new(unknown("method", method, METHODS)));
         }
         if !path.starts_with('/') {
-            return Err(PlanError(format!("\"path\" begins with a slash; {path:?} does not")));
+            return Err(PlanError::new(format!("\"path\" begins with a slash; {path:?} does not")));
         }
         let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
         let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;

@@ -55,16 +55,16 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
         let sequential = match form.text("conflicts")? {
             "sequential" => true,
             "random" => false,
-            other => return Err(PlanError(unknown("kind of conflicts", other, ["sequential", "random"]))),
+            other => return Err(PlanError::new(unknown("kind of conflicts", other, ["sequential", "random"]))),
         };
         let again = match form.get("on_conflict").map(|_| form.text("on_conflict")).transpose()? {
             None | Some("index") => Action::Index,
             // A request may overtake the one that carries the document first, which is not an error.
             Some("update") => Action::Upsert,
-            Some(other) => return Err(PlanError(unknown("action", other, ["index", "update"]))),
+            Some(other) => return Err(PlanError::new(unknown("action", other, ["index", "update"]))),
         };
         if action != Action::Index || form.get("id").is_some() {
-            return Err(PlanError("\"conflicts\" make the ids of documents that are indexed".to_owned()));
+            return Err(PlanError::new("\"conflicts\" make the ids of documents that are indexed"));
         }
         let documents = corpus.documents();
         let probability = share(form, "conflict_probability", 0.25)?;
@@ -74,7 +74,7 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     let Some(_) = form.get("id") else {
         return match action {
             Action::Index | Action::Create => Ok(Ids::None),
-            _ => Err(PlanError("\"id\" is missing: the name of the field that holds the documents' ids".to_owned())),
+            _ => Err(PlanError::new("\"id\" is missing: the name of the field that holds the documents' ids")),
         };
     };
     Ok(Ids::Field(field(form, "id", corpus)?))
@@ -88,14 +88,14 @@ fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> 
     corpus.append(0, 1, b"", &mut first);
     match scalar(&pointer, &first) {
         Some(_) => Ok(pointer),
-        None => Err(PlanError(format!("\"{key}\": the corpus's first document has no text or number {name:?}"))),
+        None => Err(PlanError::new(format!("\"{key}\": the corpus's first document has no text or number {name:?}"))),
     }
 }
 
 fn share(form: &Form, key: &str, default: f64) -> Result<f64, PlanError> {
     let Some(value) = form.get(key) else { return Ok(default) };
     let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| PlanError(format!("\"{key}\" wants a number from 0 to 1, not {value}")))
+    share.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a number from 0 to 1, not {value}")))
 }
 
 /// Request k carries documents `k size` to `(k + 1) size`; after the last comes the first.
@@ -206,7 +206,7 @@ fn digits(mut id: u64) -> [u8; 10] {
 }
 
 /// `{"index":{"_id":"7"}}`; a document without an id is left to the store, which makes one or says what it misses. With
-/// `per`, `"_index":"NAME-VALUE"` stands there, too; updates say what becomes of one that is overtaken.
+/// `per`, `"_index":"NAME-VALUE"` is there, too; updates say what happens to one that conflicts.
 fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, id: Option<&[u8]>) {
     let name: &[u8] = match action {
         Action::Index => b"{\"index\":{",

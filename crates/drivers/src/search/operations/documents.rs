@@ -17,7 +17,7 @@ impl Mapping<'_> {
         let form = Form::new(argument, known)?;
         let mut line = self.at("GET", &form, self.dialect.document())?;
         if let Some(fields) = form.get("fields") {
-            let wrong = || PlanError(format!("\"fields\" wants a list of names, not {fields}"));
+            let wrong = || PlanError::new(format!("\"fields\" wants a list of names, not {fields}"));
             let names = fields.as_array().ok_or_else(wrong)?;
             let names = names.iter().map(Value::as_str).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
             line = line.parameter("_source_includes", &names.join(",").into())?;
@@ -37,7 +37,7 @@ impl Mapping<'_> {
         Ok((self.at("DELETE", &form, self.dialect.document())?.finish(Body::None), Judge::Shards { documents: 1 }))
     }
 
-    /// Puts a document in the place of what is there; without an id the store makes one.
+    /// Stores a document and replaces an existing one; without an id the store makes one.
     pub(super) fn index(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let line = match form.get("id") {
@@ -72,16 +72,16 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// The store knows no order of ids, so that a field has to hold them.
+    /// The store does not keep ids in order, so that a field has to hold them.
     pub(super) fn scan(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {
-            let cause = "this store knows no order of ids";
-            PlanError(format!("{cause}; say by: the name of a keyword field that holds the id"))
+            let cause = "this store does not keep ids in order";
+            PlanError::new(format!("{cause}; say by: the name of a keyword field that holds the id"))
         })?;
         let count = form.require("count")?;
         if !(count.is_string() || count.as_u64().is_some_and(|count| count > 0)) {
-            return Err(PlanError(format!("\"count\" wants a whole number above 0, not {count}")));
+            return Err(PlanError::new(format!("\"count\" wants a whole number above 0, not {count}")));
         }
         let from = id("from", form.require("from")?)?;
         // How many there are in all is not asked for, so that the store stops at the last that is wanted.

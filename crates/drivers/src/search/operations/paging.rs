@@ -46,7 +46,7 @@ impl Mapping<'_> {
         let (size, kept) = (form.count("size")?, kept(&form)?);
         let mut search = self.searched(&form)?;
         if !search.contains_key("sort") {
-            return Err(PlanError("\"body\" wants a \"sort\", by which a page follows the last".to_owned()));
+            return Err(PlanError::new("\"body\" wants a \"sort\", by which a page follows the last"));
         }
         search.insert("size".to_owned(), size.into());
         let body = Body::Around(self.members(&Value::Object(search))?, literal("}"));
@@ -81,7 +81,7 @@ impl Mapping<'_> {
         let form = Form::new(argument, &["collection", "sources", "aggregations", "query", "size", "pages"])?;
         let sources = form.require("sources")?;
         if !sources.is_array() {
-            return Err(PlanError(format!("\"sources\" wants a list, not {sources}")));
+            return Err(PlanError::new(format!("\"sources\" wants a list, not {sources}")));
         }
         let all = json!({"composite": {"size": form.count("size")?, "sources": sources}});
         let mut search = json!({"size": 0, "track_total_hits": false, "aggs": {"all": all}});
@@ -118,7 +118,9 @@ impl Mapping<'_> {
         let Some(body) = form.get("body") else { return Ok(Map::new()) };
         form.mapping("body")?;
         if let Some(key) = OURS.iter().find(|key| body.get(**key).is_some()) {
-            return Err(PlanError(format!("\"{key}\" is no part of the body here: the form says how pages are read")));
+            return Err(PlanError::new(format!(
+                "\"{key}\" cannot be in the body here: the form says how pages are read"
+            )));
         }
         Ok(self.dialect.search(body).as_object().cloned().unwrap_or_default())
     }

@@ -18,7 +18,7 @@ impl Mapping<'_> {
         }
         if let Some(size) = form.get("size") {
             if !(size.is_u64() || size.is_string()) {
-                return Err(PlanError(format!("\"size\" wants a whole number, not {size}")));
+                return Err(PlanError::new(format!("\"size\" wants a whole number, not {size}")));
             }
             line = line.parameter("size", size)?;
         }
@@ -34,7 +34,7 @@ impl Mapping<'_> {
     pub(super) fn multi_search(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["searches"])?;
         let searches = form.require("searches")?;
-        let wrong = || PlanError(format!("\"searches\" wants a list of searches, not {searches}"));
+        let wrong = || PlanError::new(format!("\"searches\" wants a list of searches, not {searches}"));
         let mut lines = Template::default();
         for search in searches.as_array().filter(|list| !list.is_empty()).ok_or_else(wrong)? {
             let form = Form::new(search, &["collection", "body", "size", "request_cache"])?;
@@ -47,7 +47,9 @@ impl Mapping<'_> {
                 None => json!({}),
             };
             if let (Some(size), Some(_)) = (form.get("size"), body.as_str()) {
-                return Err(PlanError(format!("the body is drawn whole, and \"size\" {size} has no place beside it")));
+                return Err(PlanError::new(format!(
+                    "the body is drawn whole, and \"size\" {size} has no place beside it"
+                )));
             }
             if let Some(size) = form.get("size") {
                 body["size"] = size.clone();
@@ -124,13 +126,13 @@ impl Mapping<'_> {
     }
 }
 
-/// The body of a query in a language of its own: the query's text, and all that stands beside it.
+/// The body of a query in a language of its own: the query's text and the keys beside it.
 fn with_query(form: &Form) -> Result<Value, PlanError> {
     let mut body = json!({"query": form.text("query")?});
     if form.get("body").is_some() {
         for (key, value) in form.mapping("body")?.as_object().into_iter().flatten() {
             if key == "query" {
-                return Err(PlanError("\"body\" has a \"query\", which stands beside it".to_owned()));
+                return Err(PlanError::new("\"query\" belongs beside \"body\", not in it"));
             }
             body[key] = value.clone();
         }

@@ -41,7 +41,7 @@ fn sent(form: Value, k: u64) -> String {
 }
 
 fn error(form: Value) -> String {
-    map(form).unwrap_err().0
+    map(form).unwrap_err().message
 }
 
 #[test]
@@ -183,7 +183,12 @@ fn a_field_can_give_each_of_its_values_a_collection() {
     let with_ids = form(json!({"id": "number", "action": "create"}));
     assert_eq!(with_ids[1], json!({"create": {"_index": "c-1", "_id": "1"}}));
     let nobody = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "page"}});
-    assert!(map(nobody).unwrap_err().0.contains("\"per\": the corpus's first document has no text or number \"page\""));
+    assert!(
+        map(nobody)
+            .unwrap_err()
+            .message
+            .contains("\"per\": the corpus's first document has no text or number \"page\"")
+    );
 }
 
 #[test]
@@ -311,7 +316,7 @@ fn a_bad_form_is_refused_with_the_reason() {
         ),
         (
             json!({"scan": {"collection": "c", "from": "a", "count": 5}}),
-            "scan: this store knows no order of ids; say by: the name of a keyword field that holds the id",
+            "scan: this store does not keep ids in order; say by: the name of a keyword field that holds the id",
         ),
         (json!({"scan": {"collection": "c", "from": "a", "count": 0, "by": "k"}}), "scan: \"count\" wants a whole"),
         (json!({"read": {"collection": "c", "id": 1, "fields": "a"}}), "read: \"fields\" wants a list of names"),
@@ -357,7 +362,7 @@ fn a_query_has_all_that_stands_beside_it() {
     assert_eq!(last(eql), ("POST /logs/_eql/search HTTP/1.1".to_owned(), body.to_owned()));
     let sql = json!({"sql": {"query": "SELECT 1", "fetch_size": 5, "body": {"filter": {}}}});
     assert_eq!(last(sql).1, r#"{"query":"SELECT 1","filter":{},"fetch_size":5}"#);
-    assert!(error(json!({"sql": {"query": "a", "body": {"query": "b"}}})).contains("stands beside it"));
+    assert!(error(json!({"sql": {"query": "a", "body": {"query": "b"}}})).contains("belongs beside"));
 }
 
 #[test]
