@@ -107,6 +107,26 @@ def test_every_command_has_examples(cluster, word):
     assert f"loadframe cluster {word}" in cluster(word, "--help").stdout
 
 
+def test_a_url_of_another_store_says_which_store_to_name(cluster):
+    answer = cluster("status", "--hosts", "redis://127.0.0.1:1")
+    assert answer.returncode == 2
+    assert "redis:// is an address of redis, and the store to ask is opensearch" in answer.stderr
+    assert "give --store redis" in answer.stderr
+
+
+@pytest.mark.store
+def test_pausing_and_resuming_twice_is_said_and_is_no_event(cluster):
+    assert cluster("up", "trial", "--store", "sim").returncode == 0
+    said = [cluster(word, "trial", "node-0", "--json") for word in ("pause", "pause", "resume", "resume")]
+    assert [[event["kind"] for event in json.loads(answer.stdout)["events"]] for answer in said] == [
+        ["node paused"],
+        [],
+        ["node resumed"],
+        [],
+    ]
+    assert [answer.stderr.strip() for answer in said] == ["", "node-0 is paused already", "", "node-0 is not paused"]
+
+
 #: What takes longer to import than to look at a cluster.
 HEAVY = ("httpx", "jinja2", "numpy", "pydantic", "requests", "scipy", "urllib3", "yaml", "loadframe._engine")
 

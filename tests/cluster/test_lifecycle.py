@@ -95,6 +95,8 @@ def test_a_node_that_is_gone_or_stands_still_cannot_hand_over_its_data(cluster, 
     cluster.pause("node-1")
     with pytest.raises(BadInput, match=r"node-1 is paused, and nobody can have .*\n.*cluster resume trial node-1"):
         cluster.shrink("node-1")
+    with pytest.raises(BadInput, match=r"node-1 is paused, and cannot take its share"):
+        cluster.shrink("node-0")
     cluster.resume("node-1")
     assert [step for step, *_ in toy.told] == [], "the store was asked"
     assert cluster.size == 2

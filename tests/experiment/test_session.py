@@ -126,7 +126,7 @@ def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, tmp_p
     run = Run(yellow.record(tmp_path, "run", yellow.workload.phases, Labels()))
     assert not run.raw_summary["verdict"]["valid"]
     causes = [each["cause"] for each in run.raw_summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
-    assert causes == ["the cluster is yellow, with 1 copies of data not in service"]
+    assert causes == ["the cluster is yellow, with 1 copy of data not in service"]
 
 
 @pytest.mark.parametrize("keep", [True, False])

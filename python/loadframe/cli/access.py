@@ -10,7 +10,7 @@ from loadframe.cli.output import err
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
-    from loadframe.store import Access
+    from loadframe.store import Access, Store
     from loadframe.store.access import Tls
 
 _PANEL = "Secured clusters (with --hosts)"
@@ -78,6 +78,7 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     # Typer hands paths to the command itself as Path, but keeps them among its parameters as they were typed.
     files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
     kind = find(given.get("store") or DEFAULT_STORE)
+    _require_scheme_of(kind, given["hosts"])
     addresses, secure = endpoints(given["hosts"], kind.port, kind.schemes)
     tls = _tls(secure, files["ca"], files["cert"], files["key"], given["insecure"])
     auth = credentials(
@@ -92,6 +93,22 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     if tls and not tls.verify:
         _warn("certificates are not verified: whoever answers is believed")
     return addresses, Access(tls, auth, given["compress"])
+
+
+def _require_scheme_of(kind: "Store", hosts: str) -> None:
+    """BadInput for a URL with a scheme of another store, such as `redis://` where OpenSearch is to be measured."""
+    scheme = hosts.strip().partition("://")[0]
+    if "://" not in hosts or scheme in ("http", "https", *kind.schemes):
+        return
+    from loadframe.store import stores
+
+    for other in stores().values():
+        if scheme in other.schemes:
+            raise BadInput(
+                f"{scheme}:// is an address of {other.kind}, and the store to ask is {kind.kind}",
+                where=hosts,
+                remedy=f"give --store {other.kind}",
+            )
 
 
 def _tls(secure: bool | None, ca: Path | None, cert: Path | None, key: Path | None, insecure: bool) -> "Tls | None":

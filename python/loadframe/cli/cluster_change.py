@@ -97,19 +97,19 @@ def shrink(
 @cluster.command(epilog=_KILL_EXAMPLES)
 def kill(name: Name, node: NodeName, as_json: Json = False) -> None:
     """End a node's process at once, as a loss of power would. Its data stays; `up` brings it back."""
-    _do(name, "kill", node, as_json)
+    _done(name, lambda running: running.kill(node), as_json)
 
 
 @cluster.command(epilog=_PAUSE_EXAMPLES)
 def pause(name: Name, node: NodeName, as_json: Json = False) -> None:
     """Have a node stand still: it keeps its connections and answers nothing, until `resume`."""
-    _do(name, "pause", node, as_json)
+    _done(name, lambda running: running.pause(node, step), as_json)
 
 
 @cluster.command(epilog=_RESUME_EXAMPLES)
 def resume(name: Name, node: NodeName, as_json: Json = False) -> None:
     """Let a paused node go on."""
-    _do(name, "resume", node, as_json)
+    _done(name, lambda running: running.resume(node, step), as_json)
 
 
 @cluster.command(epilog=_LINK_EXAMPLES)
@@ -143,10 +143,6 @@ def link(
             running.restore(node)
 
     _done(name, change, as_json)
-
-
-def _do(name: str, what: str, node: str, as_json: bool) -> None:
-    _done(name, lambda running: getattr(running, what)(node), as_json)
 
 
 def _done(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:

@@ -254,21 +254,26 @@ class Cluster(ClusterView):
         self._roster.update(put=[replace(node, state=State.KILLED)])
         self._emit(ClusterEvent(events.KILLED, (name,)))
 
-    def pause(self, name: str) -> None:
+    def pause(self, name: str, report: Report = _silent) -> None:
         """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing.
 
-        Nothing happens to one that is paused already, and no event is told of it; the same holds for `resume`.
+        Nothing happens to one that is paused already: `report` is told so, and there is no event.
         """
         process = self._process(self._named(name))
         if process.paused():
+            report(f"{name} is paused already")
             return
         process.pause()
         self._emit(ClusterEvent(events.PAUSED, (name,)))
 
-    def resume(self, name: str) -> None:
-        """Let a paused node go on (SIGCONT)."""
+    def resume(self, name: str, report: Report = _silent) -> None:
+        """Let a paused node go on (SIGCONT).
+
+        Nothing happens to one that is not paused: `report` is told so, and there is no event.
+        """
         process = self._process(self._named(name))
         if not process.paused():
+            report(f"{name} is not paused")
             return
         process.resume()
         self._emit(ClusterEvent(events.RESUMED, (name,)))

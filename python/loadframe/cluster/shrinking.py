@@ -19,7 +19,8 @@ _FAREWELL = 5.0
 def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
     """Take these data-bearing nodes out, one after the other, and return their names.
 
-    BadInput, with nothing changed, when the store cannot do without one of them, or one does not run. Broken off, a
+    BadInput, with nothing changed, when the store cannot do without one of them, when one does not run, or when one of
+    the others is paused or cut off: it could not take its share of the data. Broken off, a
     node whose data is not with the others yet goes on as a member.
     """
     if len(numbers) >= len(change.roster.numbers):
@@ -29,6 +30,9 @@ def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
         )
     for node in (node for number in numbers for node in change.roster.of(number)):
         change.require_awake(node, "and nobody can have its data from it")
+    for node in change.roster.nodes:
+        if node.alive:
+            change.require_awake(node, "and cannot take its share of the data")
     names = [change.roster.of(number)[0].name for number in numbers]
     for number in numbers:
         _drain(change, number)

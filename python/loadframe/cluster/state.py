@@ -6,6 +6,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.roster import Roster
 from loadframe.host.limits import PERIOD, Limits
 from loadframe.store import Health
+from loadframe.units import format_nodes
 
 
 def describe(roster: Roster) -> dict[str, Any]:
@@ -66,9 +67,11 @@ def unready(health: Health, size: int) -> list[str]:
     """Return how the store's own view differs from a complete cluster of that size at rest."""
     sentences = []
     if health.nodes != size:
-        sentences.append(f"the cluster has {health.nodes} nodes, not {size}")
+        sentences.append(f"the cluster has {format_nodes(health.nodes)}, not {size}")
     if not health.ready:
-        sentences.append(f"the cluster is {health.status}, with {health.missing} copies of data not in service")
+        copies = "1 copy" if health.missing == 1 else f"{health.missing} copies"
+        missing = f", with {copies} of data not in service" if health.missing else ""
+        sentences.append(f"the cluster is {health.status}{missing}")
     if health.moving:
         sentences.append(f"{health.moving} pieces of data are on the move between nodes")
     return sentences

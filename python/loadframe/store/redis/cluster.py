@@ -137,8 +137,9 @@ def join(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
     everybody = {node.id for node in seen.nodes} | {mine}
     nodes = [newcomer, *(clients(node.address) for node in seen.nodes if node.present)]
     _until(lambda: all(everybody <= _met(node) for node in nodes), watch, "meeting")
-    # It takes nothing before it holds the cluster for sound, which it puts off for a second or two.
-    _until(lambda: Ring.read(newcomer).state == "ok", watch, "meeting")
+    # A node serves nothing before it sees the cluster as sound, which a new one, and one that was just paused, puts off
+    # for a second or two.
+    _until(lambda: all(Ring.read(node).state == "ok" for node in nodes), watch, "meeting")
 
 
 def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
