@@ -124,9 +124,9 @@ def test_an_address_takes_the_generators_place_and_a_file_the_addresss(load, fet
 
 def test_several_addresses_are_one_corpus(load, fetched):
     workload = load(WORKLOAD.replace("CORPUS", "{urls: [http://a.example/1.gz, http://a.example/2.gz], documents: 9}"))
-    found = source(workload)
-    assert found["documents"] == 9
-    assert [Path(name).name[-5:] for name in found["files"]] == ["-1.gz", "-2.gz"]
+    taken = source(workload)
+    assert taken["documents"] == 9
+    assert [Path(name).name[-5:] for name in taken["files"]] == ["-1.gz", "-2.gz"]
     assert fetched == [("http://a.example/1.gz", None), ("http://a.example/2.gz", None)]
 
 

@@ -90,5 +90,5 @@ def test_a_real_dump_takes_the_generators_place(node, tmp_path):
         phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
     )
     assert answer["error"] is None
-    found = json.loads(answer["answer"].split("\n\n", 1)[1])
-    assert found["hits"]["hits"][0]["_source"]["timestamp"] == "2001-01-20T00:00:00Z"
+    answered = json.loads(answer["answer"].split("\n\n", 1)[1])
+    assert answered["hits"]["hits"][0]["_source"]["timestamp"] == "2001-01-20T00:00:00Z"

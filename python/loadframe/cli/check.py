@@ -133,7 +133,7 @@ def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path
     """
     from loadframe.load import render_operations
 
-    missing = [name for name, corpus in workload.corpora.items() if corpus.get("files") == []]
+    missing = [name for name, corpus in workload.corpora.items() if corpus.get("files", corpus.get("columns")) == []]
     shown: list[dict[str, Any]] = []
     for phase in workload.phases:
         # Nothing is sent to this address. A real cluster's address takes its place.
@@ -159,7 +159,8 @@ def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path
 def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a corpus of one document, which says that the real ones were not fetched, with the fields in use."""
     text = f"of the corpus {name}, which is not on this machine"
-    document: dict[str, Any] = {"a document": text}
+    # Documents that are rows of vectors have their number as their id.
+    document: dict[str, Any] = {"a document": text, **({"id": 0} if "columns" in plan["corpora"][name] else {})}
     variables: Mapping[str, Any] = plan["variables"]
     rows = {key for key, form in variables.items() if form.get("document", {}).get("corpus") == name}
     fields = [form["field"]["field"] for form in variables.values() if form.get("field", {}).get("corpus") == name]

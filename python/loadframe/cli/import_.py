@@ -39,6 +39,7 @@ _RALLY = """\b
 Examples:
   loadframe import rally ./my-track --output my-track.yaml
   loadframe import rally ./my-track --challenge append-only --set bulk_size=1000
+  loadframe import rally ./my-track --params my-params.json --output my-track.yaml
   loadframe import rally ./my-track --test-mode --output small.yaml
   loadframe import rally ./my-track --allow-code --time-limit 2m --output my-track.yaml
 """
@@ -76,6 +77,9 @@ def rally(
         str | None, typer.Option(help="The challenge, or test procedure; the track's default if not given.")
     ] = None,
     set_: Annotated[list[str], typer.Option("--set", help="A track parameter, name=value; may be repeated.")] = [],
+    params: Annotated[
+        Path | None, typer.Option(help="A JSON file of track parameters, as Rally's --track-params takes it.")
+    ] = None,
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="Run the track's Python code, to see what parameters it makes.")
     ] = False,
@@ -94,7 +98,7 @@ def rally(
     output: Output = None,
 ) -> None:
     """Import a track of Rally or a workload of OpenSearch Benchmark; its Python code runs only with --allow-code."""
-    from loadframe.workload.importers import import_rally
+    from loadframe.workload.importers import import_rally, parameters_of
     from loadframe.workload.importers.rally.isolated import Limits
 
     limits = Limits(cpu=math.ceil(parse_duration(time_limit)) or 1, memory=parse_size(memory_limit), draws=draws)
@@ -104,6 +108,7 @@ def rally(
         path,
         challenge,
         assignments(set_),
+        values=None if params is None else parameters_of(params),
         root=root,
         test_mode=test_mode,
         allow_code=allow_code,

@@ -40,7 +40,7 @@ def _checksum(value: str) -> str:
 
 
 def _column(value: str) -> str:
-    reason = vectors.wrong_place(value)
+    reason = vectors.wrong_source(value)
     if reason is not None:
         raise wrong(reason)
     return value
@@ -204,17 +204,17 @@ def _columns(
     """Return columns of vectors as the engine takes them; none where nothing may be fetched that is not here."""
     resolved = []
     for name, text in columns.items():
-        place = vectors.place(text)
-        if not place.is_address:
-            file = (folder / place.file).absolute()
+        source = vectors.vector_source(text)
+        if not source.is_address:
+            file = (folder / source.file).absolute()
         elif offline:
-            file = download.place(place.file, cache(), None)
+            file = download.place(source.file, cache(), None)
             if not file.is_file():
                 return []
         else:
-            file = download.fetch(place.file, cache(), report, otherwise=_OTHERWISE, checksum=None)
+            file = download.fetch(source.file, cache(), report, otherwise=_OTHERWISE, checksum=None)
         _check(file, error)
-        resolved.append(vectors.column(name, file, place.inside, cache(), error))
+        resolved.append(vectors.column(name, file, source.inside, cache(), error))
     return resolved
 
 

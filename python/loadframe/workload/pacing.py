@@ -91,7 +91,7 @@ class ThinkDraw(Model):
 ThinkTime = Annotated[Annotated[Duration, Tag("constant")] | Annotated[ThinkDraw, Tag("stages")], Discriminator(_shape)]
 
 
-class Step(Model):
+class JourneyStep(Model):
     """A step of a journey: an operation, and what its user thinks before the next one."""
 
     operation: Text
@@ -102,7 +102,7 @@ def _step(value: Any) -> Any:
     return {"operation": value} if isinstance(value, str) else value
 
 
-_StepOrName = Annotated[Step, BeforeValidator(_step, json_schema_input_type=Step | str)]
+_StepOrName = Annotated[JourneyStep, BeforeValidator(_step, json_schema_input_type=JourneyStep | str)]
 #: Operations that one user walks through in order; a step without a think time is just its operation's name.
 Journey = Annotated[tuple[_StepOrName, ...], Strict(False), NOT_EMPTY]
 

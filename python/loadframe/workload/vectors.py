@@ -1,4 +1,6 @@
-"""Vectors in files of other programs, as the engine reads them: the rows of HDF5 data sets and of columns of Parquet.
+"""Vectors in files of other programs, as the engine reads them.
+
+They are the rows of HDF5 data sets, of columns of Parquet, and of the files of the Big ANN benchmarks.
 
 The engine maps `.fvecs`, `.ivecs` and `.bvecs`. Other files are written as these once, into the cache.
 """
@@ -19,18 +21,28 @@ if TYPE_CHECKING:
 
 #: Files that the engine maps as they are.
 MAPPED = (".fvecs", ".ivecs", ".bvecs")
+#: Files of several data sets or columns, of which one is named.
 _CONTAINERS = (".hdf5", ".h5", ".parquet")
+#: The files of the Big ANN benchmarks: the type of the components, by the ending. A `.bin` holds ids of neighbours, and
+#: their distances may follow.
+_BIG_ANN = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".ibin": "<i4", ".bin": "<u4"}
+#: Bytes before the rows of such a file: their number and that of their components.
+_BIG_ANN_HEADER = 8
+#: How the engine's libraries call a compression, by the file's ending.
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 #: Bytes of a row's components, by the file's ending.
 COMPONENT = {".fvecs": 4, ".ivecs": 4, ".bvecs": 1}
 #: Rows that are in memory at a time.
 _ROWS = 8192
+#: Bytes that are unpacked at a time.
+_CHUNK = 2**20
 
 #: Makes the error of what is wrong with a file and of the remedy.
 Wrong = Callable[[str, str], BadInput]
 
 
 @dataclass(frozen=True)
-class Place:
+class VectorSource:
     """Where a column's values are: a file or an address, and within it a data set or a column if it has several."""
 
     file: str
@@ -42,44 +54,48 @@ class Place:
         return self.file.startswith(("http://", "https://"))
 
 
-def place(text: str) -> Place:
-    """Read `base.fvecs`, `glove.hdf5:train` or `https://data.example/part.parquet:emb`."""
-    match = re.fullmatch(r"(.+\.(?:hdf5|h5|parquet)):([^:]+)", text)
-    return Place(match[1], match[2]) if match else Place(text, None)
+def vector_source(text: str) -> VectorSource:
+    """Read `base.fvecs`, `glove.hdf5:train`, `sift.hdf5.bz2:test` or `https://data.example/part.parquet:emb`."""
+    match = re.fullmatch(r"(.+\.(?:hdf5|h5|parquet)(?:\.gz|\.bz2|\.zst)?):([^:]+)", text)
+    return VectorSource(match[1], match[2]) if match else VectorSource(text, None)
 
 
-def wrong_place(text: str) -> str | None:
+def wrong_source(text: str) -> str | None:
     """Return why a text does not say where vectors are; None if it does."""
-    where = place(text)
-    suffix = Path(where.file).suffix.lower()
-    if suffix in MAPPED:
+    source = vector_source(text)
+    suffix = _suffix(Path(source.file))
+    if suffix in MAPPED or suffix in _BIG_ANN:
         return None
     if suffix not in _CONTAINERS:
-        return f"{text!r} is not a file of vectors ({', '.join((*MAPPED, *_CONTAINERS))})"
-    return None if where.inside else f"{text!r} does not say which part of the file: write FILE:NAME"
+        return f"{text!r} is not a file of vectors ({', '.join((*MAPPED, *_CONTAINERS, *_BIG_ANN))})"
+    return None if source.inside else f"{text!r} does not say which part of the file: write FILE:NAME"
+
+
+def _suffix(file: Path) -> str:
+    """Return the ending that tells a file's format, without that of its compression."""
+    return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).suffix.lower()
 
 
 def column(name: str, file: Path, inside: str | None, folder: Path, error: Wrong) -> dict[str, Any]:
     """Return a column of a corpus as the engine takes it: `{"name", "file", "single"?}`.
 
-    What is not mapped as it is is written into `folder` once, and again when the file has changed. BadInput, made by
+    A file that the engine cannot map is written into `folder` once, and again when it has changed. BadInput, made by
     `error`, for what holds no vectors.
     """
-    if file.suffix.lower() in MAPPED or inside is None:
+    if file.suffix.lower() in _COMPRESSED:
+        file = _unpacked(file, folder, error)
+    if file.suffix.lower() in MAPPED:
         return {"name": name, "file": str(file)}
-    status = file.stat()
-    key = f"{file}:{inside}:{status.st_size}:{status.st_mtime_ns}"
-    stem = folder / f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    note = stem.with_suffix(".json")
+    stem = folder / f"{file.stem}-{_state(file, inside or '')}"
+    note = stem.with_name(f"{stem.name}.json")
     if not note.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        blocks = _parquet(file, inside, error) if file.suffix.lower() == ".parquet" else _hdf5(file, inside, error)
-        written = _write(blocks, stem, error, f"{file}:{inside}")
+        written = _write(_blocks(file, inside, error), stem, error, f"{file}:{inside}" if inside else str(file))
         note.write_text(json.dumps(written))
     known = json.loads(note.read_text())
     return {
         "name": name,
-        "file": str(stem.with_suffix(known["suffix"])),
+        "file": f"{stem}{known['suffix']}",
         **({"single": True} if known["single"] else {}),
     }
 
@@ -99,9 +115,7 @@ def rows_as_lines(file: Path, folder: Path, error: Wrong) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    status = file.stat()
-    key = hashlib.sha256(f"{file}:{status.st_size}:{status.st_mtime_ns}".encode()).hexdigest()[:16]
-    target = folder / f"{file.stem}-{key}.ndjson"
+    target = folder / f"{file.stem}-{_state(file)}.ndjson"
     if target.is_file():
         return target
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +129,79 @@ def rows_as_lines(file: Path, folder: Path, error: Wrong) -> Path:
         raise error(f"{file} cannot be read as Parquet: {cause}", "give a Parquet file whose values JSON has") from None
     partial.replace(target)
     return target
+
+
+def first_filled_up(file: Path, most: int) -> int | None:
+    """Return the first row of an `.ivecs` file with a negative number among its first `most`; None if there is none.
+
+    Lists of neighbours of different lengths are filled up with -1.
+    """
+    import numpy as np
+
+    values = np.memmap(file, "<i4", "r")
+    table = values.reshape(-1, int(values[0]) + 1)[:, 1 : most + 1]
+    for start in range(0, len(table), _ROWS):
+        short = np.flatnonzero((table[start : start + _ROWS] < 0).any(axis=1))
+        if len(short):
+            return start + int(short[0])
+    return None
+
+
+def _state(file: Path, inside: str = "") -> str:
+    """Return a short key of a file as it is now, and of a part of it."""
+    status = file.stat()
+    key = f"{file}:{inside}:{status.st_size}:{status.st_mtime_ns}"
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _unpacked(file: Path, folder: Path, error: Wrong) -> Path:
+    """Return the file that is compressed in another one; it is unpacked once, into a folder."""
+    import pyarrow as pa
+
+    unpacked = Path(file.stem)
+    target = folder / f"{unpacked.stem}-{_state(file)}{unpacked.suffix}"
+    if target.is_file():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        with (
+            pa.input_stream(str(file), compression=_COMPRESSED[file.suffix.lower()]) as source,
+            partial.open("wb") as out,
+        ):
+            while chunk := source.read(_CHUNK):
+                out.write(chunk)
+        partial.replace(target)
+    except (pa.ArrowException, OSError) as cause:
+        raise error(f"{file} cannot be unpacked: {cause}", "check the file") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _blocks(file: Path, inside: str | None, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
+    suffix = file.suffix.lower()
+    if suffix in _BIG_ANN:
+        return _big_ann(file, error)
+    return _parquet(file, inside or "", error) if suffix == ".parquet" else _hdf5(file, inside or "", error)
+
+
+def _big_ann(file: Path, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
+    import numpy as np
+
+    kind = np.dtype(_BIG_ANN[file.suffix.lower()])
+    size = file.stat().st_size
+    header = np.fromfile(file, "<u4", 2)
+    count, width = (int(number) for number in header) if len(header) == 2 else (0, 0)
+    needed = count * width * kind.itemsize
+    ids_alone = size == _BIG_ANN_HEADER + needed
+    ids_and_distances = file.suffix.lower() == ".bin" and size == _BIG_ANN_HEADER + 2 * needed
+    if not needed or not (ids_alone or ids_and_distances):
+        what = f"{file} has {size} bytes, which its header of {count} rows of {width} components does not explain"
+        raise error(what, "give a whole file of the Big ANN benchmarks")
+    table = np.memmap(file, kind, "r", offset=_BIG_ANN_HEADER, shape=(count, width))
+    for start in range(0, count, _ROWS):
+        yield table[start : start + _ROWS]
 
 
 def _hdf5(file: Path, inside: str, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
@@ -163,7 +250,7 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: Wrong, w
     """Write the rows as the engine reads them; return the file's ending, and whether each row is a single value."""
     import numpy as np
 
-    partial = stem.with_suffix(f".{os.getpid()}.partial")
+    partial = stem.with_name(f"{stem.name}.{os.getpid()}.partial")
     suffix, single, width = "", False, None
     try:
         with partial.open("wb") as target:
@@ -172,16 +259,18 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: Wrong, w
                 matrix = block.reshape(len(block), -1)
                 if matrix.dtype.kind == "f":
                     suffix, components = ".fvecs", matrix.astype("<f4")
+                elif matrix.dtype == "u1":
+                    suffix, components = ".bvecs", matrix
                 elif matrix.dtype.kind in "iu" and (not matrix.size or abs(matrix.astype("i8")).max() < 2**31):
                     suffix, components = ".ivecs", matrix.astype("<i4")
                 else:
                     raise error(f"{what} holds neither numbers nor vectors of them", "name another part of the file")
                 width = components.shape[1]
                 lengths = np.full((len(components), 1), width, "<i4")
-                np.hstack([lengths, components.view("<i4")]).tofile(target)
+                np.hstack([lengths.view("u1"), np.ascontiguousarray(components).view("u1")]).tofile(target)
         if not width:
             raise error(f"{what} has no rows", "name another part of the file")
-        partial.replace(stem.with_suffix(suffix))
+        partial.replace(stem.with_name(f"{stem.name}{suffix}"))
     finally:
         partial.unlink(missing_ok=True)
     return {"suffix": suffix, "single": single}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.workload import catalogue, corpora, parameters, references
+from loadframe.workload import catalogue, corpora, parameters, references, truth
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Form, every_form, families, form_for
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
@@ -128,6 +128,7 @@ class Workload:
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
         # The last thing to be done, since it may take hours.
         sources = {name: self._source(filled, name, corpus, report, offline) for name, corpus in file.corpora.items()}
+        truth.check(self.document, operations, file.variables, sources)
         variables = {
             name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
             for name, variable in file.variables.items()
@@ -189,7 +190,9 @@ class Workload:
 
         def error(what: str, remedy: str) -> BadInput:
             where = self.document.where(place) if setting is None else setting.where
-            return BadInput(what, where=where, remedy=remedy)
+            holes = [name for at, used in filled.holes.items() if at[: len(place)] == place for name in used]
+            settable = f", or name another with --set {holes[0]}=PATH" if holes and setting is None else ""
+            return BadInput(what, where=where, remedy=f"{remedy}{settable}")
 
         return corpora.resolve(corpus, folder, error, report, offline=offline)
 

@@ -13,7 +13,7 @@ from loadframe.workload.importers import Imported
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[..., Path]:
-    """Write a file; data that is no text becomes JSON."""
+    """Write a file; data that is not text becomes JSON."""
 
     def written(name: str, content: Any) -> Path:
         path = tmp_path / name

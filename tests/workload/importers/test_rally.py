@@ -202,7 +202,9 @@ def test_documents_with_an_address_are_fetched_unless_a_file_is_named(track, loa
 def bulk_of(*operations, **documents):
     """A track of one corpus and bulk operations."""
     corpora = [{"name": "x", "documents": [{"source-file": "x.json", **documents}]}]
-    return simple(*({"operation-type": "bulk", "bulk-size": 5, **each} for each in operations), corpora=corpora)
+    return simple(
+        *({"operation-type": "bulk", "bulk-size": 5, **operation} for operation in operations), corpora=corpora
+    )
 
 
 def test_documents_without_an_address_are_found_in_the_folder_that_is_given(written, loaded, tmp_path):
@@ -432,3 +434,35 @@ def test_a_track_can_be_tried_small(written, loaded):
     large = loaded(import_rally(path, None, {}), documents="300").file
     (corpus,) = large.corpora.values()
     assert (corpus.documents, corpus.at_most) == (5000, 300)
+
+
+def test_a_slip_is_named_with_its_line_and_what_is_meant(written):
+    file = written(
+        "track.json",
+        """{
+  "indices": [{"name": "a"}],
+  "operations": [
+    {"name": "look", "operation-type": "search", "index": "a", "body": {}, "cahce": true},
+    {"name": "typo", "operation-type": "serach", "index": "a"}
+  ],
+  "schedule": [
+    {"operation": "look", "target-througput": 10},
+    {"operation": "typo"},
+    {"operation": "lok"},
+    {"operation": "juggle"}
+  ]
+}""",
+    )
+    left_out = import_rally(file, None, {}).left_out
+    assert f"operation typo: operations of the type serach; did you mean 'search'? ({file}:5)" in left_out
+    assert f"operation lok: operations of the type lok; did you mean 'look'? ({file}:10)" in left_out
+    assert f"task look: target-througput, did you mean 'target-throughput'? ({file}:8)" in left_out
+    assert f"operation look: cahce, did you mean 'cache'? ({file}:4)" in left_out
+    assert "operation juggle: operations of the type juggle" in left_out
+
+
+def test_documents_beside_the_track_are_read_where_they_are(written):
+    file = written("track.json", bulk_of({}))
+    assert import_rally(file, None, {}).data["parameters"]["data"] == "."
+    written("x.json", '{"price": 1}\n')
+    assert import_rally(file, None, {}).data["parameters"]["data"] == str(file.parent)

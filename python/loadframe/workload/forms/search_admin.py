@@ -89,8 +89,10 @@ class ForceMerge(Model):
 
 
 class Rollover(Model):
-    """Have an alias, or a data stream, write to a new index if one of the `conditions` is met, or in any case if there
-    are none."""
+    """Have an alias, or a data stream, write to a new index if one of the `conditions` is met.
+
+    Without conditions it always does.
+    """
 
     alias: Text
     to: Text | None = None

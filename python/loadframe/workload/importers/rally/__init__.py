@@ -7,6 +7,7 @@ of a track, track.py, is run only if that is allowed (`sources`, `code`): what i
 
 from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Any
 
 from loadframe.errors import BadInput
 from loadframe.workload.holes import names
@@ -15,7 +16,7 @@ from loadframe.workload.importers.rally import checkout, isolated
 from loadframe.workload.importers.rally.schedule import Schedule, choose
 from loadframe.workload.importers.rally.sources import LISTED, Sources, wanted
 from loadframe.workload.importers.rally.track import Track, documents_of
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import Part, json_of, text_of
 from loadframe.yamlfile import scalar
 
 #: A track's keys that this package reads, and those that say nothing of the load.
@@ -37,6 +38,7 @@ def import_rally(
     challenge: str | None,
     parameters: Mapping[str, str],
     *,
+    values: Mapping[str, Any] | None = None,
     root: Path | None = None,
     test_mode: bool = False,
     allow_code: bool = False,
@@ -45,23 +47,24 @@ def import_rally(
 ) -> Imported:
     """Make a workload of a track's file or folder, with one of its challenges and some of its parameters set.
 
+    `parameters` are written as on a command line, and go before `values`, which are JSON.
     Its templates may read the files of `root`, by default the checkout that the track is in. `test_mode` makes
     everything small, as Rally's does. `allow_code` lets its Python code run, in a process of its own, within `limits`;
     the requests that it makes go into files of the folder `requests`, beside the workload file, if there are many.
     BadInput, with the place, for what is not a track, for code that fails, and for parameters and challenges that it
     does not have.
     """
-    values = {}
+    told = dict(values or {})
     for name, text in parameters.items():
         try:
-            values[name] = scalar(text)
+            told[name] = scalar(text)
         except ValueError as error:
             raise BadInput(str(error), where=f"--set {name}", remedy="give another value") from None
     file = checkout.track_file(path)
     around = checkout.root_of(file, root)
-    part = Part(isolated.expand(file, around, values, limits), str(path))
+    part = Part(isolated.expand(file, around, told, limits), str(path))
     folder = file.parent
-    track = Track(part, folder, lambda: isolated.locate(file, around, values, limits), test_mode)
+    track = Track(part, folder, lambda: isolated.locate(file, around, told, limits), test_mode)
     track.read()
     chosen = choose(part, challenge)
     sources = Sources(track, limits, requests)
@@ -80,7 +83,7 @@ def import_rally(
     drawn = {form["document"]["corpus"] for form in track.variables.values() if "document" in form}
     rows = {key: corpus for key, corpus in track.corpora.items() if key in drawn}
     corpora = {key: corpus for key, corpus in track.corpora.items() if key in used}
-    asked = set(names(corpora))
+    asked = set(names(corpora | rows))
     documents = {"documents": documents_of(corpora)} if corpora else {}
     files = {name: value for name, value in track.parameters.items() if name in asked}
     data = {
@@ -110,6 +113,14 @@ def import_rally(
     return Imported(data, tuple(remarks), tuple(track.left_out), str(path), place, sources.files)
 
 
+def parameters_of(file: Path) -> dict[str, Any]:
+    """Return the parameters of a track that a JSON file gives; BadInput, with the line, for anything else."""
+    parameters = json_of(text_of(file), str(file))
+    if not isinstance(parameters, dict):
+        raise BadInput("expected an object of parameters", where=str(file), remedy='write {"name": value, ...}')
+    return parameters
+
+
 _DOCUMENTS = "The parameter `documents` is the most documents of each corpus: --set documents=1000 makes a small run."
 _TEST_MODE = (
     "It was imported in test mode: the first documents of each corpus, one request of each client, no warm-up, and "
@@ -119,12 +130,17 @@ _TEST_MODE = (
 
 def _about_data(track: Track, parameters: Set[str]) -> list[str]:
     remarks = []
-    if parameters - {"data"}:
-        files = ", ".join(f"`{name}`" for name in parameters if name != "data")
+    here = [name for name in parameters - {"data"} if track.is_path(name)]
+    fetched = ", ".join(f"`{name}`" for name in sorted(parameters - {"data", *here}))
+    if fetched:
         remarks.append(
-            f"Documents with a web address are fetched once; {files} can name a file of this machine instead."
+            f"Documents with a web address are fetched once; {fetched} can name a file of this machine instead."
         )
+    if here:
+        names_here = ", ".join(f"`{name}`" for name in sorted(here))
+        remarks.append(f"Vectors are read from files of this machine, whose paths are the parameters {names_here}.")
     if "data" in parameters:
-        where = "The parameter `data` is the folder that holds the documents; without --set it is this file's folder."
+        default = "this file's folder" if track.parameters["data"] == "." else "the track's folder"
+        where = f"The parameter `data` is the folder that holds the documents; without --set it is {default}."
         remarks += [where, *dict.fromkeys(track.downloads)]
     return remarks

@@ -98,7 +98,7 @@ def health(make: Making, part: Part, name: str) -> list[Form]:
             form["still"] = True
         return [{"wait_for_health": form}]
     (asked,) = make.request(part, "GET", f"/_cluster/health/{target}" if form else "/_cluster/health")
-    return [asked | (_repeated(part, _healthy(parameters)) if again else {})]
+    return [asked | (repeated(part, _healthy(parameters)) if again else {})]
 
 
 def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
     return {"status": {"one_of": good}} | ({"relocating_shards": {"at_most": 0}} if settled else {})
 
 
-def _repeated(part: Part, until: dict[str, Any]) -> Form:
+def repeated(part: Part, until: dict[str, Any]) -> Form:
     """Return how a request is repeated until something holds of its answer, or without that until it succeeds.
 
     Rally has no limit; here it is a day.
@@ -122,7 +122,7 @@ def _repeated(part: Part, until: dict[str, Any]) -> Form:
 
 def retried(part: Part, form: Form) -> Form:
     """Return a request that is repeated until it succeeds; other forms are as they are."""
-    return form | _repeated(part, {}) if "request" in form else form
+    return form | repeated(part, {}) if "request" in form else form
 
 
 def index_stats(make: Making, part: Part, name: str) -> list[Form]:
@@ -135,7 +135,7 @@ def index_stats(make: Making, part: Part, name: str) -> list[Form]:
     if not again:
         make.leave_out(name, "its condition, because it is asked once")
         return [asked]
-    return [asked | _repeated(part, {condition.text("path"): condition.get("expected-value")})]
+    return [asked | repeated(part, {condition.text("path"): condition.get("expected-value")})]
 
 
 def waiting(path: Callable[[Part], str], until: dict[str, Any]) -> Callable[[Making, Part, str], list[Form]]:
@@ -144,7 +144,7 @@ def waiting(path: Callable[[Part], str], until: dict[str, Any]) -> Callable[[Mak
     def waiting(make: Making, part: Part, _: str) -> list[Form]:
         part.asked.update(("completion-recheck-wait-period", "completion-recheck-attempts", "wait-for-completion"))
         (asked,) = make.request(part, "GET", path(part))
-        return [asked | _repeated(part, until)]
+        return [asked | repeated(part, until)]
 
     return waiting
 

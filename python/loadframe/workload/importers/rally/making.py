@@ -17,6 +17,8 @@ class Making:
     track: Track
     #: What operations have made so far, by the word for it: `index`, `template`, ...
     made: dict[str, set[str]] = field(default_factory=dict)
+    #: How many requests an operation has before it ends, by its name, for those that have an end.
+    ends: dict[str, int] = field(default_factory=dict)
 
     def note(self, what: str, name: str) -> None:
         """Remember that an operation makes something."""

@@ -1,8 +1,8 @@
 """A track's operations as operations of a workload: each becomes some forms, or is left out by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from loadframe.workload.importers.rally import administration, searches
+from loadframe.workload.importers.rally import administration, neighbors, searches
 from loadframe.workload.importers.rally.making import Form, Making
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
@@ -20,8 +20,10 @@ _PAUSE = "a pause between phases; a pause between the requests of a client is it
 class Operations:
     """Turns the operations of a track into forms."""
 
-    def __init__(self, track: Track) -> None:
+    def __init__(self, track: Track, declared: Collection[str]) -> None:
         self.make = Making(track)
+        #: The names of the operations that the track declares.
+        self.declared = declared
 
     def forms(self, part: Part, name: str) -> list[Form]:
         """Return an operation's forms: none if it was left out, several if it stands for several requests."""
@@ -29,13 +31,14 @@ class Operations:
         part.asked.update(_NO_MATTER)
         make = _KINDS.get(kind)
         if make is None:
-            self.make.leave_out(name, _PAUSE if kind == "sleep" else f"operations of the type {kind}")
+            unknown = self.make.track.unknown(kind, (*_KINDS, *self.declared), f"{part.where}")
+            self.make.leave_out(name, _PAUSE if kind == "sleep" else unknown)
             return []
         forms = make(self.make, part, name)
         if "retry-until-success" not in part.asked and part.flag("retry-until-success", False):
             forms = [administration.retried(part, form) for form in forms]
         for key in part.rest() if forms else ():
-            self.make.leave_out(name, key)
+            self.make.track.leave_out_key(f"operation {name}", key, part)
         if "request-timeout" in part.data and (seconds := part.number("request-timeout")):
             forms = [{**form, "timeout": f"{seconds:.15g}s"} for form in forms]
         return forms
@@ -104,7 +107,11 @@ _Make = Callable[[Making, Part, str], list[Form]]
 _KINDS: dict[str, _Make] = {
     "bulk": _bulk,
     "search": searches.search,
-    "vector-search": searches.search,
+    "vector-search": neighbors.search,
+    "bulk-vector-data-set": neighbors.bulk,
+    "warmup-knn-indices": neighbors.warm_up,
+    "train-knn-model": neighbors.train,
+    "delete-knn-model": administration.removal("/_plugins/_knn/models", "model_id"),
     "scroll-search": searches.scroll,
     "paginated-search": searches.search_after,
     "composite-agg": searches.composite_aggregation,

@@ -22,6 +22,8 @@ _PREPARE = (
 _MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
 #: Keys of a task that a workload does not need.
 _NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level", "type")
+#: Keys that not every task is asked for.
+_TIMES = ("target-throughput", "target-interval", "ramp-up-time-period")
 #: Keys that parallel tasks inherit from their group.
 _INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")
 
@@ -62,9 +64,9 @@ class Schedule:
 
     def __init__(self, track: Track, sources: Sources) -> None:
         self.track = track
-        self.make = Operations(track)
         self.sources = sources
         self.declared: dict[str, Part] = {}
+        self.make = Operations(track, self.declared.keys())
         for operation in track.entries(track.part, "operations", "operation"):
             try:
                 self.declared[operation.text("name")] = operation
@@ -118,14 +120,16 @@ class Schedule:
         except BadInput as error:
             self.track.refuse(f"operation {name}", error)
             return []
+        drawn = drawn or self.make.make.ends.get(name, 0)
         task = part.text("name", name)
         tasks = [self._task(part, task, name, form, drawn, operation.where) for form in forms]
+        part.asked.update(_TIMES)
         for key in part.rest() if forms else ():
-            self.track.leave_out(f"task {task}: {key}")
+            self.track.leave_out_key(f"task {task}", key, part)
         return tasks
 
     def _task(self, part: Part, name: str, operation: str, form: Form, drawn: int, where: str) -> Task:
-        """Return a task; `drawn` is how many requests its parameter source has before it ends, 0 without an end."""
+        """Return a task; `drawn` is how many requests its operation has before it ends, 0 without an end."""
         clients = max(1, part.whole("clients", 1))
         # Without a number of iterations a task ends with its parameter source. Iterations are those of each client.
         requests = drawn if drawn and part.get("iterations") is None else max(1, part.whole("iterations", 1)) * clients

@@ -7,7 +7,6 @@ workload file, and many are lines of a file of their own.
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,7 +111,7 @@ class Sources:
         file = f"{self.folder}/{corpus}.ndjson"
         self.files[file] = rows.lines()
         self.track.corpora[corpus] = {"file": literal(file)}
-        drawn = self._named(f"{name}_request", {"document": {"corpus": corpus, "order": "sequential"}})
+        drawn = self.track.variable(f"{name}_request", {"document": {"corpus": corpus, "order": "sequential"}})
         for column, hole in rows.holes.items():
             self.track.variables[hole] = {"part": {"of": drawn, "field": column}}
 
@@ -125,22 +124,10 @@ class Sources:
         if all(isinstance(value, list) and len(value) == len(first) for value in values):
             return [self._folded([value[at] for value in values], name, rows) for at in range(len(first))]
         if rows is None:
-            return Hole(f"${{{self._named(name, {'choice': {'values': values, 'order': 'sequential'}})}}}")
+            return Hole(f"${{{self.track.variable(name, {'choice': {'values': values, 'order': 'sequential'}})}}}")
         column = rows.add(values)
-        rows.holes[column] = self._named(name, {"part": {"of": "", "field": f"{name} {column}"}})
+        rows.holes[column] = self.track.variable(name, {"part": {"of": "", "field": f"{name} {column}"}})
         return Hole(f"${{{rows.holes[column]}}}")
-
-    def _named(self, name: str, variable: dict[str, Any]) -> str:
-        """Add a variable under a name like that, and return its name; one that is the same is taken again."""
-        stem = "_" + re.sub(r"[^A-Za-z0-9_]+", "_", name)[-60:].strip("_")
-        stem = stem if stem[1:2].isdigit() else stem[1:] or "value"
-        stem = f"{stem}_" if stem in (*self.track.parameters, "documents", "nodes") else stem
-        number, key = 1, stem
-        while self.track.variables.get(key, variable) != variable:
-            number += 1
-            key = f"{stem}_{number}"
-        self.track.variables[key] = variable
-        return key
 
 
 @dataclass

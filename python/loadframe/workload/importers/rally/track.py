@@ -1,8 +1,9 @@
 """What a track has in the store and in files: indices, data streams, templates and corpora."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,13 @@ _DEFINITION = ("settings", "mappings", "aliases")
 _PACKED = (".xz", ".zip", ".tar", ".tgz", ".7z")
 _COMPRESSED = (*_PACKED, ".gz", ".bz2", ".zst")
 
+#: Formats of vectors, of which the servers have no files with the first ones.
+_VECTORS = ("hdf5", "bigann", "parquet")
+
 #: Documents of each corpus in test mode, of which the servers of public tracks have files of their own.
 SMALL = 1000
+#: How alike two words are, from 0 to 1, one of which may be a slip for the other.
+_SLIP = 0.8
 #: What stands for all documents where a corpus does not say how many it has.
 ALL = 10**12
 
@@ -80,6 +86,18 @@ class Track:
     def refuse(self, name: str, error: BadInput) -> None:
         """Leave something out because of what is wrong with it, with the line of the track's file."""
         self.leave_out(f"{name}: {error.what} ({self.place(str(error.where))})")
+
+    def leave_out_key(self, name: str, key: str, part: Part) -> None:
+        """Name a key that is not imported; one that looks like a slip, with its line and the key that is meant."""
+        meant = _nearest(key, part.asked - part.data.keys())
+        slip = f", did you mean {meant!r}? ({self.place(f'{part.where}, {key}')})" if meant else ""
+        self.leave_out(f"{name}: {key}{slip}")
+
+    def unknown(self, kind: str, known: Iterable[str], where: str) -> str:
+        """Return what is said of operations of an unknown type, or of a name that the track does not declare."""
+        meant = _nearest(kind, known)
+        slip = f"; did you mean {meant!r}? ({self.place(where)})" if meant else ""
+        return f"operations of the type {kind}{slip}"
 
     def place(self, where: str) -> str:
         """Return the file and the line of a part of the track, as far as they are known."""
@@ -199,7 +217,8 @@ class Track:
         url = documents.get("source-url") or (f"{base.rstrip('/')}/{file}" if isinstance(base, str) else None)
         if self.test_mode and (count is None or count > SMALL):
             count = SMALL
-            if isinstance(url, str) or (self.folder / _small(file)).is_file():
+            small = documents.data.get("source-format") not in _VECTORS
+            if small and (isinstance(url, str) or (self.folder / _small(file)).is_file()):
                 file, url = _small(file), None if url is None else _small(url)
         key = name_of(name, self.corpora)
         limit = {"documents": count} if count else {}
@@ -216,11 +235,61 @@ class Track:
             parameter += f"_{len(self.parameters)}" if parameter in self.parameters else ""
             self.parameters[parameter] = ""
             return {"url": literal(url), "file": f"${{{parameter}}}"}
-        self.parameters["data"] = "."
         source = file.removesuffix(packed)
+        is_here = (self.folder / source).is_file()
+        if is_here or "data" not in self.parameters:
+            self.parameters["data"] = str(self.folder.resolve()) if is_here else "."
         if url is not None:
             self.downloads.append(f"Get {url}{f' and unpack it to {source}' if packed else ''}.")
         return {"files": ["${data}/" + literal(source)]}
+
+    def file_of(self, documents: DocumentSet) -> str:
+        """Return the one file of a corpus; what is fetched is a parameter whose default is its address."""
+        source = self.corpora[documents.corpus]
+        if "files" in source:
+            return str(source["files"][0])
+        parameter = str(source["file"])
+        self.parameters[parameter[2:-1]] = source["url"]
+        return parameter
+
+    def file_parameter(self, name: str, path: str) -> str:
+        """Return a parameter, as it is written where it is used, whose default is a path."""
+        stem = "file_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
+        taken = [key for key, value in self.parameters.items() if value != path]
+        key = next(key for key in (stem, *(f"{stem}_{n}" for n in range(2, 10**6))) if key not in taken)
+        self.parameters[key] = path
+        return f"${{{key}}}"
+
+    def is_path(self, parameter: str) -> bool:
+        """Tell whether the default of a parameter is a file of this machine."""
+        value = str(self.parameters[parameter])
+        return bool(value) and not value.startswith(("https://", "http://"))
+
+    def limited(self, wanted: int, count: int | None) -> dict[str, int]:
+        """Return the limit of a corpus of which `wanted` documents are to be taken, all of them if that is below 1."""
+        limits = [
+            limit for limit in (wanted if wanted > 0 else None, count, SMALL if self.test_mode else None) if limit
+        ]
+        return {"documents": min(limits)} if limits else {}
+
+    def corpus(self, name: str, corpus: dict[str, Any]) -> str:
+        """Add a corpus under a name like that, and return its name; one that is the same is taken again."""
+        known = next((key for key, other in self.corpora.items() if other == corpus), None)
+        key = name_of(name, self.corpora) if known is None else known
+        self.corpora[key] = corpus
+        return key
+
+    def variable(self, name: str, variable: dict[str, Any]) -> str:
+        """Add a variable under a name like that, and return its name; one that is the same is taken again."""
+        stem = "_" + re.sub(r"[^A-Za-z0-9_]+", "_", name)[-60:].strip("_")
+        stem = stem if stem[1:2].isdigit() else stem[1:] or "value"
+        stem = f"{stem}_" if stem in (*self.parameters, "documents", "nodes") else stem
+        number, key = 1, stem
+        while self.variables.get(key, variable) != variable:
+            number += 1
+            key = f"{stem}_{number}"
+        self.variables[key] = variable
+        return key
 
     def share(self, documents: DocumentSet, percent: float) -> str:
         """Return the corpus of the first percents of the documents, whose number is known."""
@@ -236,6 +305,11 @@ class Track:
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that a word is a slip for; None if none is that near."""
+    return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=_SLIP)), None)
 
 
 def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
