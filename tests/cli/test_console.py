@@ -1,6 +1,7 @@
 """What is told while work goes on: figures and the time left, on a terminal and as plain lines."""
 
 import io
+import re
 
 import pytest
 import rich.console
@@ -13,9 +14,9 @@ from loadframe.load import Progress
 def shown(monkeypatch):
     """Have standard error be a text, of a terminal or not."""
 
-    def shown(terminal: bool) -> io.StringIO:
+    def shown(terminal: bool, width: int = 160) -> io.StringIO:
         text = io.StringIO()
-        monkeypatch.setattr(module, "err", rich.console.Console(file=text, force_terminal=terminal, width=160))
+        monkeypatch.setattr(module, "err", rich.console.Console(file=text, force_terminal=terminal, width=width))
         return text
 
     return shown
@@ -25,7 +26,7 @@ def after(seconds: int, errors: int = 0) -> Progress:
     return Progress(seconds, 100 * seconds, errors, 0, 1234, 0, 0.003, 0.0125)
 
 
-def test_without_a_terminal_figures_come_every_ten_seconds_and_at_the_end_of_a_phase(shown):
+def test_without_a_terminal_there_is_a_line_for_each_second(shown):
     text = shown(terminal=False)
     with module.Console() as console:
         console.expect({"look": 26.0})
@@ -35,10 +36,10 @@ def test_without_a_terminal_figures_come_every_ten_seconds_and_at_the_end_of_a_p
         console.phase("other", None)
     lines = text.getvalue().splitlines()
     figures = [line.strip() for line in lines if "requests/s" in line]
-    assert [line.split(":")[0] for line in figures] == ["10 s", "20 s", "26 s"]
+    assert [line.split(":")[0] for line in figures] == [f"{second} s" for second in range(1, 27)]
     assert "1,234 requests/s  p50 3 ms  p99 12.5 ms  0 errors" in figures[0]
     assert "about 26 s left" in figures[0]
-    assert "1 errors" in figures[-1]
+    assert figures[-1].split("  ")[3] == "1 error"
 
 
 def test_a_run_says_how_long_all_of_them_still_take(shown):
@@ -50,18 +51,22 @@ def test_a_run_says_how_long_all_of_them_still_take(shown):
     assert "run 1 of 2: b1-a, about 1 min 30 s left" in text.getvalue()
 
 
-def test_a_terminal_shows_figures_and_the_time_left_beside_the_bars(shown):
-    text = shown(terminal=True)
+def test_a_terminal_of_80_columns_shows_figures_and_the_time_left_uncut(shown):
+    text = shown(terminal=True, width=80)
     with module.Console() as console:
         console.expect({"b1-a": 60.0})
         console.part("b1-a")
         console.run(0, 1, "b1-a")
         console.phase("look", 20.0)
         console.progress(after(1))
+        console.progress(Progress(2, 123_456_789, 0, 0, 123_456, 6_172_800, 0.00652, 0.01128))
         console._bars.refresh()
     drawn = text.getvalue()
+    assert all(
+        len(line) <= 80 for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\r", drawn).replace("\r", "\n").splitlines()
+    )
     assert "about 1 min 00 s left" in drawn
-    assert "p50 3 ms" in drawn
+    assert "123,456 requests/s  6,172,800 docs/s  p50 6.52 ms  p99 11.3 ms  0 errors" in drawn
     assert "1 s: " not in drawn
 
 

@@ -1,6 +1,9 @@
 """`loadframe plan`: of a file by what is supposed, of a folder by what its runs say; starts nothing."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +161,17 @@ def test_a_comparison_is_told_how_many_repetitions_its_least_difference_takes(tm
     few = planned(tmp_path, COMPARE, "--noise", "0.05")
     assert "it takes 18 repetitions" in few["warnings"][0]
     assert [(effect["factor"], effect["runs"]) for effect in few["effects"]] == [("variant", 5)]
+
+
+@pytest.mark.parametrize("study", ["elasticity-paper/small-redis", "sharded-mongodb/small-reads", "tour/capacity"])
+def test_a_plan_without_a_curve_imports_no_fit(study):
+    path = Path(__file__).parents[2] / "experiments" / f"{study}.yaml"
+    code = (
+        "import sys; from loadframe.cli import main\n"
+        "try: main(['plan', sys.argv[1]])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('scipy.optimize', 'loadframe.analyze.scalability') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert f"A{'n' * ('elastic' in study)} " in done.stdout.splitlines()[1]

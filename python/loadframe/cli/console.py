@@ -1,9 +1,10 @@
 """Draws on the terminal how long work goes: which run, which phase, its figures, and the time that is left."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -15,24 +16,20 @@ from loadframe.units import format_count, format_duration
 if TYPE_CHECKING:
     from loadframe.load import Progress as PhaseProgress
 
-#: Seconds of a phase between two lines, where standard error is not a terminal.
-_EVERY = 10
-
 
 class Console(Listener):
     """A listener on standard error. A context manager.
 
-    On a terminal it draws bars, and the figures of the last second beside that of the phase. Elsewhere it prints a line
-    for each step, and the figures every ten seconds and at the end of each phase.
+    On a terminal it draws bars, and the figures of the last second below them. Elsewhere it prints a line for each step
+    and for the figures of each second.
     """
 
     def __init__(self) -> None:
-        self._bars = Progress(
+        self._bars = _Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             _Left(self._words_of_time_left),
-            TextColumn("{task.fields[figures]}", markup=False),
             console=err,
             transient=True,
             disable=not err.is_terminal,
@@ -98,7 +95,7 @@ class Console(Listener):
             return
         self._figures = progress
         self._bars.update(self._phase, completed=progress.seconds, figures=_words(progress))
-        if not err.is_terminal and progress.seconds >= self._told + _EVERY:
+        if not err.is_terminal and progress.seconds > self._told:
             self._print_figures(progress)
 
     def _print_figures(self, progress: "PhaseProgress") -> None:
@@ -125,6 +122,17 @@ class Console(Listener):
         return f"about {format_duration(max(round(self._left.seconds), 1))} left"
 
 
+class _Bars(Progress):
+    """Bars with the figures of the last second in a line below: beside them they fit into few terminals."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield the bars, then the figures."""
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            if figures := task.fields["figures"]:
+                yield Text(f"  {figures}", no_wrap=True, overflow="ellipsis")
+
+
 class _Left(ProgressColumn):
     """The time that is left of the whole, beside one of the bars."""
 
@@ -142,7 +150,7 @@ class _Left(ProgressColumn):
 def _words(progress: "PhaseProgress") -> str:
     """Write the figures of the last second, and how many errors there were so far."""
     documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
-    errors = f"{format_count(progress.errors)} errors"
+    errors = f"{format_count(progress.errors)} error{'s' * (progress.errors != 1)}"
     if progress.response_p50 is None or progress.response_p99 is None:
         return f"no answers in this second  {errors}"
     return (

@@ -77,7 +77,8 @@ def _show(planned: "Plan") -> None:
         f"repeated runs vary by {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs are there."
     )
     curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
-    out.print(Text(f"A {question.kind} experiment: {curve}{scatter}"))
+    article = "An" if question.kind[0] in "aeiou" else "A"
+    out.print(Text(f"{article} {question.kind} experiment: {curve}{scatter}"))
     if planned.outlooks:
         out.print()
         out.print(_designs(planned))

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from loadframe.cluster import Cluster
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
@@ -29,6 +28,8 @@ def estimate(design: "Design", experiment: "Experiment") -> float:
 
 def run_seconds(design: "Design", experiment: "Experiment") -> dict[str, float]:
     """Return the expected seconds of each run, by its name; the first of each cluster has its start, and its data."""
+    from loadframe.cluster import Cluster
+
     seconds: dict[str, float] = {}
     workloads: dict[str, Workload] = {}
     for group in design.groups():

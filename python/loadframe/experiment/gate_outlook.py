@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.gate import KINDS, Thresholds
-from loadframe.analyze.gate.multiplicity import Graph
-from loadframe.analyze.gate.power import detectable, power
 from loadframe.experiment.experiment import Experiment
 
 #: The worsenings that the table has.
@@ -86,6 +83,10 @@ def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...
 
     `noise` is the relative standard deviation of repeated runs within a block.
     """
+    # The gate takes a second to import, and most kinds of experiments ask for none.
+    from loadframe.analyze.gate import KINDS
+    from loadframe.analyze.gate.multiplicity import Graph
+
     kinds = [kind for kind in KINDS if shape.members(kind)]
     counts = [shape.members(kind) for kind in kinds]
     weights = Graph(counts).weights.tolist()
@@ -111,6 +112,9 @@ def _averaged(shape: GateShape, kind: str) -> float:
 
 
 def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Power:
+    from loadframe.analyze.gate import Thresholds
+    from loadframe.analyze.gate.power import detectable, power
+
     thresholds = Thresholds()
     error, freedom, level = spread * math.sqrt(2 / runs), runs - 1, thresholds.level * share
     least, higher = thresholds.least_of(kind), kind == "throughput"

@@ -9,17 +9,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.experiment import RecordedRun, read_experiment
-from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.analyze.sweep import read_sweep
 from loadframe.errors import BadInput
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.gate_outlook import GateShape, Power, powers, shape_of_file, shape_of_folder
 from loadframe.experiment.kind_outlook import Effect, KindOutlook, effects, kind_outlook
 from loadframe.simulate.outlook import Law, Outlook, candidates, outlook
+
+if TYPE_CHECKING:
+    from loadframe.analyze.scalability import ScalabilityFit
 
 #: Supposed where nothing is known: a store that peaks at 44 nodes, and runs that vary as they do on a quiet machine.
 SUPPOSED = Law(sigma=0.03, kappa=5e-4, noise=0.03)
@@ -175,7 +176,9 @@ def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
     return None, ()
 
 
-def _fitted(path: Path, over: str | None) -> ScalabilityFit | None:
+def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
+    from loadframe.analyze.sweep import read_sweep
+
     for curves in read_sweep(path).curves:
         drawn = [curves.over_nodes] if over == "nodes" else [*curves.over_clients]
         fits = [curve.fit for curve in drawn if curve and curve.fit]

@@ -46,8 +46,9 @@ def load_text(phase: "PhaseSummary") -> str:
 
 
 def closed_text(phases: "Sequence[PhaseSummary]") -> str:
-    """Say what a closed load means for the percentiles; empty where no phase has one."""
-    if all(stream.is_open for phase in phases for stream in phase.streams):
+    """Say what a closed load means for the percentiles; empty where no measured phase has one."""
+    measured = [phase for phase in phases if not phase.prepares] or phases
+    if all(stream.is_open for phase in measured for stream in phase.streams):
         return ""
     return (
         "The load is closed: each client sends its next request only when its last one is answered, so a store that"

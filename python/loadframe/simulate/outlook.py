@@ -14,7 +14,6 @@ import numpy as np
 from scipy import special
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.scalability import fit
 from loadframe.store.sim.model import SimModel
 
 #: Experiments that are made of each design. More would move the figures by less than they are worth.
@@ -59,6 +58,9 @@ class Outlook:
 
 def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed: int = 0) -> Outlook:
     """Carry out a scale design many times on a store of that law, and say what it finds."""
+    # Only designs of curves are fitted, and the fit takes a second to import.
+    from loadframe.analyze.scalability import fit
+
     model = SimModel(distribution="constant", sigma=law.sigma, kappa=law.kappa)
     sigmas, kappas, peaks, claims = [], [], [], 0
     for trial in range(TRIALS):

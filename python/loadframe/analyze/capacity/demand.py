@@ -8,16 +8,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from loadframe.analyze.capacity.answers import Capacity
 from loadframe.analyze.capacity.search import Kind
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.scalability import ScalabilityFit, fit
-from loadframe.analyze.scalability.observations import RESOLUTION
 from loadframe.errors import BadInput
 from loadframe.units import format_count, format_nodes
+
+if TYPE_CHECKING:
+    from loadframe.analyze.scalability import ScalabilityFit
 
 #: No curve is followed beyond this many times the largest number of nodes that was measured.
 _REACH = 2
@@ -39,11 +41,14 @@ class Demand:
     single: bool
 
 
-def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit | None, str | None]:
+def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
     """Fit capacity over nodes, each search one observation; None with the reason where that cannot be.
 
     What searches do not show by their differences, since they try the same rates, widens the curve's intervals.
     """
+    # What searches for rates takes its words from here, and the fit a second to import.
+    from loadframe.analyze.scalability import fit
+
     bounded = [
         capacity for capacity in capacities if capacity.rate and {a.kind for a in capacity.telling} != {Kind.BRACKETED}
     ]
@@ -61,6 +66,8 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> tuple[ScalabilityFit
 
 def _resolution(capacities: Sequence[Capacity]) -> float:
     """Return the relative error that searches share, beyond the one that their differences show."""
+    from loadframe.analyze.scalability.observations import RESOLUTION
+
     known = [capacity for capacity in capacities if capacity.rate]
     error = fmean([rate.error**2 for rate in known] or [0.0])
     shown = [
@@ -69,7 +76,7 @@ def _resolution(capacities: Sequence[Capacity]) -> float:
     return max(math.sqrt(max(error - fmean(shown or [0.0]), 0.0)), RESOLUTION)
 
 
-def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: ScalabilityFit | None) -> Demand:
+def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "ScalabilityFit | None") -> Demand:
     """Return how many nodes sustain a rate (1/s)."""
     rates = {capacity.nodes: capacity.rate for capacity in capacities if capacity.rate}
     largest = max(rates, default=0)
@@ -83,7 +90,7 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: Scal
     return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), bool(single))
 
 
-def _bands(rates: Mapping[int, Estimate], fitted: ScalabilityFit | None, largest: int) -> dict[int, Estimate]:
+def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
     """Return the capacity of each number of nodes that something is known of: measured, else from the curve."""
     by_nodes = dict(rates)
     if fitted is None:

@@ -20,16 +20,13 @@ from loadframe.analyze.effects import doubts
 from loadframe.analyze.effects.coding import Array, Term, columns_of
 from loadframe.analyze.effects.model import Data, EffectsModel, fit_model
 from loadframe.analyze.effects.ranking import Numbers, Standing, rank
+from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.telemetry import cores_used
 from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.record import Run
 
-#: What the names of runs begin with that measure the winner again.
-CONFIRM = "confirm-"
-#: Schemes whose runs follow from those before: they have no model of effects.
-ADAPTIVE = ("tpe", "spsa")
 #: Schemes that need not hold the best combination, which is then put together from what each setting does.
 _FRACTIONS = ("fraction", "screening")
 

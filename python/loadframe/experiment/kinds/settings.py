@@ -12,10 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.analyze.comparison import Measure
-from loadframe.analyze.effects.settings import ADAPTIVE, CONFIRM, analyse
+from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
@@ -151,6 +149,9 @@ class Settings(Kind):
         planned = []
         if not written.confirm:
             return []
+        # The statistics take a second to import, which plans and dry runs do not need.
+        from loadframe.analyze.effects.settings import analyse
+
         description = describe(experiment, Design(experiment.seed, ()))
         results = [
             result for result in analyse(description, runs, costs=False) if result.phase == experiment.measured[0]
@@ -204,6 +205,9 @@ def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
 
 def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
     """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput."""
+    from loadframe.analyze.comparison import Measure
+    from loadframe.analyze.sweep.treatments import main_operation
+
     measure = Measure(phase, objective, None if objective == "throughput" else main_operation([run], phase))
     value = measure.of(run) if run.usable else None
     if not value:
