@@ -114,7 +114,7 @@ def test_the_directions_have_no_circle():
         ("from .. import load", {"load"}),
         ("from . import reader", {"record"}),
         ("def f():\n    from loadframe import _engine", {"_engine"}),
-        ("import importlib\nimportlib.import_module('loadframe.report.html')", {"report"}),
+        ("import importlib\nimportlib.import_module('loadframe.report.page')", {"report"}),
         ("import os, numpy", set()),
     ],
 )

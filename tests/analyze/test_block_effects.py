@@ -9,7 +9,7 @@ from loadframe.analyze.scalability.fitting import fit_model
 from loadframe.analyze.scalability.intervals import parameters, spread
 from loadframe.analyze.scalability.models import USL
 from loadframe.analyze.scalability.observations import gather
-from loadframe.report.fit_words import sentence
+from loadframe.report.fit.words import sentence
 
 SIZES = (1, 2, 4, 8, 16, 32)
 TRUTH = {"lambda": 1000.0, "sigma": 0.03, "kappa": 1.5e-3}

@@ -7,7 +7,7 @@ import pytest
 from capacity_searches import BOUNDS, searched
 
 from loadframe.analyze.capacity import Bounds, Capacities, Kind, Outcome, Slo, capacities_of
-from loadframe.report import capacity_words as words
+from loadframe.report.capacity import words
 
 
 def experiments(number, *, searches, noise, block=0.0, seed=1):

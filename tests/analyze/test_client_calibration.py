@@ -4,7 +4,7 @@ import pytest
 
 from loadframe.analyze.sweep import read_sweep
 from loadframe.analyze.sweep.calibration import Calibration, ClientsTried, calibrate, next_clients
-from loadframe.report import answer
+from loadframe.report.scale import answer
 from simulated import Truth, write_experiment
 
 

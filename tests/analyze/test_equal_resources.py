@@ -6,7 +6,7 @@ import pytest
 
 from loadframe.analyze.sweep import read_sweep
 from loadframe.analyze.sweep.equal import equal_resources
-from loadframe.report import answer
+from loadframe.report.scale import answer
 from simulated import Truth, write_experiment
 
 

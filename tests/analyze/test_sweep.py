@@ -11,7 +11,7 @@ from loadframe.analyze.sweep import pitfalls, read_sweep
 from loadframe.analyze.sweep.choice import choose, highest_lower_bound
 from loadframe.analyze.sweep.treatments import Point, gather
 from loadframe.errors import BadInput
-from loadframe.report.html import sweep_page
+from loadframe.report.scale.page import sweep_page
 from simulated import Truth, write_experiment, write_run
 
 TRUTH = Truth(noise=0.01)

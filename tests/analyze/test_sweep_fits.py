@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.analyze.sweep import read_sweep
-from loadframe.report.answer import limits
+from loadframe.report.scale.answer import limits
 from simulated import Truth, write_experiment, write_run
 
 NODES = (1, 2, 3, 4, 6, 8)

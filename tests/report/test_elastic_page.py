@@ -10,7 +10,7 @@ from rich.console import Console
 
 from elastic_folder import ASKED, BALANCED, GAIN, JOINED, SECONDS, write_elastic
 from loadframe.analyze.elasticity import read_elasticity
-from loadframe.report.elastic_page import elastic_page
+from loadframe.report.elastic.page import elastic_page
 from loadframe.report.kinds import read_report
 from loadframe.units import format_share
 

@@ -6,7 +6,7 @@ import pytest
 
 from loadframe.analyze.comparison import Measure
 from loadframe.analyze.gate import Bound, Check, Gate
-from loadframe.report.gate_files import headline, junit, markdown
+from loadframe.report.gate.files import headline, junit, markdown
 
 MEASURE = Measure("range|100", "p99", "range|100")
 

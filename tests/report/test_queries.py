@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadframe.report.queries import queries
+from loadframe.report.run.queries import queries
 from simulated import Truth, write_run
 
 

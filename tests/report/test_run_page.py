@@ -9,9 +9,9 @@ from pages import Page
 from rich.console import Console
 
 from loadframe.record import Run, RunWriter
-from loadframe.report.html import run_page
-from loadframe.report.run_document import run_document
-from loadframe.report.terminal import print_run
+from loadframe.report.run.document import run_document
+from loadframe.report.run.page import run_page
+from loadframe.report.run.terminal import print_run
 from loadframe.units import format_duration
 from simulated import Truth, write_run
 

@@ -12,8 +12,8 @@ from scipy import special
 from commands import loadframe, within
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.sweep.strong_weak import independent_ratio, read_strong_and_weak
-from loadframe.report import strong_weak_words as words
-from loadframe.report.strong_weak_page import strong_weak_page
+from loadframe.report.strong_weak import words
+from loadframe.report.strong_weak.page import strong_weak_page
 from simulated import Truth, write_experiment
 
 NODES = (1, 2, 4, 8)

@@ -4,7 +4,7 @@ import pytest
 from pages import Page
 
 from loadframe.analyze.sweep import read_sweep
-from loadframe.report.html import sweep_page
+from loadframe.report.scale.page import sweep_page
 from simulated import Truth, write_experiment
 
 BAD = {"invalid": ["b1-nodes2-clients4"], "failed": ["b2-nodes3-clients16"]}

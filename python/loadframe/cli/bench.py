@@ -237,8 +237,8 @@ def _named(name: str, asked: str, context: typer.Context) -> "Cluster":
 
 def _show(path: Path, as_json: bool) -> None:
     from loadframe.record import Run
-    from loadframe.report.run_document import run_document
-    from loadframe.report.terminal import print_run
+    from loadframe.report.run.document import run_document
+    from loadframe.report.run.terminal import print_run
 
     run = Run(path)
     if as_json:

@@ -54,7 +54,7 @@ def compare(
         raise BadInput(f"--level {level:g} is not a probability", remedy="give a number between 0 and 1, such as 0.05")
 
     from loadframe.analyze.comparison import compare as compare_groups
-    from loadframe.report.comparison_terminal import print_comparison
+    from loadframe.report.comparison.terminal import print_comparison
 
     comparison = compare_groups(
         # What the treatments of one experiment differ in is what it is about.
@@ -66,7 +66,7 @@ def compare(
         intended=len(groups) == 1,
     )
     if output:
-        from loadframe.report.comparison_page import comparison_page
+        from loadframe.report.comparison.page import comparison_page
 
         try:
             output.write_text(comparison_page(comparison), encoding="utf-8")

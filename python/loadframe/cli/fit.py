@@ -41,7 +41,7 @@ def fit(
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs."""
     from loadframe.analyze.scalability import fit as fit_models
     from loadframe.analyze.scalability.table import parse_table
-    from loadframe.report.fit_terminal import print_fit
+    from loadframe.report.fit.terminal import print_fit
 
     content = read_input(file, _MOST)
     table = parse_table(content, str(file))

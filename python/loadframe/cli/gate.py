@@ -80,9 +80,9 @@ def gate(
 
     from loadframe.analyze.comparison import read_groups, read_variants
     from loadframe.analyze.gate import Thresholds, judge_gate
-    from loadframe.report.gate_files import junit as junit_text
-    from loadframe.report.gate_files import markdown as markdown_text
-    from loadframe.report.gate_terminal import print_gate
+    from loadframe.report.gate.files import junit as junit_text
+    from loadframe.report.gate.files import markdown as markdown_text
+    from loadframe.report.gate.terminal import print_gate
 
     thresholds = Thresholds(
         least=_shares(least, "--least", kinds),

@@ -69,15 +69,15 @@ def report(
 
 def _write_queries(path: Path, target: Path) -> None:
     from loadframe.record import Run
-    from loadframe.report.queries import queries
+    from loadframe.report.run.queries import queries
 
     _write(target, json.dumps(queries(Run(path))) + "\n")
 
 
 def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:
     from loadframe.analyze.sweep.strong_weak import read_strong_and_weak
-    from loadframe.report.strong_weak_page import strong_weak_page
-    from loadframe.report.strong_weak_terminal import print_strong_weak
+    from loadframe.report.strong_weak.page import strong_weak_page
+    from loadframe.report.strong_weak.terminal import print_strong_weak
 
     pair = read_strong_and_weak(first, second)
     _write(output, strong_weak_page(pair))
@@ -137,8 +137,8 @@ def _experiment(path: Path) -> tuple[str, dict[str, Any], Callable[[], None], Ba
 
 
 def _run(run: "Run") -> tuple[str, dict[str, Any], Callable[[], None]]:
-    from loadframe.report.html import run_page
-    from loadframe.report.run_document import run_document
-    from loadframe.report.terminal import print_run
+    from loadframe.report.run.document import run_document
+    from loadframe.report.run.page import run_page
+    from loadframe.report.run.terminal import print_run
 
     return run_page(run), run_document(run), lambda: print_run(run, out)

@@ -10,7 +10,7 @@ from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
 from loadframe.record.schema.summary import GeneratorFigures
-from loadframe.report.fit_words import NAMES
+from loadframe.report.fit.words import NAMES
 from loadframe.report.labels import (
     errors_text,
     few_text,

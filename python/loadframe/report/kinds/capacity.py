@@ -9,9 +9,9 @@ from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Outco
 from loadframe.analyze.capacity.demand import sentence as demand_sentence
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.errors import BadInput
-from loadframe.report import capacity_words as words
-from loadframe.report.capacity_plots import capacity_plot, trials_plot
-from loadframe.report.fit_words import sentence as fit_sentence
+from loadframe.report.capacity import words
+from loadframe.report.capacity.plots import capacity_plot, trials_plot
+from loadframe.report.fit.words import sentence as fit_sentence
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import render

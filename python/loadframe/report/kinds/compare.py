@@ -6,8 +6,8 @@ from rich.console import Console
 
 from loadframe.analyze.comparison import compare_variants
 from loadframe.analyze.experiment import read_experiment
-from loadframe.report.comparison_page import comparison_page
-from loadframe.report.comparison_terminal import print_comparison
+from loadframe.report.comparison.page import comparison_page
+from loadframe.report.comparison.terminal import print_comparison
 from loadframe.report.kinds import Report
 from loadframe.report.trust import print_trust
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from loadframe.analyze.elasticity import Elasticity, read_elasticity
 from loadframe.errors import BadInput
 from loadframe.record.schema.event_kinds import FIRED, NEVER
-from loadframe.report.elastic_page import elastic_page
-from loadframe.report.elastic_terminal import print_elasticity
+from loadframe.report.elastic.page import elastic_page
+from loadframe.report.elastic.terminal import print_elasticity
 from loadframe.report.kinds import Report
 
 

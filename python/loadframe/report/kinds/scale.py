@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from loadframe.analyze.sweep import read_sweep
-from loadframe.report.html import sweep_page
 from loadframe.report.kinds import Report
-from loadframe.report.sweep_terminal import print_sweep
+from loadframe.report.scale.page import sweep_page
+from loadframe.report.scale.terminal import print_sweep
 
 
 def read(path: Path) -> Report:

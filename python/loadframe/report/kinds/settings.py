@@ -5,8 +5,8 @@ from pathlib import Path
 from loadframe.analyze.effects.document import settings_document
 from loadframe.analyze.effects.settings import read_settings
 from loadframe.report.kinds import Report
-from loadframe.report.settings_page import settings_page
-from loadframe.report.settings_terminal import print_settings
+from loadframe.report.settings.page import settings_page
+from loadframe.report.settings.terminal import print_settings
 
 
 def read(path: Path) -> Report:

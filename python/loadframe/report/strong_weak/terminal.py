@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.sweep.strong_weak import CurvePair, StrongAndWeak
-from loadframe.report import strong_weak_words as words
-from loadframe.report.fit_terminal import print_findings
+from loadframe.report.fit.terminal import print_findings
+from loadframe.report.strong_weak import words
 from loadframe.report.terminal_table import TerminalTable
 
 

@@ -7,12 +7,12 @@ import numpy as np
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep.strong_weak import CurvePair, StrongAndWeak
-from loadframe.report import strong_weak_words as words
-from loadframe.report.answer import heading
-from loadframe.report.fit_words import NAMES
+from loadframe.report.fit.words import NAMES
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.scale.answer import heading
 from loadframe.report.setup import design_facts
+from loadframe.report.strong_weak import words
 from loadframe.report.tables import Cell, Table
 
 _STEPS = 80

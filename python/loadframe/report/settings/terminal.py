@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.effects.settings import Settings, SettingsAt
-from loadframe.report import settings_words as words
-from loadframe.report.comparison_words import p_text
-from loadframe.report.fit_terminal import print_findings
+from loadframe.report.comparison.words import p_text
+from loadframe.report.fit.terminal import print_findings
 from loadframe.report.numbers import estimate_text
+from loadframe.report.settings import words
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 from loadframe.units import format_share

@@ -6,7 +6,7 @@ from typing import Any
 from loadframe.analyze.effects.model import Contrast
 from loadframe.analyze.effects.settings import Response, SettingsAt, short, term_name
 from loadframe.analyze.effects.settings import aliases_text as named_aliases
-from loadframe.report.comparison_words import p_text, ratio_text
+from loadframe.report.comparison.words import p_text, ratio_text
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
 from loadframe.units import format_change, format_count, format_share

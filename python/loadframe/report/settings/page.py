@@ -9,12 +9,12 @@ import numpy as np
 
 from loadframe.analyze.effects.settings import Settings, SettingsAt, short
 from loadframe.analyze.finding import Finding
-from loadframe.report import settings_words as words
-from loadframe.report.comparison_page import contrasts_table
-from loadframe.report.comparison_words import p_text, quantity
+from loadframe.report.comparison.page import contrasts_table
+from loadframe.report.comparison.words import p_text, quantity
 from loadframe.report.numbers import estimate_text
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.settings import words
 from loadframe.report.setup import design_facts, manifest_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view

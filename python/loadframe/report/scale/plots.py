@@ -6,7 +6,7 @@ import numpy as np
 
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import Curve, PhaseCurves, Point, Treatment
-from loadframe.report.fit_words import NAMES, tells
+from loadframe.report.fit.words import NAMES, tells
 from loadframe.report.numbers import rate_text
 from loadframe.report.plot import (
     COLORS,

@@ -7,8 +7,8 @@ import numpy as np
 from loadframe.analyze.capacity import Capacities, Capacity, Outcome
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.report.capacity_words import subject_text
-from loadframe.report.fit_words import tells
+from loadframe.report.capacity.words import subject_text
+from loadframe.report.fit.words import tells
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import rate_text
 from loadframe.report.plot import (

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.strong_weak import CurvePair, Law, StrongAndWeak
-from loadframe.report.answer import heading
-from loadframe.report.fit_words import NAMES
+from loadframe.report.fit.words import NAMES
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.scale.answer import heading
 from loadframe.report.standing import trust
 from loadframe.units import format_nodes
 

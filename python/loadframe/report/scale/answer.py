@@ -6,7 +6,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.analyze.sweep.equal import Shape
-from loadframe.report.fit_words import scaled_sentences, sentence
+from loadframe.report.fit.words import scaled_sentences, sentence
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.units import format_count, format_nodes, format_share, format_shares

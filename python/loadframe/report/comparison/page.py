@@ -8,7 +8,7 @@ from typing import Any
 
 from loadframe.analyze.comparison import Comparison, Contrast
 from loadframe.analyze.experiment import RecordedExperiment
-from loadframe.report import comparison_words as words
+from loadframe.report.comparison import words
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.setup import manifest_facts

@@ -9,7 +9,7 @@ from rich.text import Text
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
-from loadframe.report.fit_words import NAMES, sentence
+from loadframe.report.fit.words import NAMES, sentence
 from loadframe.report.numbers import estimate_text
 from loadframe.units import format_change
 

@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.comparison import Comparison
-from loadframe.report import comparison_words as words
-from loadframe.report.fit_terminal import print_findings
+from loadframe.report.comparison import words
+from loadframe.report.fit.terminal import print_findings
 from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "yellow"}

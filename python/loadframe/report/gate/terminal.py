@@ -5,8 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.gate import Gate
-from loadframe.report.fit_terminal import print_findings
-from loadframe.report.gate_files import STANDINGS, headline
+from loadframe.report.fit.terminal import print_findings
+from loadframe.report.gate.files import STANDINGS, headline
 from loadframe.report.labels import treatment_text
 
 _TONES = {"passed": "green", "regression": "bold red", "undecided": "yellow"}

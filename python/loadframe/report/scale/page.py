@@ -1,4 +1,4 @@
-"""The pages of a scale experiment and of a single run: what is on them, for the templates to show."""
+"""The page of a scale experiment: what is on it, for the template to show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,32 +6,24 @@ from typing import Any
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sweep import PhaseCurves, Sweep
-from loadframe.record import Run
 from loadframe.record.schema.manifest import RecordedStore
-from loadframe.record.schema.summary import PhaseSummary
-from loadframe.report import answer
 from loadframe.report.labels import (
-    closed_text,
     cluster_text,
-    ended_early_texts,
-    load_text,
-    seconds_text,
-    set_aside_texts,
-    with_failures,
 )
 from loadframe.report.page import render
 from loadframe.report.plot import Figure
-from loadframe.report.scale_plots import (
+from loadframe.report.run.plots import phase_over_time
+from loadframe.report.scale import answer
+from loadframe.report.scale.plots import (
     residuals,
     response_over_clients,
     throughput_over_clients,
     throughput_over_nodes,
 )
-from loadframe.report.setup import design_facts, manifest_facts, run_facts
-from loadframe.report.tables import Table, generator_table, models_table, operations_table, speedup_table
-from loadframe.report.time_plots import phase_over_time, run_over_time
+from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.tables import Table, models_table, speedup_table
 from loadframe.report.trust import runs_view
-from loadframe.units import format_count, format_nodes
+from loadframe.units import format_nodes
 
 
 @dataclass(frozen=True)
@@ -80,28 +72,6 @@ def sweep_page(sweep: Sweep) -> str:
         runs=runs_view(sweep.folder),
         facts=facts,
         file=description.get("file", ""),
-    )
-
-
-def run_page(run: Run) -> str:
-    """Return the page of a single run."""
-    manifest, summary = run.manifest, run.summary
-    workload = manifest.workload.name or run.path.name
-    phases = summary.phases
-    return render(
-        "run.html.j2",
-        title=f"{workload}: loadframe report",
-        question=f"What does {cluster_text(manifest.store)} do under {workload}?",
-        status=summary.status,
-        failure=summary.failure,
-        headline=_headline(phases),
-        verdict=summary.verdict,
-        operations=operations_table(run) if phases else None,
-        remarks=[words for phase in phases for words in (*ended_early_texts(phase), *set_aside_texts(phase))],
-        closed=closed_text(phases),
-        over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
-        generator=generator_table(summary.generator) if summary.generator else None,
-        facts=[run_facts(manifest), *manifest_facts(manifest)],
     )
 
 
@@ -154,20 +124,3 @@ def _size(nodes: int | None, clients: int | None) -> str:
     words = [format_nodes(nodes)] if nodes else []
     words += [f"{clients} client{'s' * (clients != 1)}"] if clients else []
     return ", ".join(words)
-
-
-def _headline(phases: Sequence[PhaseSummary]) -> list[str]:
-    """Return a sentence for each measured phase, or for those that prepare where there is no other."""
-    measured = [phase for phase in phases if not phase.prepares] or list(phases)
-    if len(measured) > 4:
-        return [f"{len(measured)} phases were measured; the table below has their figures."]
-    lines = []
-    for phase in measured:
-        for name, operation in phase.operations.items():
-            response, every = operation.response, with_failures(operation)
-            failed = f"; with the failures, 99 % took up to {seconds_text(every.p99)}" if every else ""
-            lines.append(
-                f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s; half of them answered"
-                f" within {seconds_text(response.p50)}, 99 % within {seconds_text(response.p99)}{failed}."
-            )
-    return lines

@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.elasticity import Elasticity, StepMeasures
-from loadframe.report import elastic_words
-from loadframe.report.fit_terminal import print_findings
+from loadframe.report.elastic import words
+from loadframe.report.fit.terminal import print_findings
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 
@@ -16,14 +16,14 @@ def print_elasticity(elasticity: Elasticity, console: Console) -> None:
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     for group in elasticity.groups:
         console.print()
-        console.print(Text(elastic_words.heading(group), style="bold"))
-        for words in elastic_words.lead(group):
-            console.print(Text(words))
+        console.print(Text(words.heading(group), style="bold"))
+        for line in words.lead(group):
+            console.print(Text(line))
         for step in group.steps:
             console.print()
             _measures(step).print(console)
-        for run, texts in elastic_words.score_rows(group):
-            scores = zip(elastic_words.SCORES[1:], texts, strict=True)
+        for run, texts in words.score_rows(group):
+            scores = zip(words.SCORES[1:], texts, strict=True)
             console.print(Text(f"{run}: {', '.join(f'{title} {text}' for title, text in scores)}"))
         print_findings(console, group.warnings)
     console.print()
@@ -32,7 +32,7 @@ def print_elasticity(elasticity: Elasticity, console: Console) -> None:
 
 def _measures(step: StepMeasures) -> TerminalTable:
     headers = ("measure", "with the event", "control", "difference")
-    table = TerminalTable(headers, title=elastic_words.step_heading(step))
-    for row in elastic_words.rows(step):
+    table = TerminalTable(headers, title=words.step_heading(step))
+    for row in words.rows(step):
         table.add(row.title, row.value, row.control, row.difference)
     return table

@@ -4,10 +4,10 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.sweep import PhaseCurves, Sweep
-from loadframe.report import answer
-from loadframe.report.fit_terminal import print_findings
+from loadframe.report.fit.terminal import print_findings
 from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text
+from loadframe.report.scale import answer
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 from loadframe.units import format_count

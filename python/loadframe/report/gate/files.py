@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 from loadframe.analyze.gate import Check, Gate
-from loadframe.report.comparison_words import quantity
+from loadframe.report.comparison.words import quantity
 from loadframe.report.labels import treatment_text
 
 STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "cannot tell"}

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from loadframe.analyze.elasticity import Elasticity, Group
 from loadframe.analyze.finding import Finding
-from loadframe.report import elastic_words
-from loadframe.report.elastic_plot import run_plot
+from loadframe.report.elastic import words
+from loadframe.report.elastic.plot import run_plot
 from loadframe.report.labels import cluster_text
 from loadframe.report.page import render
 from loadframe.report.plot import Figure
@@ -52,20 +52,20 @@ def elastic_page(elasticity: Elasticity) -> str:
 
 
 def _view(group: Group, index: int) -> GroupView:
-    tables = [(elastic_words.step_heading(step), _measures(elastic_words.rows(step))) for step in group.steps]
+    tables = [(words.step_heading(step), _measures(words.rows(step))) for step in group.steps]
     if group.provisioning:
-        scores = [[Cell(run), *map(Cell, texts)] for run, texts in elastic_words.score_rows(group)]
-        tables.append(("How well the policy provided nodes", Table(elastic_words.SCORES, scores)))
+        scores = [[Cell(run), *map(Cell, texts)] for run, texts in words.score_rows(group)]
+        tables.append(("How well the policy provided nodes", Table(words.SCORES, scores)))
     return GroupView(
-        heading=elastic_words.heading(group),
-        lead=elastic_words.lead(group),
+        heading=words.heading(group),
+        lead=words.lead(group),
         plot=run_plot(group, f"g{index}"),
         tables=tables,
         warnings=group.warnings,
     )
 
 
-def _measures(rows: Sequence[elastic_words.Row]) -> Table:
+def _measures(rows: Sequence[words.Row]) -> Table:
     cells = [
         [Cell(row.title), Cell(row.says, tone="muted"), *map(_split, (row.value, row.control, row.difference))]
         for row in rows

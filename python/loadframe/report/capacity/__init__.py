@@ -1,0 +1,1 @@
+"""The words and plots of the report on a capacity experiment."""

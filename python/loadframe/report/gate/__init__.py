@@ -1,0 +1,1 @@
+"""What a gate says: on the terminal, and in files for pipelines."""

@@ -1,0 +1,59 @@
+"""The page of a single run: what is on it, for the template to show."""
+
+from collections.abc import Sequence
+
+from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary
+from loadframe.report.labels import (
+    closed_text,
+    cluster_text,
+    ended_early_texts,
+    load_text,
+    seconds_text,
+    set_aside_texts,
+    with_failures,
+)
+from loadframe.report.page import render
+from loadframe.report.run.plots import run_over_time
+from loadframe.report.setup import manifest_facts, run_facts
+from loadframe.report.tables import generator_table, operations_table
+from loadframe.units import format_count
+
+
+def run_page(run: Run) -> str:
+    """Return the page of a single run."""
+    manifest, summary = run.manifest, run.summary
+    workload = manifest.workload.name or run.path.name
+    phases = summary.phases
+    return render(
+        "run.html.j2",
+        title=f"{workload}: loadframe report",
+        question=f"What does {cluster_text(manifest.store)} do under {workload}?",
+        status=summary.status,
+        failure=summary.failure,
+        headline=_headline(phases),
+        verdict=summary.verdict,
+        operations=operations_table(run) if phases else None,
+        remarks=[words for phase in phases for words in (*ended_early_texts(phase), *set_aside_texts(phase))],
+        closed=closed_text(phases),
+        over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
+        generator=generator_table(summary.generator) if summary.generator else None,
+        facts=[run_facts(manifest), *manifest_facts(manifest)],
+    )
+
+
+def _headline(phases: Sequence[PhaseSummary]) -> list[str]:
+    """Return a sentence for each measured phase, or for those that prepare where there is no other."""
+    measured = [phase for phase in phases if not phase.prepares] or list(phases)
+    if len(measured) > 4:
+        return [f"{len(measured)} phases were measured; the table below has their figures."]
+    lines = []
+    for phase in measured:
+        for name, operation in phase.operations.items():
+            response, every = operation.response, with_failures(operation)
+            failed = f"; with the failures, 99 % took up to {seconds_text(every.p99)}" if every else ""
+            lines.append(
+                f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s; half of them answered"
+                f" within {seconds_text(response.p50)}, 99 % within {seconds_text(response.p99)}{failed}."
+            )
+    return lines
