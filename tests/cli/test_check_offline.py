@@ -1,6 +1,7 @@
 """`loadframe check --offline`: what can be said of a workload without a store."""
 
 import json
+import shutil
 
 import pytest
 
@@ -77,6 +78,24 @@ def test_offline_and_hosts_exclude_each_other(tmp_path):
     done = loadframe("check", "nyc_taxis", "--offline", "--hosts", "127.0.0.1:9")
     assert done.returncode == 2
     assert "contradict" in done.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("strace") is None, reason="needs strace, which sees what the engine asks the system for"
+)
+def test_nothing_offline_touches_a_network(tmp_path):
+    trace = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmsg", "-o", str(tmp_path / "trace"))
+    fetched = "{url: https://example.org/trips.json.bz2}"
+    vectors = "{columns: {total_amount: https://example.org/base.fvecs}}"
+    for corpus in (fetched, vectors):
+        text = WORKLOAD.replace("{generate: nyc_taxi_trip, documents: 2000}", corpus)
+        (tmp_path / "w.yaml").write_text(text)
+        done = loadframe("check", tmp_path / "w.yaml", "--offline", before=trace)
+        assert done.returncode == 0, done.stderr
+        assert "AF_INET" not in (tmp_path / "trace").read_text()
+    # The trace does see a connection that is tried.
+    loadframe("check", tmp_path / "w.yaml", "--hosts", "127.0.0.1:9", before=trace)
+    assert "AF_INET" in (tmp_path / "trace").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LIBRARY.glob("*.yaml")))

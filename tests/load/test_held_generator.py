@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as 
         start = writer.elapsed()
         outcome = run_phase(plan | {"began": writer.began}, writer.phase(plan["phase"], start), lambda progress: None)
     joined = writer.join()
-    print(json.dumps(summarize(joined.series, joined.histograms, [outcome], joined.telemetry, [])))
+    print(json.dumps(summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).as_dict()))
 """
 
 

@@ -56,7 +56,7 @@ def judged(tmp_path, pacing, seconds, stops):
             child.wait()
         outcome = json.loads((folder / "outcome.json").read_text())
         joined = writer.join()
-        return summarize(joined.series, joined.histograms, [outcome], joined.telemetry, ())
+        return summarize(joined.series, joined.histograms, [outcome], joined.telemetry, ()).as_dict()
 
 
 @pytest.mark.alone

@@ -32,7 +32,7 @@ def run(cluster, folder, text):
             plan = phase.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver, target=cluster.target())
             outcome = run_phase(plan, writer.phase(phase.name, 0.0), lambda _: None)
             joined = writer.join()
-            (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, [])["phases"]
+            (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).as_dict()["phases"]
         streams = {stream["name"]: stream["measured"] for stream in outcome["streams"]}
         phases[phase.name] = (judged["operations"], streams)
     return phases

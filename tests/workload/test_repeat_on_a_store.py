@@ -37,7 +37,7 @@ def run(node, folder, request, repeat):
     with RunWriter(folder, "w") as writer:
         outcome = run_phase(planned(node, folder, request, repeat), writer.phase("wait", 0.0), lambda _: None)
         joined = writer.join()
-        (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, [])["phases"]
+        (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).as_dict()["phases"]
     (part,) = outcome["parts"]
     return judged["operations"]["wait"], part
 

@@ -35,7 +35,7 @@ def measured(cluster, folder, path, without=(), **parameters):
             plan = phase.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver, target=cluster.target())
             outcome = run_phase(plan, writer.phase(phase.name, 0.0), lambda _: None)
             joined = writer.join()
-            (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, [])["phases"]
+            (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).as_dict()["phases"]
         yield phase.name, judged["operations"]
 
 
