@@ -148,7 +148,7 @@ def test_a_manifest_suffices_to_repeat_a_run(node, hosts, folder):
 
     def looked(summary):
         operations = summary["phases"][-1]["operations"]
-        return {name: (each["requests"], each["documents"]) for name, each in operations.items()}
+        return {name: (figures["requests"], figures["documents"]) for name, figures in operations.items()}
 
     first = result("bench", "./w.yaml", *hosts, "--set", "documents=300", "--set", "requests=200", "--output", "first")
     filled = documents()

@@ -26,7 +26,7 @@ def test_a_sentence_a_table_and_a_page(results, tmp_path):
 
 def test_json_has_every_contrast(results):
     document = result("compare", results / "old", results / "slow", "--measure", "throughput,max")
-    assert [each["measure"] for each in document["contrasts"]] == ["throughput", "max"]
+    assert [contrast["measure"] for contrast in document["contrasts"]] == ["throughput", "max"]
     assert document["contrasts"][0]["outcome"] == "worse"
     assert document["groups"][0] == {"group": "old", "runs": [f"r{n}" for n in range(5)], "left_out": []}
 
@@ -41,7 +41,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
     write_variants(tmp_path / "e", {"now": Truth(seconds=2), "then": Truth(seconds=2)}, repetitions=2)
     document = result("compare", tmp_path / "e", "--measure", "throughput")
     assert [group["group"] for group in document["groups"]] == ["now", "then"]
-    assert [each["treatment"] for each in document["contrasts"]] == [{"clients": 4}, {"clients": 8}]
+    assert [contrast["treatment"] for contrast in document["contrasts"]] == [{"clients": 4}, {"clients": 8}]
     assert [warning for warning in document["warnings"] if "load" in warning["cause"]] == []
 
 

@@ -34,7 +34,10 @@ def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
     """Return speed-ups of 1, 2, 4, ... nodes, of which the first is 1."""
     of = [Estimate(1.0, 1.0, 1.0), *(Estimate(*ratio) for ratio in ratios)]
     throughput = Estimate(10.0, 9.0, 11.0)
-    return [SpeedUp(Treatment(2**at, 4, (), throughput, None, None, None), each, each) for at, each in enumerate(of)]
+    return [
+        SpeedUp(Treatment(2**at, 4, (), throughput, None, None, None), estimate, estimate)
+        for at, estimate in enumerate(of)
+    ]
 
 
 def claimed(speedups: list[SpeedUp], invalid: int = 0) -> str:

@@ -20,15 +20,15 @@ def findings(*words: str) -> dict[str, dict]:
 
 
 def test_it_looks_at_everything_that_a_cluster_needs():
-    found = findings()
+    checks = findings()
     assert {"cores", "memory", "disk for cache", "disk for clusters", "Java", "open files", "wrk", "nginx"} <= set(
-        found
+        checks
     )
-    assert any(name.startswith("limits") for name in found)
-    assert {"--host netns", "--host container"} <= set(found)
-    assert "opensearch 3.8.0" in found
-    assert "package registry" not in found, "it asks the network without being told to"
-    assert {check["state"] for check in found.values()} <= {"ok", "limited", "optional", "lacking"}
+    assert any(name.startswith("limits") for name in checks)
+    assert {"--host netns", "--host container"} <= set(checks)
+    assert "opensearch 3.8.0" in checks
+    assert "package registry" not in checks, "it asks the network without being told to"
+    assert {check["state"] for check in checks.values()} <= {"ok", "limited", "optional", "lacking"}
 
 
 def test_a_java_that_is_not_there_is_lacking_and_gives_status_1(monkeypatch, tmp_path):
@@ -44,18 +44,18 @@ def test_a_registry_out_of_reach_matters_only_until_the_stores_are_here(monkeypa
     if not here:
         monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
     monkeypatch.setenv("LOADFRAME_MAVEN", "http://127.0.0.1:9")
-    found = findings("--network")
-    installed = all(check["state"] == "ok" for name, check in found.items() if name.startswith(EMBEDDED))
-    assert found["package registry"]["state"] == ("optional" if installed else "lacking")
-    assert "cannot be reached" in found["package registry"]["finding"]
+    checks = findings("--network")
+    installed = all(check["state"] == "ok" for name, check in checks.items() if name.startswith(EMBEDDED))
+    assert checks["package registry"]["state"] == ("optional" if installed else "lacking")
+    assert "cannot be reached" in checks["package registry"]["finding"]
 
 
 def test_only_what_limits_is_called_limited(monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
-    found = findings()
-    assert found["calibration"]["state"] == "optional"
-    assert found["mongodb 6.0.5"]["state"] == "optional"
-    for name, check in found.items():
+    checks = findings()
+    assert checks["calibration"]["state"] == "optional"
+    assert checks["mongodb 6.0.5"]["state"] == "optional"
+    for name, check in checks.items():
         if check["state"] == "limited":
             assert name in ("cores", "limits", "open files"), check
 

@@ -30,7 +30,7 @@ def listed(*group: str) -> list[str]:
 
 
 def every_command() -> list[str]:
-    return [f"{name} {each}".strip() for name in listed() for each in listed(name) or [""]]
+    return [f"{name} {subcommand}".strip() for name in listed() for subcommand in listed(name) or [""]]
 
 
 def test_the_patience_that_help_shows_can_be_asked_for():

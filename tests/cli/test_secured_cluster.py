@@ -127,8 +127,8 @@ def test_who_is_not_let_in_hears_what_to_do(node, authority, files):
 
 
 def test_a_cluster_that_wants_the_clients_certificate_gets_it(node, authority, files):
-    own = authority.issue_cert("client")
-    (files / "own.pem").write_bytes(own.private_key_and_cert_chain_pem.bytes())
+    client = authority.issue_cert("client")
+    (files / "own.pem").write_bytes(client.private_key_and_cert_chain_pem.bytes())
     (files / "own.pem").chmod(0o644)
     with Front(node.addresses[0], authority.issue_cert("127.0.0.1"), clients=authority) as front:
         hosts = ["--hosts", f"https://127.0.0.1:{front.port}", "--ca", files / "ca.pem"]

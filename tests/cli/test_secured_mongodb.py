@@ -157,5 +157,5 @@ def test_where_tls_fails_one_message_says_how(secured, change, status, cause):
     words = ["cluster", "status", "--store", "mongodb", "--hosts", secured.address]
     for option, file in ({"--ca": "ca.pem", "--cert": "own.pem"} | change).items():
         words += [] if file is None else [option, secured.folder / file]
-    found, _, errors = asked(words)
-    assert (found, cause in errors, secured.address in errors) == (status, True, True), errors
+    exit_status, _, errors = asked(words)
+    assert (exit_status, cause in errors, secured.address in errors) == (status, True, True), errors

@@ -36,9 +36,9 @@ def by_spsa(results, seed):
 @pytest.mark.parametrize("propose", [by_tpe, by_spsa])
 def test_an_optimiser_does_better_than_as_many_trials_at_random(propose):
     everything = sorted(loss(row) for row in itertools.product(range(4), repeat=4))
-    found = [min(loss(row) for row, _ in searched(propose, 60, seed)) for seed in range(12)]
+    losses = [min(loss(row) for row, _ in searched(propose, 60, seed)) for seed in range(12)]
     # The median of the best of 60 out of 256 at random is near the third best.
-    assert np.median(found) <= everything[3]
+    assert np.median(losses) <= everything[3]
     assert (
         np.mean([loss(row) for seed in range(4) for row, _ in searched(propose, 60, seed)[-20:]])
         < np.mean(everything) * 2 / 3

@@ -143,8 +143,8 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     if capacity.kind is Kind.BRACKETED:
         assert capacity.rate.value >= 95
         assert "above that p99 was" in " ".join(console.export_text().split())
-    [found] = report.document["capacities"]
-    assert found["rate"]["value"] == capacity.rate.value
+    [answer] = report.document["capacities"]
+    assert answer["rate"]["value"] == capacity.rate.value
     nearby, far = report.document["demands"]
     assert (nearby["nodes"], nearby["measured"]) == (1, True)
     assert far["nodes"] is None

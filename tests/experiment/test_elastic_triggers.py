@@ -46,9 +46,9 @@ def test_overload_is_a_busy_node_and_a_drop_of_throughput():
 
 
 def test_a_drop_counts_when_it_is_large_and_more_than_noise():
-    found = fall(np.array([*noisy(1000, 180), *noisy(800, 20, seed=2)]), 10, 0.05)
-    assert found is not None
-    assert (found.best, found.last) == (pytest.approx(1000, rel=0.03), pytest.approx(800, rel=0.03))
+    fallen = fall(np.array([*noisy(1000, 180), *noisy(800, 20, seed=2)]), 10, 0.05)
+    assert fallen is not None
+    assert (fallen.best, fallen.last) == (pytest.approx(1000, rel=0.03), pytest.approx(800, rel=0.03))
     wild = np.array([*noisy(1000, 90, variation=0.9), *noisy(900, 10, seed=2, variation=0.9)])
     assert fall(np.maximum(wild, 0), 10, 0.05) is None
     assert fall(np.array([1000.0] * 10 + [500.0] * 9), 10, 0.05) is None, "too short"
@@ -57,9 +57,9 @@ def test_a_drop_counts_when_it_is_large_and_more_than_noise():
 def test_a_small_drop_is_seen_when_it_lasts():
     lasting = np.array([*noisy(1000, 200, variation=0.1), *noisy(800, 200, seed=2, variation=0.1)])
     assert fall(lasting[:210], 10, 0.05) is None
-    found = fall(lasting, 10, 0.05)
-    assert found is not None
-    assert found.seconds > 10
+    fallen = fall(lasting, 10, 0.05)
+    assert fallen is not None
+    assert fallen.seconds > 10
 
 
 def test_without_a_drop_asked_for_overload_is_throughput_that_no_longer_grows():

@@ -52,8 +52,8 @@ def test_every_key_is_documented():
 @pytest.mark.parametrize("kind", kinds.names())
 def test_every_kind_and_its_own_keys_are_documented(kind):
     assert f"`{kind}`" in section("The file")
-    own = undocumented(kinds.find(kind).model, section(f"Kind: {kind}"))
-    assert [key for key in own if key not in {"with", *ExperimentFile.model_fields}] == []
+    missing = undocumented(kinds.find(kind).model, section(f"Kind: {kind}"))
+    assert [key for key in missing if key not in {"with", *ExperimentFile.model_fields}] == []
 
 
 def undocumented(model, table: str) -> list[str]:

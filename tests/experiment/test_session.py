@@ -92,7 +92,8 @@ def test_documents_that_somebody_else_adds_are_noticed(session, node, tmp_path):
     other.create_collections(replace=True)
     node.store.request(node.addresses, "PUT", "/trips/_doc/another", {"amount": 1.0})
     path = other.record(tmp_path, "run", other.workload.phases, Labels())
-    (reason,) = [each for each in Run(path).raw_summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
+    reasons = Run(path).raw_summary["verdict"]["reasons"]
+    (reason,) = [reason for reason in reasons if reason["code"] == "cluster_state"]
     assert reason["cause"] == "trips holds 31 documents, but 30 were acknowledged"
     assert reason["cause"] in other.listener.heard
     assert [event["kind"] for event in Run(path).events].count("documents differ") == 1
@@ -125,7 +126,7 @@ def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, tmp_p
     yellow.create_collections()
     run = Run(yellow.record(tmp_path, "run", yellow.workload.phases, Labels()))
     assert not run.raw_summary["verdict"]["valid"]
-    causes = [each["cause"] for each in run.raw_summary["verdict"]["reasons"] if each["code"] == "cluster_state"]
+    causes = [reason["cause"] for reason in run.raw_summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
     assert causes == ["the cluster is yellow, with 1 copy of data not in service"]
 
 

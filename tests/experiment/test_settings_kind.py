@@ -102,11 +102,11 @@ def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
     response = result.responses[0]
     assert response.measure.kind == "throughput"
     assert {term for term in response.adjusted if response.claimed(term)} == {(0,)}
-    (heap,) = [each for each in response.model.contrasts if each.term == (0,)]
+    (heap,) = [contrast for contrast in response.model.contrasts if contrast.term == (0,)]
     assert abs(heap.value - 0.262) < max(heap.half_width, 0.03)
     assert result.winner[0] == "512m"
     assert result.standings[0].better > 0.95
-    best = next(each for each in result.standings if result.combinations[each.combination] == result.winner)
+    best = next(standing for standing in result.standings if result.combinations[standing.combination] == result.winner)
     assert result.costs[best.combination] == pytest.approx(1 / 1.3, rel=0.1)
     assert result.confirmation.contrasts[0].ratio.value == pytest.approx(1.3, rel=0.05)
     document = settings_document(read_settings(folder.path))

@@ -93,6 +93,6 @@ def test_a_generator_held_to_a_tenth_of_a_core_is_found_invalid(tenth_of_a_core)
 def test_the_same_run_with_room_is_valid():
     # Whatever else the machine does may hold this run too, which is for the verdict to see: but hardly three times.
     summaries = (judged("") for _ in range(3))
-    summary = next((each for each in summaries if each["verdict"]["valid"]), None)
+    summary = next((entry for entry in summaries if entry["verdict"]["valid"]), None)
     assert summary is not None, "the generator had no room in any of three runs"
     assert summary["generator"]["throttled_share"] in (0.0, None)

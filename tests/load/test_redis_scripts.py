@@ -40,13 +40,13 @@ class Server:
     def calls(self):
         """How often each command that runs scripts was called, and failed, since the last reset."""
         lines = self.ask("INFO commandstats").splitlines()
-        found = {}
+        calls = {}
         for line in lines:
             name, _, figures = line.removeprefix("cmdstat_").partition(":")
             if name in ("eval", "evalsha"):
-                numbers = dict(each.split("=") for each in figures.split(","))
-                found[name] = (int(numbers["calls"]), int(numbers.get("failed_calls", 0)))
-        return found
+                numbers = dict(figure.split("=") for figure in figures.split(","))
+                calls[name] = (int(numbers["calls"]), int(numbers.get("failed_calls", 0)))
+        return calls
 
 
 @pytest.fixture

@@ -57,12 +57,12 @@ class DemandEntry(Model):
     """A load whose need of nodes is asked for: a rate, or users of which each makes requests at a rate."""
 
     users: Annotated[int, Field(ge=1)]
-    each: Rate
+    rate_per_user: Annotated[Rate, Field(alias="each")]
 
     @property
     def rate(self) -> float:
         """Requests per second in all."""
-        return self.users * self.each
+        return self.users * self.rate_per_user
 
 
 class CapacityFile(ExperimentFile):
