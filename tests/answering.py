@@ -21,7 +21,7 @@ class Answering:
     """The server, while it is entered. Durations in s; the stall begins so long after the first request."""
 
     def __init__(self, *, delay: float = 0.0, stall_after: float = 0.0, stall_for: float = 0.0, slow: str = "/"):
-        self._arguments = [*(str(each) for each in (delay, stall_after, stall_for)), slow]
+        self._arguments = [*(str(duration) for duration in (delay, stall_after, stall_for)), slow]
 
     def __enter__(self) -> Self:
         command = [sys.executable, __file__, *self._arguments]

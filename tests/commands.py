@@ -110,8 +110,8 @@ def open_folder(purpose: str) -> Iterator[Path]:
 
 def servers(state: Path) -> list[psutil.Process]:
     """Return every process whose command line names this folder of clusters: the nodes in it."""
-    found = []
+    running = []
     for process in psutil.process_iter(["cmdline"]):
         if any(str(state) in word for word in process.info["cmdline"] or []):
-            found.append(process)
-    return found
+            running.append(process)
+    return running

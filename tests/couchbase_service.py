@@ -21,7 +21,7 @@ Answer = tuple[int, Any]
 
 @dataclass
 class Node:
-    """A node, which is no member before it was set up or added."""
+    """A node, which becomes a member when it is set up or added."""
 
     address: str
     up: bool = True
@@ -118,10 +118,10 @@ class CouchbaseService:
         if not node.membership:
             return 404, "unknown pool"
         if path == "/pools/default":
-            active = [each for each in self.members if each.membership == "active"]
-            even = max(each.vbuckets for each in active) - min(each.vbuckets for each in active) <= 1
+            active = [member for member in self.members if member.membership == "active"]
+            even = max(member.vbuckets for member in active) - min(member.vbuckets for member in active) <= 1
             return 200, {
-                "nodes": [each.described() for each in self.members],
+                "nodes": [member.described() for member in self.members],
                 "rebalanceStatus": "running" if self._running else "none",
                 "balanced": even and len(active) == len(self.members),
             }

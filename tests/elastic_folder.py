@@ -61,11 +61,11 @@ def write_elastic(
             design.append({"run": name, "block": block, "treatment": treatment})
             alone = _drifting(drift[block % len(drift)])
             events = (_GROWN if event else _WATCHED) if fired else _IN_VAIN
-            own = replace(truth, events=events, factor=_relieved(gain) if event and fired else alone)
+            truth_of_run = replace(truth, events=events, factor=_relieved(gain) if event and fired else alone)
             if name == failed:
-                own = replace(own, cpu_share=0.97)
+                truth_of_run = replace(truth_of_run, cpu_share=0.97)
             labels = {"treatment": treatment, "block": block, "repetition": block}
-            write_run(path / "runs", name, own, seed=2 * block + event, **labels)
+            write_run(path / "runs", name, truth_of_run, seed=2 * block + event, **labels)
     description = {
         "experiment": "simulated",
         "question": "What does a second node cost, and what does it bring?",

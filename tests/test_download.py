@@ -22,7 +22,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.content = CONTENT
         self.tag = '"one"'
-        self.cuts = 0  #: so many answers break off half way
+        self.cuts = 0  #: how many answers break off half way
         self.refusals: list[int] = []  #: statuses to answer with, first of all
         self.asked: list[str | None] = []  #: the ranges that were asked for
 

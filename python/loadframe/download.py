@@ -69,7 +69,7 @@ def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: st
         try:
             _continue(url, partial, report)
         except httpx.InvalidURL as error:
-            raise BadInput(f"it is no address of a file: {error}", where=url, remedy="check it") from error
+            raise BadInput(f"it is not the address of a file: {error}", where=url, remedy="check it") from error
         except httpx.HTTPError as error:
             refused = isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in _MAY_PASS
             if refused or attempt == _ATTEMPTS:
@@ -128,11 +128,11 @@ def _verify(url: str, partial: Path, checksum: str | None) -> None:
     if checksum is None:
         return
     with partial.open("rb") as file:
-        found = hashlib.file_digest(file, "sha512" if len(checksum) == _SHA512 else "sha256").hexdigest()
-    if found != checksum.lower():
+        actual = hashlib.file_digest(file, "sha512" if len(checksum) == _SHA512 else "sha256").hexdigest()
+    if actual != checksum.lower():
         partial.unlink()
         raise LoadframeError(
-            f"the file has another checksum than {checksum}, which it should have: {found}",
+            f"the file has another checksum than {checksum}, which it should have: {actual}",
             where=url,
             remedy="the file at this address has changed, or a proxy changes it on the way",
         )

@@ -40,7 +40,7 @@ def make(folder: Path) -> Path:
     Those of the state are for their owner alone. All others are open to everybody.
     """
     try:
-        for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
+        for missing in [path for path in reversed((folder, *folder.parents)) if not path.exists()]:
             mode = _mode_of_state() if _of_state(missing) else 0o755
             missing.mkdir(mode=mode, exist_ok=True)
             # Whatever root's umask is, root's servers run as another user.

@@ -21,7 +21,7 @@ def parse_duration(text: str | float) -> float:
         return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"([a-z]*)\s*", str(text))
     if not match or (match[2] or "s") not in _DURATION:
-        raise BadInput(f"{text!r} is no duration", remedy="write a number with us, ms, s, m, h or d, such as 250ms")
+        raise BadInput(f"{text!r} is not a duration", remedy="write a number with us, ms, s, m, h or d, such as 250ms")
     return _not_negative(float(match[1]) * _DURATION[match[2] or "s"], text)
 
 
@@ -31,16 +31,16 @@ def parse_size(text: str | int) -> int:
         return int(_not_negative(text, text))
     match = re.fullmatch(_NUMBER + r"([a-zA-Z]*)\s*", str(text))
     if not match or match[2].lower() not in _SIZE:
-        raise BadInput(f"{text!r} is no size", remedy="write a number with k, m, g or t, such as 512m")
+        raise BadInput(f"{text!r} is not a size", remedy="write a number with k, m, g or t, such as 512m")
     return round(_not_negative(float(match[1]) * _SIZE[match[2].lower()], text))
 
 
 @dataclass(frozen=True)
 class Cores:
-    """Cores that nodes may use: all share the set `numbers`, or `each` node gets as many of its own out of them."""
+    """Cores that nodes may use: all share `numbers`, or each node gets `per_node` of them for itself."""
 
     numbers: tuple[int, ...] | None  #: from 0, in ascending order; None for those of this machine
-    each: int | None = None
+    per_node: int | None = None
 
 
 def parse_cores(text: str | int) -> Cores:
@@ -72,7 +72,7 @@ def parse_rate(text: str | float) -> float:
         return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"(?:/\s*([a-z]+))?\s*", str(text))
     if not match or (match[2] or "s") not in _RATE:
-        raise BadInput(f"{text!r} is no rate", remedy="write a number per s, m or h, such as 1000/s")
+        raise BadInput(f"{text!r} is not a rate", remedy="write a number per s, m or h, such as 1000/s")
     return _not_negative(float(match[1]) / _RATE[match[2] or "s"], text)
 
 
@@ -82,7 +82,7 @@ def parse_bandwidth(text: str | float) -> float:
         return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"([kmg]?)bit(?:/s)?\s*", str(text), re.IGNORECASE)
     if not match:
-        raise BadInput(f"{text!r} is no bandwidth", remedy="write a number with kbit, mbit or gbit, such as 100mbit")
+        raise BadInput(f"{text!r} is not a bandwidth", remedy="write a number with kbit, mbit or gbit, such as 100mbit")
     return _not_negative(float(match[1]) * _BITS[match[2].lower()] / 8, text)
 
 
@@ -91,7 +91,7 @@ def parse_share(text: str | float) -> float:
     match = re.fullmatch(_NUMBER + r"(%?)\s*", str(text)) if not isinstance(text, bool) else None
     share = float(match[1]) / (100 if match[2] else 1) if match else math.nan
     if not 0 <= share <= 1:
-        raise BadInput(f"{text!r} is no share", remedy="write a percentage from 0% to 100%, or a number from 0 to 1")
+        raise BadInput(f"{text!r} is not a share", remedy="write a percentage from 0% to 100%, or a number from 0 to 1")
     return share
 
 

@@ -91,7 +91,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --set documents=many", "--set documents: the parameter", "its default is 10"),
         ("bench w.yaml --set documents", "--set 'documents' sets nothing", "--set name=value"),
         ("bench w.yaml --set file=none.json", "none.json", "check the path"),
-        ("bench w.yaml --duration soon", "'soon' is no duration", "250ms"),
+        ("bench w.yaml --duration soon", "'soon' is not a duration", "250ms"),
         ("bench w.yaml --duration 0s", "--duration 0 measures nothing", "more than 0"),
         ("bench w.yaml --rate 0", "--rate 0 measures nothing", "more than 0"),
         ("bench w.yaml --memory 9m", "bytes of memory for a node", "at least 64m"),

@@ -86,7 +86,7 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
         (("--store", "opensaerch"), "did you mean opensearch?"),
         (("--nodes", "0"), "0 is not in the range 1<=x<=1000"),
         (("--cpus", "0"), "0.0 CPUs for a node"),
-        (("--memory", "much"), "'much' is no size"),
+        (("--memory", "much"), "'much' is not a size"),
         (("--memory", "200m"), "leaves a node of 200 MiB too little"),
         (("--set", "heap"), "--set 'heap' sets nothing"),
         (("--set", "http.port=1"), "http.port is loadframe's to decide"),

@@ -51,7 +51,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
         (["old"], "the same treatment"),
         (["old", "nowhere"], "there is no run"),
         (["old", "slow", "--measure", "trhoughput"], "did you mean 'throughput'?"),
-        (["old", "slow", "--least", "five"], "is no share"),
+        (["old", "slow", "--least", "five"], "is not a share"),
         (["old", "slow", "--level", "2"], "not a probability"),
     ],
 )

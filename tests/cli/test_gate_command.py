@@ -71,10 +71,10 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--bound", "p99>=1s"], "good side"),
         (["--bound", "p99"], "write it as"),
         (["--bound", "p98<=1s"], "no measure 'p98'"),
-        (["--bound", "p99<=fast"], "no duration"),
+        (["--bound", "p99<=fast"], "not a duration"),
         (["--baseline", "nowhere"], "there is no run"),
         (["--baseline", "old", "--least", "p90=5%"], "which is not measured"),
-        (["--baseline", "old", "--catch", "0%"], "is no share"),
+        (["--baseline", "old", "--catch", "0%"], "is not a share"),
     ],
 )
 def test_slips_of_the_pen_are_told_with_status_2(results, monkeypatch, words, said):

@@ -154,7 +154,7 @@ def test_levels_that_work_are_measured(runs):
 def test_levels_that_cannot_work_are_recorded_as_failed_and_the_status_says_so(finished, runs):
     bad = [run for run in runs if run.raw_manifest["treatment"]["store.settings.heap"] == BAD]
     assert [run.raw_summary["status"] for run in bad] == 4 * ["failed"]
-    assert all("'much' is no size" in run.raw_summary["failure"] for run in bad)
+    assert all("'much' is not a size" in run.raw_summary["failure"] for run in bad)
     assert all(run.raw_manifest["store"]["settings"] == {"heap": BAD} for run in bad)
     assert {run.manifest.store.kind for run in bad} == {"opensearch"}
     assert finished.returncode == 1
@@ -166,7 +166,7 @@ def test_levels_that_cannot_work_are_recorded_as_failed_and_the_status_says_so(f
 def test_a_report_is_written_and_printed(finished):
     page = Path("results/small/report.html").read_text()
     assert "Do more clients find more?" in page
-    assert "is no size" in page
+    assert "is not a size" in page
     assert "4 failed" in finished.stdout
 
 

@@ -90,7 +90,7 @@ def test_it_grows_beside_the_others(apart):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--cut", "--restore"], "one undoes the other"), (["--rate", "100"], "'100' is no bandwidth")],
+    [(["--cut", "--restore"], "one undoes the other"), (["--rate", "100"], "'100' is not a bandwidth")],
 )
 def test_what_no_link_can_do_is_refused(apart, words, said):
     done = loadframe("cluster", "link", "apart", "node-0", *words)

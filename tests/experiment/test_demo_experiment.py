@@ -42,7 +42,7 @@ def test_limited_nodes_keep_off_the_generators_core_where_there_is_another(exper
 def test_without_control_groups_each_node_has_a_core_and_so_has_the_generator(experiment, cores, nodes):
     loaded = experiment(range(cores), NO_GROUPS)
     limits = loaded.file.store.limits
-    assert (limits.cpus, limits.memory, limits.cores.each) == (None, None, 1)
+    assert (limits.cpus, limits.memory, limits.cores.per_node) == (None, None, 1)
     levels = {factor.name: factor.levels for factor in loaded.factors}
     assert levels["nodes"] == nodes
 

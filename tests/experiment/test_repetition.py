@@ -79,7 +79,7 @@ def test_an_open_load_is_judged_by_its_response_time(tmp_path):
 @pytest.mark.parametrize(
     ("until", "what"),
     [
-        ("{relative_interval: five%, most: 6}", "is no share"),
+        ("{relative_interval: five%, most: 6}", "is not a share"),
         ("{relative_interval: 10%, most: 1}", "at least 2"),
         ("{relative_interval: 10%}", "most"),
         ("{relative_interval: 0, most: 6}", "above 0"),

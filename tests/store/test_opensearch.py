@@ -110,7 +110,7 @@ def test_settings_that_loadframe_decides_are_refused(key):
 
 
 def test_a_heap_that_is_no_size_is_refused():
-    with pytest.raises(BadInput, match="is no size"):
+    with pytest.raises(BadInput, match="is not a size"):
         find("opensearch").check_settings({"heap": "much"})
 
 

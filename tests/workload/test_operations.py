@@ -197,7 +197,7 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("3", "3", "expected a mapping", None),
         ("~", "~", "expected a mapping", None),
         ("{search: {collection: things}, timeout: 0}", "0", "above 0", None),
-        ("{search: {collection: things}, timeout: soon}", "soon", "no duration", "250ms"),
+        ("{search: {collection: things}, timeout: soon}", "soon", "not a duration", "250ms"),
         ("{elasticsearch: {serach: {}}}", "serach", "unknown key 'serach'", "search"),
         ("{elasticsearch: {search: {collection: thing}}}", "thing", "no collection 'thing'", "things"),
         ("{search: {collection: things}, assert: {min_hits: 1, hits: 1}}", "min_hits", "hits is exact", "remove"),

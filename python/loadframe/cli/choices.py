@@ -54,7 +54,7 @@ def core_limits(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     cores = parse_cores(text)
-    return {"cores": cores.numbers, "cores_each": cores.each}
+    return {"cores": cores.numbers, "cores_each": cores.per_node}
 
 
 def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], because: str) -> None:
@@ -94,5 +94,5 @@ def share(text: str, option: str) -> float:
     except ValueError:
         value = -1.0
     if rest or not 0 < value < 100:
-        raise BadInput(f"{option} {text!r} is no share", remedy="write a percentage above 0, such as 5%")
+        raise BadInput(f"{option} {text!r} is not a share", remedy="write a percentage above 0, such as 5%")
     return value

@@ -64,7 +64,7 @@ class Experiment:
                 "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
                 "memory": treatment.get("store.limits.memory", store.limits.memory),
                 "cores": store.limits.cores and store.limits.cores.numbers,
-                "cores_each": store.limits.cores and store.limits.cores.each,
+                "cores_each": store.limits.cores and store.limits.cores.per_node,
             },
             "home": store.home,
             "host": store.host,
