@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.scalability import fit
-from loadframe.analyze.scalability.blocks import block_effects
 from loadframe.analyze.scalability.fitting import fit_model
 from loadframe.analyze.scalability.intervals import parameters, spread
 from loadframe.analyze.scalability.models import USL
-from loadframe.analyze.scalability.observations import gather
+from loadframe.analyze.scalability.observations import block_effects, gather
 from loadframe.report.fit.words import sentence
 
 SIZES = (1, 2, 4, 8, 16, 32)

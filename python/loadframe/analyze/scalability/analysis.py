@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loadframe.analyze.scalability.ceiling import CeilingChange, ceiling_change
 from loadframe.analyze.scalability.checks import extrapolation_error, lack_of_fit, r_squared
 from loadframe.analyze.scalability.doubts import doubts
 from loadframe.analyze.scalability.fitting import PointFit, fit_model
@@ -20,7 +19,7 @@ from loadframe.analyze.scalability.models import (
 )
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
 from loadframe.analyze.scalability.outliers import Outlier, outliers
-from loadframe.analyze.scalability.peak import Peak, PeakStanding, peak_of, standing_of
+from loadframe.analyze.scalability.peak import CeilingChange, Peak, PeakStanding, ceiling_change, peak_of, standing_of
 from loadframe.analyze.scalability.result import ModelFit, Robust, ScalabilityFit
 from loadframe.analyze.scalability.selection import aicc, choose, possible
 

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import warnings
-from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.models import LADDERS, USL, ModelName
 from loadframe.analyze.scalability.observations import Observations
-from loadframe.analyze.scalability.peak import PEAK_REACH, Peak, PeakStanding
+from loadframe.analyze.scalability.peak import PEAK_REACH, CeilingChange, Peak, PeakStanding
 from loadframe.analyze.scalability.result import ModelFit, Robust
 
 _ENOUGH_SIZES = 6

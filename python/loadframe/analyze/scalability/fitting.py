@@ -4,11 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadframe.analyze.scalability.gustafson import LEAST_SHARE, solve_gustafson
-from loadframe.analyze.scalability.knee import solve_knee
 from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LINEAR, Array, ScalabilityModel
 from loadframe.analyze.scalability.observations import Observations
-from loadframe.analyze.scalability.solver import Bounds, Problems, solve, starts
+from loadframe.analyze.scalability.solvers import (
+    LEAST_SHARE,
+    Bounds,
+    Problems,
+    solve,
+    solve_gustafson,
+    solve_knee,
+    starts,
+)
 
 #: (s, k N_max^2) of further starts where a fit is repeated for data that may be far from the first.
 _RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))

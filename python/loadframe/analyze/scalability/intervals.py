@@ -12,7 +12,7 @@ each size's mean. Three corrections keep it honest for the few repetitions that 
 
 Where runs were made in blocks, deviations are those within blocks. Each draw then scales them by sqrt(f / chi2(f)), f
 being their degrees of freedom, which widens the percentiles as the t distribution does, and the level of the curve (L,
-and C of the hard knee) also varies as the blocks' means leave it open (`blocks`).
+and C of the hard knee) also varies as the blocks' means leave it open (`observations.BlockEffects`).
 
 With one run per size, the parameters have the intervals value +- t(0.975, n - p) standard errors from the covariance
 s^2 (J'J)^-1, and what depends on several of them (peak, band) is taken from draws with that covariance.
@@ -25,10 +25,9 @@ from scipy import special
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability.fitting import PointFit, refit
-from loadframe.analyze.scalability.gustafson import gustafson_jacobian
 from loadframe.analyze.scalability.models import GUSTAFSON, Array
 from loadframe.analyze.scalability.observations import Observations
-from loadframe.analyze.scalability.solver import jacobian
+from loadframe.analyze.scalability.solvers import gustafson_jacobian, jacobian
 
 _DRAWS = 2000
 _RUNS_OF_THEIR_OWN = 5

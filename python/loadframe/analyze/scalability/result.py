@@ -7,14 +7,13 @@ import numpy as np
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.checks import LackOfFit
 from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.intervals import Spread
 from loadframe.analyze.scalability.models import Array, ModelName, Scaling
 from loadframe.analyze.scalability.observations import Residuals
 from loadframe.analyze.scalability.outliers import Outlier
-from loadframe.analyze.scalability.peak import Peak, PeakStanding
+from loadframe.analyze.scalability.peak import CeilingChange, Peak, PeakStanding
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.scalability.ceiling import CeilingChange
 from loadframe.analyze.scalability.models import ModelName
+from loadframe.analyze.scalability.peak import CeilingChange
 from loadframe.units import format_change, format_count, format_share
 
 _NAMES = {

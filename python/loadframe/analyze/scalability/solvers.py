@@ -1,0 +1,202 @@
+"""The least-squares fit of each curve, for many data sets at once: the USL's by steps, the others' exactly.
+
+The USL and its special cases: Levenberg-Marquardt with active bounds. A parameter at a bound that the gradient pushes
+outwards is held there for the step. One call solves thousands of resamples, because every step is a batch of 3 x 3
+systems. L is stepped as log L, so it stays positive. Marquardt's scaling by the diagonal makes the step independent of
+the parameters' very different orders (k is often 1e-6). More, "The Levenberg-Marquardt algorithm" (1978).
+
+The hard knee min(L N, C): where the break lies between two sizes, the sizes below it fix L and those above it fix C,
+each by a weighted mean. Where it lies on a size, C = L N_j leaves one parameter that is linear too. The least of these
+finitely many candidates is the solution, so no search is needed.
+
+Gustafson's scaled speed-up ("Reevaluating Amdahl's Law", Communications of the ACM 31, 1988): where the work grows with
+N, a serial share s of the time leaves a scaled speed-up of S(N) = N - s (N - 1), which is linear in N.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from loadframe.analyze.scalability.models import Array, gustafson_throughput, knee_throughput, usl_throughput
+
+_STEPS = 300
+_TOLERANCE = 1e-10
+_GIVE_UP = 1e13
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Least and greatest (sigma, kappa); equal ends hold a parameter fixed."""
+
+    lower: tuple[float, float]
+    upper: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Problems:
+    """Data sets of equal sizes: minimise sum((weights (X(n) - means))^2) in each row.
+
+    `n`: (sizes,); `means` and `weights`: (rows, sizes).
+    """
+
+    n: Array
+    means: Array
+    weights: Array
+
+    def rows(self, index: npt.NDArray[np.int64]) -> "Problems":
+        """Return some of the data sets."""
+        return Problems(self.n, self.means[index], self.weights[index])
+
+    def residual(self, theta: Array) -> Array:
+        """Return the weighted residuals (rows, sizes) of parameters (rows, 3)."""
+        return self.weights * (usl_throughput(theta, self.n) - self.means)
+
+    def cost(self, theta: Array) -> Array:
+        """Return the sums of squares (rows,); infinite where the curve has no finite throughput."""
+        residual = self.residual(theta)
+        return np.where(np.isnan(residual).any(axis=1), np.inf, (residual**2).sum(axis=1))
+
+
+def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Array]:
+    """Solve each problem from its row of `start` (rows, 3); return (L, s, k) (rows, 3) and sums of squares (rows,)."""
+    limits = np.array([[-np.inf, *bounds.lower], [np.inf, *bounds.upper]])
+    theta = np.clip(start, *limits)
+    cost = problems.cost(theta)
+    damping = np.full(len(theta), 1e-3)
+    active = np.arange(len(theta))
+    for _ in range(_STEPS):
+        remaining = problems.rows(active)
+        trial = _step(remaining, theta[active], damping[active], limits)
+        trial_cost = remaining.cost(trial)
+        gain = cost[active] - trial_cost
+        better = gain > 0
+        taken = active[better]
+        theta[taken], cost[taken] = trial[better], trial_cost[better]
+        damping[active] = np.where(better, damping[active] / 10, damping[active] * 10).clip(1e-12, None)
+        finished = np.where(better, gain <= _TOLERANCE * trial_cost, damping[active] > _GIVE_UP)
+        active = active[~finished]
+        if not active.size:
+            break
+    return theta, cost
+
+
+def starts(n: Array, means: Array, weights: Array) -> Array:
+    """Return starting points (rows, 3): the non-negative linear form's solution and a coarse grid.
+
+    The linear form is N / X = a + b (N - 1) + c N (N - 1) with L = 1/a, s = b/a, k = c/a; an error of X weighs X / N
+    times as much in it, relatively.
+    """
+    design = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
+    rows = weights * means**2 / n
+    (a, b, c), _ = nnls(design * rows[:, None], rows * n / means)
+    grid = [(s, k / n[-1] ** 2) for s in (0.0, 0.02, 0.2, 0.7) for k in (0.0, 0.1, 1.0, 10.0)]
+    if a > 0:
+        grid.append((b / a, c / a))
+    sk = np.array(grid)
+    shape = usl_throughput(np.column_stack([np.ones(len(sk)), sk]), n)
+    # Given s and k the best L is linear least squares.
+    lam = (weights**2 * shape * means).sum(1) / (weights**2 * shape**2).sum(1)
+    return np.column_stack([lam, sk])
+
+
+def jacobian(theta: Array, n: Array, weights: Array) -> Array:
+    """Return the weighted derivatives of X by (log L, s, k): shape (rows, sizes, 3)."""
+    curve = weights * usl_throughput(theta, n)
+    demand = 1 + theta[:, 1, None] * (n - 1) + theta[:, 2, None] * n * (n - 1)
+    return np.stack([curve, -curve * (n - 1) / demand, -curve * n * (n - 1) / demand], axis=2)
+
+
+def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Array:
+    lower, upper = limits
+    derivatives = jacobian(theta, problems.n, problems.weights)
+    gradient = np.einsum("rni,rn->ri", derivatives, problems.residual(theta))
+    held = ((theta <= lower) & (gradient >= 0)) | ((theta >= upper) & (gradient <= 0)) | (lower == upper)
+    free = ~held
+    normal = np.einsum("rni,rnj->rij", derivatives, derivatives) * free[:, :, None] * free[:, None, :]
+    # A held parameter's row is empty; a 1 on its diagonal keeps it where it is.
+    diagonal = np.einsum("rii->ri", normal) * damping[:, None] + held
+    damped = normal + np.eye(3) * diagonal[:, None, :]
+    change = np.linalg.solve(damped, -(gradient * free)[..., None])[..., 0]
+    result = theta + change
+    result[:, 0] = theta[:, 0] * np.exp(np.clip(change[:, 0], -2, 2))
+    return np.clip(result, lower, upper)
+
+
+#: Rounding in C = L N_j must not decide on which side of the break a size lies.
+_EXACT = 1 - 1e-12
+
+
+def solve_knee(n: Array, means: Array, weights: Array) -> tuple[Array, Array]:
+    """Minimise sum((weights (min(L n, C) - means))^2) over (L, C) for each row; arguments as in `solve`.
+
+    C is infinite where no size lies on the ceiling, and L where all do: the data only bound it from below. Returns
+    parameters (rows, 2) and sums of squares (rows,).
+    """
+    squares = np.broadcast_to(weights**2, means.shape)
+    solution, least = np.empty((len(means), 2)), np.full(len(means), np.inf)
+    for candidate in _candidates(n, means, squares):
+        residual = weights * (knee_throughput(candidate, n) - means)
+        cost = (residual**2).sum(1)
+        better = cost < least
+        solution[better], least[better] = candidate[better], cost[better]
+    lam, ceiling = solution[:, 0].copy(), solution[:, 1].copy()
+    solution[ceiling >= lam * n[-1] * _EXACT, 1] = np.inf
+    solution[ceiling <= lam * n[0] / _EXACT, 0] = np.inf
+    return solution, least
+
+
+def _candidates(n: Array, means: Array, squares: Array) -> Iterator[Array]:
+    for j in range(len(n)):
+        yield _on_size(n, means, squares, j)
+    for j in range(1, len(n)):
+        yield _between(n, means, squares, j)
+
+
+def _on_size(n: Array, means: Array, squares: Array, j: int) -> Array:
+    shape = np.minimum(n, n[j])
+    lam = (squares * shape * means).sum(1) / (squares * shape**2).sum(1)
+    return np.column_stack([lam, lam * n[j]])
+
+
+def _between(n: Array, means: Array, squares: Array, j: int) -> Array:
+    low, high = slice(None, j), slice(j, None)
+    # Where all sizes on one side weigh nothing, the quotient is nan, and no solution.
+    with np.errstate(invalid="ignore"):
+        lam = (squares[:, low] * n[low] * means[:, low]).sum(1) / (squares[:, low] * n[low] ** 2).sum(1)
+        ceiling = (squares[:, high] * means[:, high]).sum(1) / squares[:, high].sum(1)
+    return np.column_stack([lam, ceiling])
+
+
+#: A serial share below this, of growth far beyond size, has no meaning.
+LEAST_SHARE = -100.0
+
+
+def solve_gustafson(n: Array, means: Array, weights: Array, least: float) -> tuple[Array, Array]:
+    """Minimise sum((weights (L (n - s (n - 1)) - means))^2) over (L, s) for each row, s from `least` to 1.
+
+    Arguments as in `solve`. Returns parameters (rows, 2) and sums of squares (rows,).
+    """
+    squares = np.broadcast_to(weights**2, means.shape)
+    # X = L n + M (1 - n) with M = L s: two normal equations.
+    u, v = n, 1 - n
+    uu, uv, vv = ((squares * a * b).sum(1) for a, b in ((u, u), (u, v), (v, v)))
+    ux, vx = ((squares * a * means).sum(1) for a in (u, v))
+    determinant = uu * vv - uv**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lam, serial = (vv * ux - uv * vx) / determinant, (uu * vx - uv * ux) / determinant
+        share = np.where(lam > 0, serial / lam, least)
+    share = np.clip(np.nan_to_num(share, nan=0.0), least, 1.0)
+    shape = n - share[:, None] * (n - 1)
+    theta = np.column_stack([(squares * shape * means).sum(1) / (squares * shape**2).sum(1), share])
+    residual = weights * (gustafson_throughput(theta, n) - means)
+    return theta, (residual**2).sum(1)
+
+
+def gustafson_jacobian(theta: Array, n: Array, weights: Array) -> Array:
+    """Return the weighted derivatives of X by (L, s) at one set of parameters: shape (sizes, 2)."""
+    lam, share = theta
+    derivatives: Array = weights[:, None] * np.column_stack([n - share * (n - 1), -lam * (n - 1)])
+    return derivatives
