@@ -55,7 +55,7 @@ Checksum = Annotated[str, AfterValidator(_checksum)]
 
 
 class YcsbRecord(Model):
-    """What the generator `ycsb_record` can be told: how many fields, and their characters."""
+    """Options of the generator `ycsb_record`: the number of fields, and the characters of each."""
 
     field_count: Annotated[int, Field(ge=1)] = 10
     field_length: Annotated[int, Field(ge=1)] = 100

@@ -65,7 +65,7 @@ Rates = Annotated[Annotated[Rate, Tag("constant")] | Annotated[RateLevel, Tag("s
 
 #: How the requests of an open load are spaced: evenly, or at random instants, as many independent users send them.
 Arrivals = Literal["constant", "poisson"]
-#: Where nobody says otherwise: an open load stands for users, and users do not take turns.
+#: The default: an open load stands for users, and users do not take turns.
 USUAL_ARRIVALS: Arrivals = "poisson"
 
 _Pair = Annotated[tuple[Duration, Duration], Strict(False)]

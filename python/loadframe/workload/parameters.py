@@ -14,7 +14,7 @@ from loadframe.errors import BadInput
 from loadframe.workload.holes import Filler, Value, is_name
 from loadframe.yamlfile import Document, did_you_mean, scalar, shown
 
-#: What the cluster gives and nobody sets.
+#: The parameter that the cluster gives and that cannot be set.
 BUILT_IN = "nodes"
 #: The key of a default that is numbers multiplied.
 PRODUCT = "product"
@@ -23,7 +23,7 @@ LONGEST_CHAIN = 50
 
 
 def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
-    """Return the file's parameters section, once it is one; BadInput at whatever is wrong."""
+    """Return the file's parameters section; BadInput, with the place, if it is not valid."""
     if not isinstance(defaults, dict):
         raise document.error(("parameters",), f"expected a mapping of names to values, not {shown(defaults)}")
     for name, value in defaults.items():

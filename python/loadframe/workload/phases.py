@@ -31,7 +31,7 @@ class Load(Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are due at a rate, whatever the answers do; otherwise clients send them."""
+        """Whether requests are due at a rate, independently of the answers; otherwise clients send them."""
         return self.rate is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Refuses lists of right answers that recall cannot be told by."""
+"""Refuses lists of right answers that recall cannot be computed from."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ def check(
     variables: Mapping[str, Variable],
     sources: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Refuse right answers of operations that are fewer than asked for and filled up with -1.
+    """Refuse right answers of operations that are fewer than `k` and filled up with -1.
 
     Each -1 would count as a document that was not found, so that recall would be too low. BadInput at the operation.
     """

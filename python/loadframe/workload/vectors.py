@@ -72,7 +72,7 @@ def wrong_source(text: str) -> str | None:
 
 
 def _suffix(file: Path) -> str:
-    """Return the ending that tells a file's format, without that of its compression."""
+    """Return the file name extension of the format, without that of the compression."""
     return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).suffix.lower()
 
 

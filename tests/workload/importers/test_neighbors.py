@@ -53,7 +53,7 @@ def test_a_corpus_of_vectors_is_indexed_and_searched_with_recall():
     assert (nearest["knn"]["collection"], nearest["knn"]["field"], nearest["knn"]["k"]) == ("points", "place", 10)
     assert nearest["assert"] == {"recall": {"of": "${nearest_neighbors}", "k": 10}}
     assert data["phases"][-1] == {"name": "nearest", "operation": "nearest", "clients": 1, "requests": 40}
-    assert "operation nearest: stored_fields of its body, because hits without an id tell no recall" in valid.left_out
+    assert "operation nearest: stored_fields of its body, because recall needs the ids of hits" in valid.left_out
 
 
 def test_a_strict_mapping_admits_the_number_of_a_vector():

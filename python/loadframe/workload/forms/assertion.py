@@ -14,7 +14,7 @@ FINDS = (
     *("scroll", "search_after", "composite"),
     *("scan", "find", "aggregate", "cql", "query", "statement"),
 )
-#: Those that do not return documents, so that there are no fields.
+#: Those that do not return documents and therefore have no fields.
 _COUNTS = ("multi_search", "count", "sql", "esql", "eql")
 #: Those that find documents in an order, by their ids.
 _RANKS = ("search", "knn")

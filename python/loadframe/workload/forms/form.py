@@ -47,7 +47,7 @@ from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
 
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]
 
-#: Forms that every family of stores understands, and those that one family has for itself.
+#: Forms that every family of stores understands, and those that only one family has.
 NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk")
 NATIVE: dict[Family, tuple[str, ...]] = {
     "elasticsearch": (

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from loadframe.workload.forms.values import Body, Positive, Text
 from loadframe.yamlfile import Model, wrong
 
-#: What a form says itself, so that its body must not.
+#: Keys that the form sets and that its body must not have.
 _OURS = ("size", "from", "search_after", "pit")
 
 

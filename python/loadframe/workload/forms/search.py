@@ -73,7 +73,7 @@ class CountDocuments(Model):
 
 
 class WithQuery(Model):
-    """A query in a language of its own; `body` is all that stands beside it in the request."""
+    """A query in its own language; `body` is the rest of the request's body."""
 
     query: Text
     body: dict[str, Any] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Java's properties files, as far as YCSB's use them: `key=value`, comments, lines that go on after a backslash."""
+"""Java's properties files, the part that YCSB uses: `key=value`, comments, lines continued after a backslash."""
 
 import re
 from collections.abc import Mapping

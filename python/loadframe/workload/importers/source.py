@@ -1,4 +1,4 @@
-"""Reads the files that are imported: bounded, UTF-8, JSON with a place for whatever is wrong in it."""
+"""Reads files to import: limits their size, expects UTF-8, and names the place of every error in JSON."""
 
 import json
 import math

@@ -102,7 +102,7 @@ def health(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return what has to hold of a cluster's health, as Rally judges it by what is asked for."""
+    """Return the condition on a cluster's health that Rally checks for the given parameters."""
     colours = ["green", "yellow", "red"]
     status = parameters.get("wait_for_status")
     good = colours[: colours.index(status) + 1] if status in colours else colours

@@ -7,7 +7,7 @@ from loadframe.errors import BadInput
 #: The files that a track or workload begins with.
 TRACKS = ("track.json", "workload.json")
 REMEDY = "say --root with the folder that holds all its files"
-#: Folders that tracks share, beside theirs.
+#: The folder that tracks of a checkout share.
 _SHARED = "common_operations"
 #: How many folders around a track may have what tracks share.
 _NEAR = 3

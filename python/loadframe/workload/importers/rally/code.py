@@ -67,11 +67,11 @@ class Ran:
 
 
 class RefusedError(PermissionError):
-    """What a track's code asked for and does not get."""
+    """A track's code asked for something that is refused to it."""
 
 
 def registered(file: Path) -> dict[str, list[str]]:
-    """Return the names that a track's code registers, by kind, as far as they are written in it."""
+    """Return the names that a track's code registers, by kind, where they are literals."""
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
     try:
         tree = ast.parse(text_of(file))
@@ -154,7 +154,7 @@ class _Registry:
 
 
 class _Told:
-    """Tells whatever a track's code raises as what is wrong with its line."""
+    """Turns whatever a track's code raises into a BadInput that names the line."""
 
     def __init__(self, file: Path, folder: Path) -> None:
         self.file = file

@@ -76,7 +76,7 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.Wanted], lim
 
 
 def _ask(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
-    # A track can be told from its answer alone: what its code prints goes nowhere. -P keeps Python from taking
+    # Only the answer is read; what the track's code prints is discarded. -P keeps Python from taking
     # modules from the current folder, which may be the track's.
     with TemporaryFile("w+", encoding="utf-8") as output:
         try:

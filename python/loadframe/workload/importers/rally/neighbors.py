@@ -22,7 +22,7 @@ _UNKNOWN = 10_000
 _NO_MATTER = ("retries", "detailed-results", "parents_data_set_path", "filter_percentage")
 #: Mappings that refuse fields which they do not name.
 _STRICT = ("strict", "strict_allow_templates")
-#: What a document has beside its vector: its number. It is only kept.
+#: The field for the number of a document. It is stored and not indexed.
 _ID = {"type": "long", "index": False, "doc_values": False}
 _KNN = "/_plugins/_knn"
 
@@ -115,9 +115,9 @@ def _source(make: Making, part: Part, prefix: str, inside: str) -> _Source:
 
 
 def search(make: Making, part: Part, name: str) -> list[Form]:
-    """Return a search for the nearest neighbours of the vectors of a set, with recall where the set tells them.
+    """Return a search for the nearest neighbours of the vectors of a set, with recall if the set has right answers.
 
-    One without a set is a search as others are.
+    An operation without a set becomes an ordinary search.
     """
     if not any(key.startswith("data_set_") for key in part.data):
         return searches.search(make, part, name)
@@ -154,9 +154,9 @@ def search(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def _with_ids(make: Making, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose hits have their ids, which recall is told by."""
+    """Return a body whose hits have their ids, which recall is computed from."""
     if body.get("stored_fields") == "_none_":
-        make.leave_out(name, "stored_fields of its body, because hits without an id tell no recall")
+        make.leave_out(name, "stored_fields of its body, because recall needs the ids of hits")
         body = {key: value for key, value in body.items() if key != "stored_fields"}
         if body.get("docvalue_fields") == ["_id"]:
             del body["docvalue_fields"]
@@ -180,7 +180,7 @@ def _around(part: Part, field: str, near: dict[str, Any], kind: Any, filtered: A
 
 
 def _neighbors(make: Making, part: Part, name: str, k: int) -> str | None:
-    """Return the set with the ids of the right answers; None, and why, if recall cannot be told by it."""
+    """Return the set with the ids of the right answers; None, with the reason named, if recall cannot use it."""
     wanted = part.flag("calculate-recall", True)
     _name_id(make, part, name, "recall goes by `_id`, which is each vector's number in what this file loads")
     kind, path, corpus = _given(part, "neighbors_")

@@ -22,7 +22,7 @@ _PREPARE = (
 _MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
 #: Keys of a task that a workload does not need.
 _NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level", "type")
-#: Keys that not every task is asked for.
+#: Keys that only some tasks are read for.
 _TIMES = ("target-throughput", "target-interval", "ramp-up-time-period")
 #: Keys that parallel tasks inherit from their group.
 _INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")

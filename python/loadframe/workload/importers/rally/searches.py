@@ -8,7 +8,7 @@ from loadframe.workload.importers.source import Part
 
 #: What the forms that read page by page say themselves.
 _PAGING = ("size", "from", "search_after", "pit", "scroll")
-#: As many hits or buckets as a store gives when it is not told.
+#: The store's default number of hits or buckets.
 _DEFAULT_SIZE = 10
 
 
@@ -91,7 +91,7 @@ def sql(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def esql(make: Making, part: Part, _: str) -> list[Form]:
-    """Return a query in ES|QL, with all that stands beside it in its body."""
+    """Return a query in ES|QL, with everything else that its body has."""
     body = {key: value for key, value in part.mapping("body").items() if key != "query"}
     if query_filter := part.mapping("filter"):
         body["filter"] = query_filter

@@ -84,7 +84,7 @@ class Templates:
         return environment
 
     def json(self, path: Path) -> Any:
-        """Return what a file says once it is rendered; BadInput, with the place, for whatever is wrong with it."""
+        """Return the data of a rendered file; BadInput, with the place, if it is not valid."""
         text = self._text(path)
         try:
             return json_of(text, f"{path} (rendered)")

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-#: The packages that are stood in for.
+#: The packages that are replaced.
 PACKAGES = ("esrally", "osbenchmark", "elasticsearch", "opensearchpy")
 
 
@@ -120,7 +120,7 @@ def _hollow(name: str) -> ModuleType:
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds the packages that are stood in for, and whatever is within them."""
+    """Finds the packages that are replaced here, and all modules in them."""
 
     def find_spec(self, fullname: str, _path: Any, _target: Any = None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in PACKAGES else None
@@ -133,5 +133,5 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Stand in for the packages in this process."""
+    """Replace the packages in this process."""
     sys.meta_path.insert(0, _Finder())
