@@ -113,6 +113,15 @@ def test_a_damaged_operation_is_named(folder):
         _ = Run(folder).summary
 
 
+def test_a_pacing_that_is_neither_open_nor_closed_is_named(folder):
+    path = folder / "summary.json"
+    damaged = json.loads(path.read_text())
+    damaged["phases"][0]["streams"][0]["pacing"] = {}
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(BadInput, match=r"phases\[0\]\.streams\[0\]: .*a pacing is `open` or `closed`"):
+        _ = Run(folder).summary
+
+
 def test_a_run_of_an_older_version_lacks_fields_and_one_of_a_newer_has_more(folder):
     path = folder / "summary.json"
     recorded = json.loads(path.read_text())

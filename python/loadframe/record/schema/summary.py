@@ -98,6 +98,11 @@ class StreamSummary:
     )
     ran_out: bool = field(default=False, metadata=told("whether it ended before its time, having nothing left to send"))
 
+    def __post_init__(self) -> None:
+        """Refuse a pacing that is neither open nor closed, with ValueError."""
+        if not isinstance(self.pacing.get("open", self.pacing.get("closed")), Mapping):
+            raise ValueError("a pacing is `open` or `closed`")
+
     @property
     def is_open(self) -> bool:
         """Whether requests are due at instants that do not depend on the answers before them."""
