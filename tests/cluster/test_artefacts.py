@@ -47,7 +47,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         artifact = self.path.split("/")[-3]
-        name = next((each for each in self.server.contents if each.split(":")[1] == artifact), None)
+        name = next((name_there for name_there in self.server.contents if name_there.split(":")[1] == artifact), None)
         if name is None or not self.path.endswith((".jar", ".zip")):
             self.send_error(404)
             return
@@ -124,7 +124,7 @@ def test_an_interrupted_download_goes_on_where_it_was(cache, mirror, distributio
         artefacts.install(distribution, told)
     home = artefacts.home(distribution)
     assert (home / "lib" / "one-1.0.jar").exists()
-    assert not (home / "lib" / "two-2.0.jar").exists(), "half a file is in the place of a whole one"
+    assert not (home / "lib" / "two-2.0.jar").exists(), "a partial file has the name of a complete one"
     mirror.cut = set()
     mirror.asked.clear()
     artefacts.install(distribution, told)

@@ -1,4 +1,4 @@
-"""Which Java runs the stores, and what is said when there is none."""
+"""Which Java runs the stores, and the error when there is none."""
 
 from pathlib import Path
 
@@ -26,9 +26,9 @@ def fake(tmp_path: Path, monkeypatch):
 
 def test_the_runtime_that_came_along_suits_the_default_store(monkeypatch):
     monkeypatch.delenv("LOADFRAME_JAVA_HOME", raising=False)
-    found = java.find(21, None)
-    assert found.major >= 21
-    assert (found.home / "bin" / "java").exists()
+    runtime = java.find(21, None)
+    assert runtime.major >= 21
+    assert (runtime.home / "bin" / "java").exists()
 
 
 def test_the_users_own_java_comes_first(fake):
@@ -54,10 +54,10 @@ def test_a_runtime_out_of_the_servers_reach_is_copied_into_the_cache(fake, tmp_p
     home.chmod(0o700)
     monkeypatch.delenv("LOADFRAME_JAVA_HOME")
     monkeypatch.setattr(java, "_bundled", lambda: home)
-    found = java.find(21, 12345)
-    assert found.home == cache / "java" / "21.0.1"
-    assert (found.home / "bin" / "java").stat().st_mode & 0o005 == 0o005
-    assert java.find(21, 12345) == found
+    runtime = java.find(21, 12345)
+    assert runtime.home == cache / "java" / "21.0.1"
+    assert (runtime.home / "bin" / "java").stat().st_mode & 0o005 == 0o005
+    assert java.find(21, 12345) == runtime
 
 
 def test_without_room_for_a_copy_there_is_one_message_and_no_half_copy(fake, monkeypatch, cache):

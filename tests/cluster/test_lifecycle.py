@@ -273,7 +273,7 @@ def test_a_change_that_was_cut_off_is_finished_by_mending(cluster, toy):
     toy.during["join"] = lambda: seen.append(record.read_text())
     cluster.grow()
     cut_off = json.loads(seen[0])
-    assert [each["state"] for each in cut_off["nodes"]] == ["", "", "joining"]
+    assert [node["state"] for node in cut_off["nodes"]] == ["", "", "joining"]
     cluster.stop()
     toy.members.remove("node-2")
     record.write_text(json.dumps(cut_off))
@@ -323,7 +323,7 @@ def test_a_start_again_that_fails_leaves_the_data(cluster, toy, state):
     with pytest.raises(LoadframeError, match=r"node-1 ended with status 1 while .*; the end of its log"):
         Cluster.start(saved().spec)
     assert not servers(state)
-    assert all(each.exists() for each in data)
+    assert all(folder.exists() for folder in data)
     toy.dying.clear()
     with Cluster.start(saved().spec) as again:
         assert again.deviations() == []
@@ -346,8 +346,8 @@ def test_nodes_with_addresses_of_their_own_share_their_ports(toy):
         hosts, ports = zip(*(node.address.split(":") for node in cluster.nodes), strict=True)
         assert hosts == ("127.0.0.1", "127.0.0.2", "127.0.0.3")
         assert len(set(ports)) == len({node.peer_address.split(":")[1] for node in cluster.nodes}) == 1
-        own = [port for node in toy.planned for port in node.extra_ports]
-        assert len(set(own)) == len(own) == 6
+        extra = [port for node in toy.planned for port in node.extra_ports]
+        assert len(set(extra)) == len(extra) == 6
 
 
 def test_nodes_of_a_cluster_with_a_port_count_on(toy):

@@ -60,7 +60,7 @@ def test_the_servers_are_not_root(cluster):
 def test_the_servers_listen_on_loopback_only(cluster):
     for node in cluster.nodes:
         listening = [c.laddr for c in psutil.Process(node.pid).net_connections() if c.status == psutil.CONN_LISTEN]
-        assert {f"{each.ip.removeprefix('::ffff:')}:{each.port}" for each in listening} == {
+        assert {f"{address.ip.removeprefix('::ffff:')}:{address.port}" for address in listening} == {
             node.address,
             node.peer_address,
         }
@@ -86,9 +86,9 @@ def test_a_collection_has_a_shard_for_each_node_and_counts_what_was_just_written
 def test_a_number_of_shards_that_is_given_is_taken(cluster):
     for settings in ({"number_of_shards": 3}, {"index": {"number_of_shards": 3}}, {"index.number_of_shards": 3}):
         cluster.create_collection("three", {"settings": {"number_of_replicas": 0, **settings}})
-        found = cluster.store.request(cluster.addresses, "GET", "/three/_settings?flat_settings=true")
+        kept = cluster.store.request(cluster.addresses, "GET", "/three/_settings?flat_settings=true")
         cluster.drop_collection("three")
-        assert found["three"]["settings"]["index.number_of_shards"] == "3"
+        assert kept["three"]["settings"]["index.number_of_shards"] == "3"
 
 
 def test_every_node_tells_its_figures(cluster, collection):
@@ -139,15 +139,15 @@ def test_a_throttled_node_waits_for_its_share_and_a_lifted_quota_is_a_deviation(
 
 def test_a_copy_that_no_node_has_room_for_is_a_deviation(cluster):
     cluster.create_collection("copies", {"settings": {"number_of_replicas": 2, "number_of_shards": 1}})
-    found = cluster.deviations()
+    deviations = cluster.deviations()
     cluster.drop_collection("copies")
-    assert "the cluster is yellow, with 2 copies of data not in service" in found
+    assert "the cluster is yellow, with 2 copies of data not in service" in deviations
 
 
 def test_somebody_elses_cluster_can_be_used_and_is_not_stopped(cluster):
     with Cluster.attach(cluster.addresses) as attached:
         assert attached.size == 2
-        assert attached.deviations() == [], "another's quota is none of ours"
+        assert attached.deviations() == [], "a quota of somebody else's cluster is reported"
         assert attached.describe()["version"] == "3.8.0"
         assert attached.describe()["origin"] == "attached"
         attached.throttle(False)

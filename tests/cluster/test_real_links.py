@@ -48,16 +48,16 @@ def test_each_node_has_an_address_and_all_have_one_port(apart):
 
 
 def test_a_node_that_another_command_cuts_off_is_a_deviation_and_an_event_until_it_is_restored(apart):
-    heard, own = [], []
+    heard, own_events = [], []
     with apart.telling(heard.append):
         event = linked("node-1", "--cut")
         assert (event["kind"], event["nodes"]) == ("link cut", ["node-1"])
         assert "node-1 is cut off from the others" in apart.deviations()
-        with apart.telling(own.append):
+        with apart.telling(own_events.append):
             apart.restore("node-1")
     assert [event.kind for event in heard] == ["link restored", "link cut"]
     assert heard[1].monotonic < heard[0].monotonic, "each with the instant at which it was done"
-    assert [event.kind for event in own] == ["link restored"]
+    assert [event.kind for event in own_events] == ["link restored"]
     assert "node-1 is cut off from the others" not in apart.deviations()
 
 

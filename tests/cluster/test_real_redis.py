@@ -1,4 +1,4 @@
-"""A single Redis server, which is no cluster: it keeps an index of ids, scans in their order, and does not grow."""
+"""A single Redis server, which is not a cluster: it keeps an index of ids, scans in their order, and does not grow."""
 
 import json
 import re

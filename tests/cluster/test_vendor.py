@@ -70,7 +70,7 @@ class Mirror(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
-        self.cuts = 0  #: so many answers with archives break off half way
+        self.cuts = 0  #: how many answers with archives still break off half way
 
     def offer(self, name: str, content: bytes, algorithm: str = "sha512") -> None:
         digest = hashlib.new(algorithm, content).hexdigest()
@@ -122,7 +122,7 @@ def prepared(version: str = "8.15.3", told: list[str] | None = None) -> launch.S
 
 
 def unpacked(cache: Path) -> list[str]:
-    """Return what is in the place of installations."""
+    """Return what the folder of installations holds."""
     folder = cache / "vendor"
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") if folder.exists() else []
 
@@ -267,10 +267,10 @@ def test_what_the_system_has_is_left_for_the_version_that_was_asked_for(cache, m
 def test_a_server_that_a_mirror_has_is_started_from_there(state, mirror, tmp_path, monkeypatch):
     software = launch.prepare(find("mongodb"), ClusterSpec(store="mongodb"), LocalHost(), lambda _: None)
     home = software.installation.home
-    found = next(path for path in (home / "mongod", home / "fiftyone" / "db" / "bin" / "mongod") if path.exists())
+    mongod = next(path for path in (home / "mongod", home / "fiftyone" / "db" / "bin" / "mongod") if path.exists())
     name = f"mongodb-linux-{platform.machine()}-ubuntu2204-6.0.99.tgz"
     # Not compressed, which would take longer than all the rest.
-    mirror.offer(name, packed({"bin/mongod": found.read_bytes()}, level=0), "sha256")
+    mirror.offer(name, packed({"bin/mongod": mongod.read_bytes()}, level=0), "sha256")
     monkeypatch.setenv("LOADFRAME_CACHE", str(state / "cache"))
     with Cluster.start(ClusterSpec(store="mongodb", version="6.0.99", nodes=2, name="vendor")) as cluster:
         assert cluster.describe()["origin"] == "vendor"

@@ -34,7 +34,7 @@ def test_while_the_primary_is_gone_nothing_is_written_and_replicas_are_read(thin
         things.cluster.kill(primary(things))
         time.sleep(3)
         assert not things.cluster.health().ready
-        assert things.cluster.health().status == "no primary"
+        assert things.cluster.health().status == "without a primary"
         assert things.cluster.mend()
         time.sleep(2)
     put, look = outcome()["operations"]

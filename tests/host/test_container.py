@@ -141,7 +141,7 @@ def test_what_is_asked_of_hosts_must_fit_together(installed):
 
 def libraries(program: str) -> set[Path]:
     told = subprocess.check_output(["ldd", program], text=True)
-    return {Path(found) for found in re.findall(r"(/\S+)", told)}
+    return {Path(path) for path in re.findall(r"(/\S+)", told)}
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_a_cluster_forms_of_nodes_that_see_the_image_as_their_system(cluster, im
     assert (cluster.describe()["host"], cluster.describe()["image"]) == ("container", str(image))
     for node in cluster.nodes:
         root = Path(f"/proc/{node.pid}/root")
-        assert sorted(each.name for each in (root / "etc").iterdir()) == ["group", "hosts", "passwd", "resolv.conf"]
+        assert sorted(file.name for file in (root / "etc").iterdir()) == ["group", "hosts", "passwd", "resolv.conf"]
         assert not (root / "usr/bin/python3").exists()
         assert (root / str(node.folder).lstrip("/") / "config/redis.conf").exists()
 

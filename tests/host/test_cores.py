@@ -11,7 +11,7 @@ EACH = Limits(cores_each=1)
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Have this machine be one of so many logical processors, `threads` of them on each physical core."""
+    """Make this machine appear to have that many logical processors, `threads` of them on each physical core."""
 
     def become(processors: int, threads: int = 1) -> None:
         physical = processors // threads

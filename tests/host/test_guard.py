@@ -174,11 +174,11 @@ def test_a_command_that_cannot_be_executed_is_one_clear_error(start):
 def test_a_kept_node_is_found_again_by_its_record_and_can_be_stopped(start):
     process = start(SLEEPER)
     process.keep()
-    found = LocalHost().find(process.record())
-    assert found is not None
-    assert found.pid == process.pid
-    assert found.alive()
-    found.stop()
+    again = LocalHost().find(process.record())
+    assert again is not None
+    assert again.pid == process.pid
+    assert again.alive()
+    again.stop()
     assert not process.alive()
     assert LocalHost().find(process.record()) is None
 

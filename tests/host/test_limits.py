@@ -34,9 +34,9 @@ def test_no_limit_is_no_limits():
 
 def test_a_way_that_does_not_work_says_why():
     limiter, reason = choose()
-    for each in limiters():
-        obstacle = each.obstacle()
-        if limiter is not None and each.name == limiter.name:
+    for way in limiters():
+        obstacle = way.obstacle()
+        if limiter is not None and way.name == limiter.name:
             assert obstacle is None
             break
         assert obstacle
@@ -137,8 +137,8 @@ def _imitated_hierarchy(parent: Path) -> tuple[Path, dict[str, Path]]:
     folder = parent / "loadframe" / "node"
     folder.mkdir(parents=True)
     (parent / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
-    for each in (parent, parent / "loadframe"):
-        (each / "cgroup.subtree_control").write_text("")
+    for group in (parent, parent / "loadframe"):
+        (group / "cgroup.subtree_control").write_text("")
     for name in ("cpu.max", "memory.max", "memory.swap.max"):
         (folder / name).write_text("")
     return parent, {"cpu": folder, "memory": folder}

@@ -203,8 +203,8 @@ def test_a_shape_that_no_link_can_have_is_refused(wrong):
 
 def test_a_process_that_is_found_again_has_its_link_again(nodes):
     _, process = nodes[1]
-    found = NetnsHost().find(process.record())
-    assert found.link == process.link
+    again = NetnsHost().find(process.record())
+    assert again.link == process.link
 
 
 def test_a_new_cluster_gets_another_network(nodes):
@@ -224,9 +224,9 @@ def left() -> Iterator[tuple[subprocess.Popen, Identity, Identity, Path]]:
         yield starter, node, guard, Path("/sys/class/net") / bridge
         starter.kill()
         starter.wait()
-        for each in (guard, node):
-            if each.alive():
-                os.kill(each.pid, signal.SIGKILL)
+        for process in (guard, node):
+            if process.alive():
+                os.kill(process.pid, signal.SIGKILL)
 
 
 def test_killing_whoever_started_it_leaves_neither_node_nor_network(left):

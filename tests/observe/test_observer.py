@@ -31,11 +31,11 @@ def finished(writer: RunWriter) -> Run:
 
 
 def rows(run: Run, source: str) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    figures: dict[str, list[float]] = {}
     for row in run.telemetry.to_pylist():
         if row["source"] == source:
-            found.setdefault(row["metric"], []).append(row["value"])
-    return found
+            figures.setdefault(row["metric"], []).append(row["value"])
+    return figures
 
 
 def test_it_looks_at_once_and_at_whole_seconds_of_the_run(tmp_path):

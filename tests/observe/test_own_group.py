@@ -27,21 +27,21 @@ def make(folder):
 
 def test_in_version_2_all_groups_up_to_the_top_count(tmp_path):
     top = make(tmp_path / "top")
-    own = make(top / "job" / "step")
+    group = make(top / "job" / "step")
     (top / "job" / "cpu.stat").write_text("")
     write(tmp_path, ["0::/job/step"], f"41 31 0:38 / {top} rw - cgroup2 cgroup2 rw")
-    assert own_groups(tmp_path) == [own, own.parent, top]
+    assert own_groups(tmp_path) == [group, group.parent, top]
 
 
 def test_in_version_1_the_cpu_hierarchy_counts(tmp_path):
-    own = make(tmp_path / "cpu" / "job")
+    group = make(tmp_path / "cpu" / "job")
     write(
         tmp_path,
         ["5:memory:/other", "2:cpu,cpuacct:/job", "0::/elsewhere"],
         f"34 31 0:31 / {tmp_path / 'memory'} rw - cgroup cgroup rw,memory",
         f"35 31 0:32 / {tmp_path / 'cpu'} rw - cgroup cgroup rw,cpu,cpuacct",
     )
-    assert own_groups(tmp_path) == [own]
+    assert own_groups(tmp_path) == [group]
 
 
 def test_in_a_container_the_mount_begins_at_its_own_group(tmp_path):

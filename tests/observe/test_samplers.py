@@ -78,7 +78,7 @@ def test_a_node_of_many_processes_is_seen_as_one(spawn):
     above = "import subprocess, sys, time\nbelow = subprocess.Popen([sys.executable, '-c', {!r}], stdin=-1)\n{}"
     child = spawn(above.format(above.format(busy, "sys.stdin.read()"), "time.sleep(60)"))
     child.stdout.readline()
-    alone, family = (ProcessSampler(lambda: {"n1": child.pid}, families=each) for each in (False, True))
+    alone, family = (ProcessSampler(lambda: {"n1": child.pid}, families=with_family) for with_family in (False, True))
     assert figures(family.sample(0.0))["process.threads"] == 3
     assert figures(alone.sample(0.0))["process.threads"] == 1
     end, looks = time.monotonic() + 60, itertools.count(1)

@@ -1,4 +1,4 @@
-"""How clusters let us in: their addresses, their certificates, and who asks. Certificates are made here."""
+"""Access to clusters: their addresses, their certificates, and who asks. Certificates are made here."""
 
 import socket
 import ssl
@@ -175,10 +175,10 @@ def test_every_host_is_looked_at_and_one_that_is_not_there_is_left_out(ca):
 
 
 def test_a_server_that_wants_the_clients_certificate_gets_it(ca, tmp_path):
-    own = AUTHORITY.issue_cert("client")
+    issued = AUTHORITY.issue_cert("client")
     certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
-    own.cert_chain_pems[0].write_to_path(certificate)
-    own.private_key_pem.write_to_path(key)
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
     server = AUTHORITY.issue_cert("127.0.0.1")
     with shaking_hands(server, clients=AUTHORITY) as address:
         Access(Tls(ca=ca, certificate=certificate, key=key)).verify([address])
@@ -203,9 +203,9 @@ def test_a_server_without_tls_is_told(ca):
 
 
 def test_files_that_cannot_serve_are_named(ca, tmp_path):
-    own, other = AUTHORITY.issue_cert("client"), AUTHORITY.issue_cert("client")
+    issued, other = AUTHORITY.issue_cert("client"), AUTHORITY.issue_cert("client")
     certificate, key, text = tmp_path / "own.pem", tmp_path / "other.key", tmp_path / "text"
-    own.cert_chain_pems[0].write_to_path(certificate)
+    issued.cert_chain_pems[0].write_to_path(certificate)
     other.private_key_pem.write_to_path(key)
     text.write_text("no certificate")
     for tls, file, cause in [

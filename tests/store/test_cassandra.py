@@ -26,7 +26,7 @@ def spec(number: int = 1, **more) -> NodeSpec:
         port=9042,
         peer_port=7000,
         folder=Path(f"/clusters/x/node-{number}"),
-        peers=tuple(f"127.0.0.{each + 1}:7000" for each in range(3)),
+        peers=tuple(f"127.0.0.{host + 1}:7000" for host in range(3)),
         founders=FOUNDERS,
         extra_ports=(7199,),
     )
@@ -75,15 +75,15 @@ def test_options_of_the_jvm_stand_above_ours():
 
 def test_all_nodes_use_the_same_ports_at_addresses_of_their_own():
     assert STORE.own_address
-    found = configuration(plan())
-    assert (found["listen_address"], found["rpc_address"]) == ("127.0.0.2", "127.0.0.2")
-    assert (found["native_transport_port"], found["storage_port"]) == (9042, 7000)
+    written = configuration(plan())
+    assert (written["listen_address"], written["rpc_address"]) == ("127.0.0.2", "127.0.0.2")
+    assert (written["native_transport_port"], written["storage_port"]) == (9042, 7000)
     assert "-Dcassandra.jmx.local.port=7199" in plan().argv
 
 
 def test_everything_that_a_node_writes_is_in_its_folder():
-    found = configuration(plan())
-    folders = [found[key] for key in found if key.endswith("_directory")] + found["data_file_directories"]
+    written = configuration(plan())
+    folders = [written[key] for key in written if key.endswith("_directory")] + written["data_file_directories"]
     assert len(folders) == 5
     assert all(folder.startswith("/clusters/x/node-1/data/") for folder in folders)
 
@@ -109,9 +109,9 @@ def test_a_node_that_comes_back_may_be_the_first(tmp_path):
 
 
 def test_the_users_settings_go_over_ours():
-    found = configuration(plan(settings={"auto_snapshot": True, "concurrent_reads": 8, "heap": "400m"}))
-    assert (found["auto_snapshot"], found["concurrent_reads"]) == (True, 8)
-    assert "heap" not in found
+    written = configuration(plan(settings={"auto_snapshot": True, "concurrent_reads": 8, "heap": "400m"}))
+    assert (written["auto_snapshot"], written["concurrent_reads"]) == (True, 8)
+    assert "heap" not in written
 
 
 @pytest.mark.parametrize("key", ["native_transport_port", "data_file_directories", "num_tokens", "seed_provider"])

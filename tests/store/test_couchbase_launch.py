@@ -35,8 +35,8 @@ def planned(node: NodeSpec, home: Path) -> NodePlan:
 
 
 def test_an_installation_tells_its_version(tmp_path):
-    found = STORE.installation(install(tmp_path))
-    assert (found.version, found.home, found.java) == ("7.6.2", tmp_path, None)
+    software = STORE.installation(install(tmp_path))
+    assert (software.version, software.home, software.java) == ("7.6.2", tmp_path, None)
 
 
 def test_an_installation_that_was_moved_is_refused(tmp_path):

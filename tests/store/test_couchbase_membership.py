@@ -44,7 +44,7 @@ def member(address: str, number: int = 0) -> Member:
 
 
 def formed(service: CouchbaseService, store: Couchbase, nodes: int, **settings: object) -> list[str]:
-    """Return the addresses of a cluster of so many nodes."""
+    """Return the addresses of a cluster of that many nodes."""
     addresses = [service.node() for _ in range(nodes)]
     store.form([member(address, number) for number, address in enumerate(addresses)], settings, Told())
     return addresses
@@ -100,7 +100,7 @@ def test_a_node_that_joins_has_no_data_before_it_is_balanced(service, store):
     store.balance(addresses, told)
     assert even(service, *addresses, newcomer)
     assert store.health(addresses).balanced
-    assert [round(each.left) for each in told if each.state.startswith("done")] == [100, 67, 33]
+    assert [round(step.left) for step in told if step.state.startswith("done")] == [100, 67, 33]
     assert told[-1] == Balancing(0, "percent", "balanced")
     assert f"n_{newcomer.rpartition(':')[2]}@127.0.0.1 33 %" in told[1].state
 
@@ -155,7 +155,7 @@ def test_a_node_that_leaves_gives_its_data_away_first(service, store):
     told = Told()
     store.leave(addresses[:2], member(addresses[2], 2), told)
     assert even(service, *addresses[:2])
-    assert sum(each.state.startswith("done") for each in told) == STEPS
+    assert sum(step.state.startswith("done") for step in told) == STEPS
     store.leave(addresses[:2], member(addresses[2], 2), told)
     store.forget(addresses[:2], member(addresses[2], 2))
     assert store.health(addresses[:2]).nodes == 2

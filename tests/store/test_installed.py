@@ -1,4 +1,4 @@
-"""The user's own installations of stores: what is found in a folder, and what is said of one that is none."""
+"""The user's own installations of stores: what a folder holds, and how one without an installation is refused."""
 
 import os
 import shutil
@@ -52,10 +52,10 @@ def script(path: Path, text: str) -> Path:
     ],
 )
 def test_the_version_is_that_of_the_servers_own_jar(tmp_path, kind, jar, version, java, java_most):
-    found = find(kind).installation(
+    software = find(kind).installation(
         laid_out(tmp_path, "bin/", "lib/a-1.0.jar", f"lib/{kind}-cli-1.0.jar", f"lib/{jar}")
     )
-    assert (found.version, found.home, found.java, found.java_most) == (version, tmp_path, java, java_most)
+    assert (software.version, software.home, software.java, software.java_most) == (version, tmp_path, java, java_most)
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_a_folder_that_is_no_installation_is_told_with_what_is_missing(tmp_path,
 
 def test_a_runtime_that_came_along_is_taken_whatever_its_version(tmp_path):
     home = laid_out(tmp_path, "lib/elasticsearch-7.17.28.jar", "jdk/bin/java")
-    found = find("elasticsearch").installation(home)
-    assert (found.jdk, found.java_most) == (tmp_path / "jdk", None)
+    software = find("elasticsearch").installation(home)
+    assert (software.jdk, software.java_most) == (tmp_path / "jdk", None)
 
 
 @pytest.mark.parametrize("place", ["", "bin", "src"])
 @pytest.mark.parametrize(("name", "version"), [("redis-server", "7.4.1"), ("valkey-server", "valkey 8.0.1")])
 def test_a_program_tells_its_version_wherever_it_is_in_the_folder(tmp_path, place, name, version):
     there = script(tmp_path / place / name, f"echo 'Server v={version.split()[-1]} sha=0:0 bits=64'")
-    found = find("redis").installation(tmp_path)
-    assert (found.version, found.home, found.java) == (version, there, None)
+    software = find("redis").installation(tmp_path)
+    assert (software.version, software.home, software.java) == (version, there, None)
 
 
 def test_a_program_that_does_not_run_here_is_quoted(tmp_path):

@@ -46,9 +46,9 @@ def configuration(planned: NodePlan) -> dict:
 
 def test_a_node_binds_one_address_and_writes_into_its_folder(installation):
     planned = plan(installation)
-    found = configuration(planned)
-    assert (found["net"]["bindIp"], found["net"]["port"]) == ("127.0.0.1", 27017)
-    assert found["storage"]["dbPath"] == "/clusters/x/node-0/data"
+    written = configuration(planned)
+    assert (written["net"]["bindIp"], written["net"]["port"]) == ("127.0.0.1", 27017)
+    assert written["storage"]["dbPath"] == "/clusters/x/node-0/data"
     assert planned.argv == (
         str(installation.home / "bin" / "mongod"),
         "--config",
@@ -66,8 +66,8 @@ def test_a_node_binds_one_address_and_writes_into_its_folder(installation):
     ],
 )
 def test_several_nodes_are_a_replica_set_and_one_is_when_it_is_said(installation, founders, settings, name):
-    found = configuration(plan(installation, founders=founders, settings=settings))
-    assert found.get("replication", {}).get("replSetName") == name
+    written = configuration(plan(installation, founders=founders, settings=settings))
+    assert written.get("replication", {}).get("replSetName") == name
 
 
 @pytest.mark.parametrize("founders", [("node-0",), ("node-0", "node-1")])
@@ -81,10 +81,10 @@ def test_a_node_that_starts_again_stays_what_it_was(installation, tmp_path, foun
 
 def test_the_users_settings_go_into_the_configuration_with_their_dots(installation):
     settings = {"storage.journal.commitIntervalMs": 50, "setParameter.ttlMonitorEnabled": False, "replica_set": True}
-    found = configuration(plan(installation, settings=settings))
-    assert found["storage"]["journal"] == {"commitIntervalMs": 50}
-    assert found["setParameter"]["ttlMonitorEnabled"] is False
-    assert "replica_set" not in found
+    written = configuration(plan(installation, settings=settings))
+    assert written["storage"]["journal"] == {"commitIntervalMs": 50}
+    assert written["setParameter"]["ttlMonitorEnabled"] is False
+    assert "replica_set" not in written
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_the_users_settings_go_into_the_configuration_with_their_dots(installati
     [(None, {}, 1.0), (4 * 2**30, {}, 2.0), (2**28, {}, 0.25), (None, {"cache": "3g"}, 3.0)],
 )
 def test_the_cache_is_half_of_the_memory_and_never_half_of_the_machine(installation, memory, settings, gibibytes):
-    found = configuration(plan(installation, memory=memory, settings=settings))
-    assert found["storage"]["wiredTiger"]["engineConfig"]["cacheSizeGB"] == gibibytes
+    written = configuration(plan(installation, memory=memory, settings=settings))
+    assert written["storage"]["wiredTiger"]["engineConfig"]["cacheSizeGB"] == gibibytes
 
 
 def test_a_sharded_cluster_has_sets_of_servers_behind_routers(installation):
@@ -105,8 +105,8 @@ def test_a_sharded_cluster_has_sets_of_servers_behind_routers(installation):
     assert [place.name for place in places if place.serves] == ["router-0", "router-1"]
     sets = {}
     for place in places[:-2]:
-        found = configuration(plan(installation, name=place.name, role=place.role, settings=SHARDED))
-        sets[place.name] = (found["replication"]["replSetName"], found["sharding"]["clusterRole"])
+        written = configuration(plan(installation, name=place.name, role=place.role, settings=SHARDED))
+        sets[place.name] = (written["replication"]["replSetName"], written["sharding"]["clusterRole"])
     assert sets["node-0"] == sets["node-0-1"] == ("loadframe-x-node-0", "shardsvr")
     assert sets["node-1"] == ("loadframe-x-node-1", "shardsvr")
     assert sets["config-2"] == ("loadframe-x-config", "configsvr")

@@ -33,9 +33,9 @@ def configuration(planned: NodePlan) -> dict[str, str]:
 
 
 def test_a_node_binds_one_address_and_writes_into_its_folder():
-    found = configuration(plan())
-    assert (found["bind"], found["port"], found["cluster-port"]) == ("127.0.0.1", "7000", "7100")
-    assert found["dir"] == "/clusters/x/node-0/data"
+    written = configuration(plan())
+    assert (written["bind"], written["port"], written["cluster-port"]) == ("127.0.0.1", "7000", "7100")
+    assert written["dir"] == "/clusters/x/node-0/data"
     assert plan().argv == ("/usr/bin/redis-server", "/clusters/x/node-0/config/redis.conf")
 
 
@@ -49,9 +49,9 @@ def test_a_node_binds_one_address_and_writes_into_its_folder():
     ],
 )
 def test_several_nodes_are_a_cluster_and_one_is_when_it_is_said(founders, settings, clustered):
-    found = configuration(plan(founders=founders, settings=settings))
-    assert (found.get("cluster-enabled") == "yes") is clustered
-    assert any(key.startswith("cluster-") for key in found) is clustered
+    written = configuration(plan(founders=founders, settings=settings))
+    assert (written.get("cluster-enabled") == "yes") is clustered
+    assert any(key.startswith("cluster-") for key in written) is clustered
 
 
 @pytest.mark.parametrize("clustered", [True, False])
@@ -63,9 +63,9 @@ def test_a_node_that_starts_again_stays_what_it_was(tmp_path, clustered):
 
 
 def test_the_users_settings_go_over_ours_and_a_limit_leaves_room():
-    found = configuration(plan(memory=400 * 2**20, settings={"appendonly": False, "cluster": False, "hz": 50}))
-    assert (found["appendonly"], found["hz"], found["maxmemory"]) == ("no", "50", str(300 * 2**20))
-    assert "cluster" not in found
+    written = configuration(plan(memory=400 * 2**20, settings={"appendonly": False, "cluster": False, "hz": 50}))
+    assert (written["appendonly"], written["hz"], written["maxmemory"]) == ("no", "50", str(300 * 2**20))
+    assert "cluster" not in written
 
 
 @pytest.mark.parametrize("settings", [{"port": 1}, {"cluster-enabled": True}, {"cluster": "maybe"}])
@@ -101,8 +101,8 @@ def test_a_nodes_line_names_its_slots_and_those_on_their_way():
 def test_a_cluster_is_not_ready_while_a_node_that_has_slots_is_out_of_reach(flags, link):
     mine = node("a", 7000, "0-8191", "myself,master")
     seen = Ring((mine, node("b", 7001, "8192-16383", flags, link)), mine, "ok")
-    found = health(seen, lambda _: pytest.fail("nobody is there to be asked"))
-    assert (found.ready, found.nodes, found.missing) == (False, 1, SLOTS // 2)
+    judged = health(seen, lambda _: pytest.fail("nobody is there to be asked"))
+    assert (judged.ready, judged.nodes, judged.missing) == (False, 1, SLOTS // 2)
 
 
 def test_a_keys_slot_is_that_of_the_specification():

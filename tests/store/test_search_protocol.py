@@ -60,9 +60,9 @@ def test_the_next_address_is_asked_when_one_does_not_answer(closed, answering):
         "unassigned_shards": 3,
         "initializing_shards": 4,
     }
-    found = find("opensearch").health([closed, answering(200, json.dumps(health))])
-    assert (found.ready, found.status, found.nodes, found.moving, found.missing) == (False, "yellow", 1, 2, 7)
-    assert not found.balanced
+    told = find("opensearch").health([closed, answering(200, json.dumps(health))])
+    assert (told.ready, told.status, told.nodes, told.moving, told.missing) == (False, "yellow", 1, 2, 7)
+    assert not told.balanced
 
 
 def test_an_error_of_the_store_is_given_in_its_own_words(answering):

@@ -147,7 +147,7 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
     with Download(what, sum(jar.size for jar in jars), report) as progress:
         pool = ThreadPoolExecutor(_THREADS)
         try:
-            # The large ones first, so that none of them is left for the end, alone.
+            # The large files first, so that the last download is not a large one, alone.
             futures = [
                 pool.submit(_fetch_one, jar, target, staging, progress, stop)
                 for jar in sorted(jars, key=lambda jar: -jar.size)

@@ -155,7 +155,7 @@ class Cluster(ClusterView):
     def attach(cls, hosts: Sequence[str], store: str = "opensearch", access: Access = OPEN) -> Self:
         """Return an existing cluster, reached at these `host:port`; LoadframeError when none of them answers.
 
-        BadInput for a certificate that does not verify, when the cluster does not let us in, when it is another product
+        BadInput for a certificate that does not verify, when the cluster denies access, when it is another product
         than `store`, and when the hosts are not of one cluster.
         """
         kind = stores.find(store).with_access(access)
@@ -293,7 +293,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(events.RESTORED, (name,)))
 
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
-        """Have a node's link delay packets (s, one way), lose a share of them, or carry so many bytes per second.
+        """Have a node's link delay packets (s, one way), lose a share of them, or carry `rate` bytes per second.
 
         It holds in each direction and replaces what was asked for before. Needs the host netns.
         """

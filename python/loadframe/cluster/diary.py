@@ -29,7 +29,7 @@ def length(folder: Path) -> int:
 
 
 def by_others(folder: Path, since: int) -> Iterator[ClusterEvent]:
-    """Yield the events that other processes have written behind so many bytes."""
+    """Yield the events that other processes have written after that many bytes."""
     try:
         with (folder / _FILE).open() as file:
             file.seek(since)

@@ -1,4 +1,4 @@
-"""The password of a cluster that loadframe starts, of a kind of store that lets nobody in without one.
+"""The password of a cluster that loadframe starts, of a kind of store that requires one.
 
 It is made here and known to nobody else. Of a cluster with a name it is kept beside its record, for its owner's eyes.
 """
@@ -14,7 +14,7 @@ _FILE = "password"
 
 
 def access(store: Store, folder: Path | None) -> Access:
-    """Return how the cluster in that folder lets us in, or a new one without a name; OPEN where anybody may."""
+    """Return the access to the cluster in that folder, or to a new one without a name; OPEN where none is needed."""
     if not store.administrator:
         return OPEN
     return Access(auth=Auth("basic", _password(folder), user=store.administrator))

@@ -33,7 +33,7 @@ class ClusterSpec:
     """A cluster to start on this machine."""
 
     store: str = "opensearch"
-    version: str | None = None  #: None is the newest embedded one
+    version: str | None = None  #: None for the newest embedded one
     nodes: int = 1
     limits: Limits = field(default_factory=Limits)  #: of each node
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class ClusterSpec:
     link: Shape = field(default_factory=Shape)  #: of each node's link, where nodes have links of their own
     host: str = "local"  #: where its nodes run, by a name of loadframe.host.choice
     image: str | None = None  #: of nodes in containers
-    runtime: str | None = None  #: of nodes in containers; None is the first that works here
+    runtime: str | None = None  #: of nodes in containers; None for the first that works here
     port: int | None = None  #: of the first node, the others count on; None takes any that are free
 
     def __post_init__(self) -> None:

@@ -38,7 +38,7 @@ class V1:
         return folders
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Write microseconds of CPU time per period; -1 is no quota."""
+        """Write microseconds of CPU time per period; -1 for no quota."""
         _write(folders["cpu"] / "cpu.cfs_period_us", round(period * 1e6))
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else _microseconds(cpus, period))
 
@@ -72,7 +72,7 @@ class V2:
         return {"cpu": folder, "memory": folder}
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Write microseconds of CPU time and the period; `max` is no quota."""
+        """Write microseconds of CPU time and the period; `max` for no quota."""
         quota = "max" if cpus is None else _microseconds(cpus, period)
         _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
 

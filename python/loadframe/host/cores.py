@@ -12,7 +12,7 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def shortage(limits: Limits, nodes: int) -> str | None:
-    """Return why so many nodes cannot have the cores that they are to have here; None when they can."""
+    """Return why that many nodes cannot have their cores on this machine; None when they can."""
     usable = os.sched_getaffinity(0)
     for core in limits.cores or ():
         if core not in usable:
@@ -28,14 +28,14 @@ def shortage(limits: Limits, nodes: int) -> str | None:
 
 
 def generator_shares(limits: Limits, nodes: int) -> bool:
-    """Whether the generator would have no core to itself beside so many nodes, though they have cores of their own."""
+    """Whether that many nodes, although confined to cores, leave the generator no core to itself."""
     if limits.cores is None and limits.cores_each is None:
         return False
     return not os.sched_getaffinity(0) - set(pool(limits, nodes))
 
 
 def require(limits: Limits, nodes: int) -> None:
-    """BadInput when so many nodes cannot have their cores, or a set that they share leaves the generator none."""
+    """BadInput when that many nodes cannot have their cores, or a set that they share leaves the generator none."""
     usable = sorted(os.sched_getaffinity(0))
     problem = shortage(limits, nodes)
     if problem:
@@ -52,7 +52,7 @@ def require(limits: Limits, nodes: int) -> None:
 
 
 def pool(limits: Limits, nodes: int) -> tuple[int, ...]:
-    """Return the cores that so many nodes run on in all: those that were named, or those that are dealt out.
+    """Return all cores that that many nodes run on: those that were named, or those that are dealt out.
 
     Where none were named, the first usable core is kept for the generator, and with it those that share its physical
     core, as far as the nodes can do without them. They take every core when they need it.

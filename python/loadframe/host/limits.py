@@ -17,7 +17,7 @@ PERIOD = 0.1
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one node may use; None is no limit."""
+    """The most that one node may use; None for no limit."""
 
     cpus: float | None = None  #: cores, such as 0.5
     memory: int | None = None  #: bytes

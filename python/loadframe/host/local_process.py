@@ -173,7 +173,7 @@ class LocalProcess:
             self._watcher.stdout.close()
 
     def _guard_ends(self, within: float) -> bool:
-        """Wait for the guard's end; False when it goes on after so many seconds."""
+        """Wait for the guard's end; False when it still runs after `within` s."""
         end = time.monotonic() + within
         while time.monotonic() < end:
             if self._watcher.poll() is not None if self._watcher else not self._guard.alive():

@@ -155,7 +155,9 @@ class Store(ABC):
     #: s that a cluster's start and stop take about, on two cores: of one node, and of each further one.
     start_seconds: tuple[float, float] = (20.0, 5.0)
     keeps_address: bool = False  #: nodes are known by their addresses, and have to get the same ones again
-    administrator: str = ""  #: the user that a cluster started here gets, with a password; none if it lets everybody in
+    administrator: str = (
+        ""  #: the user that a cluster started here gets, with a password; empty if it asks for no password
+    )
     watched: tuple[Figure, ...] = ()  #: what `loadframe watch` shows of each node, the most telling first
     joins_without_all: bool = False  #: a node can join while another one is gone
     oldest: tuple[int, ...] = ()  #: the oldest version that is spoken to; older ones may understand requests otherwise

@@ -60,7 +60,7 @@ class Wheel:
 class Distribution:
     """All files of one version of a store, or the wheel that has them.
 
-    `java` is the least Java version that runs it, `java_most` the greatest; None is that it needs none.
+    `java` is the least Java version that runs it, `java_most` the greatest; None if it needs no Java.
     """
 
     store: str

@@ -80,17 +80,17 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     config = node.folder / "config"
     name = f"n_{node.extra_ports[-1] - _FIRST}" if node.extra_ports else _name(config)
 
-    def own(text: str) -> str:
+    def relocated(text: str) -> str:
         """Have it name the node's folders instead of the installation's."""
         text = text.replace(f"{prefix}/{_DATA}", str(data))
         for file in _COPIED:
             text = text.replace(f"{prefix}/{_CONFIGURATION}/{file}", str(config / file))
         return text.replace("babysitter_of_ns_1@", f"babysitter_of_{name}@")
 
-    files = {f"config/{_PROGRAM}": own(script), quotas.QUOTAS: quotas.quotas(node)}
+    files = {f"config/{_PROGRAM}": relocated(script), quotas.QUOTAS: quotas.quotas(node)}
     for file in _COPIED:
         if (source := home / _CONFIGURATION / file).exists():
-            files[f"config/{file}"] = own(source.read_text())
+            files[f"config/{file}"] = relocated(source.read_text())
     if node.extra_ports:
         files["config/ports"] = _ports(node, name)
     ports = files.get("config/ports") or (config / "ports").read_text()

@@ -77,7 +77,7 @@ class Pool:
         return [node for node in self.nodes if node.membership == membership]
 
     def health(self) -> Health:
-        """Ready is that every node that serves is healthy, and none is failed over. A rebalance is one piece."""
+        """Ready is that every node that serves is healthy, and no node is failed over. A rebalance is one piece."""
         active, failed = self.of(_ACTIVE), self.of(_FAILED_OVER)
         sick = [node.status for node in active if node.status != "healthy"]
         states = sorted({*sick, *(["failed over"] if failed else [])})

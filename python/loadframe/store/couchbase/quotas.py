@@ -25,7 +25,7 @@ _FAIL_OVER_AFTER = (5, 3600)
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for what is none of them."""
+    """Raise BadInput for any other."""
     for key, value in settings.items():
         if key in _PARAMETERS:
             if parse_size(value) < _LEAST:

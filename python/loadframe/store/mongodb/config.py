@@ -94,7 +94,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     if mongod is None:
         raise BadInput("there is no mongod in this installation", where=str(installation.home))
     if mongos is None and sharded(node.settings):
-        # Said of the first process already, so that none is started.
+        # Refused at the first process already, so that no process is started.
         raise BadInput(
             "a sharded cluster needs mongos, and there is none here",
             where=str(installation.home),

@@ -168,7 +168,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
         for entry in moved:
             entry["host"] = at[entry["tags"]["node"]]
         config["version"] = int(config["version"]) + 1
-        # None of them is primary: each takes itself for a stranger, since its own address is not among the set's.
+        # No member is primary: none takes itself for a member, since its address is not among those of the set.
         servers[0].ask({"replSetReconfig": config, "force": True})
     elect(servers, watch)
 

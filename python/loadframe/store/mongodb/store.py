@@ -305,7 +305,7 @@ class MongoDB(Store):
             try:
                 self._names[address] = figures.name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
             except LoadframeError:
-                # Who is not let in to see the command line sees the address.
+                # A user who may not read the command line sees the address only.
                 return address
         return self._names[address]
 

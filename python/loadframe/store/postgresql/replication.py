@@ -32,7 +32,7 @@ SELECT pg_is_in_recovery() AS replica, current_setting('default_transaction_read
 _UPSTREAM = "SELECT sender_host AS host, sender_port AS port FROM pg_stat_wal_receiver WHERE status = 'streaming'"
 _WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS position"
 _BEHIND = "SELECT pg_wal_lsn_diff(CAST(:position AS pg_lsn), pg_last_wal_replay_lsn()) AS bytes"
-#: What copies data or archives the log is no replica.
+#: Receivers of the log that are not replicas: those that copy the data or archive the log.
 _REPLICAS = """
 SELECT application_name AS name, state FROM pg_stat_replication
 WHERE application_name NOT IN ('pg_basebackup', 'pg_receivewal') AND state <> 'backup'
@@ -105,7 +105,7 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
     server = find_primary(addresses, clients)
     if server is None:
         there = sum(_answers(clients(address)) for address in addresses)
-        return Health(ready=False, status="no primary", nodes=there, moving=0, missing=1)
+        return Health(ready=False, status="without a primary", nodes=there, moving=0, missing=1)
     states = [str(row["state"]) for row in server.ask(_REPLICAS)]
     away = server.ask(_AWAY)
     behind = sum(state != "streaming" for state in states)

@@ -33,7 +33,7 @@ def leaving(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
 
 
 def _spare(node: RedisNode, count: int) -> list[range]:
-    """Return so many of a node's slots: its shortest ranges whole, and the end of the next one."""
+    """Return `count` of a node's slots: its shortest ranges whole, and the end of the next one."""
     pieces: list[range] = []
     for piece in sorted(node.ranges, key=lambda piece: (len(piece), piece.start)):
         if count <= 0:

@@ -114,13 +114,13 @@ def give_votes(request: Request, addresses: Sequence[str], *, gone: bool) -> Non
 
 
 def require_majority(request: Request, addresses: Sequence[str], nodes: int) -> None:
-    """Have masters elected by a majority of so many nodes, in versions that do not count them themselves."""
+    """Have masters elected by a majority of that many nodes, in versions that do not count them themselves."""
     body = {"persistent": {"discovery.zen.minimum_master_nodes": majority(nodes)}}
     request(addresses, "PUT", "/_cluster/settings", body)
 
 
 def majority(nodes: int) -> int:
-    """Return how many of so many nodes decide: no two groups of as many have no node in common."""
+    """Return how many of that many nodes are a majority: any two such groups share a node."""
     return nodes // 2 + 1
 
 
