@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,10 +81,11 @@ class Running:
         """What it has said so far."""
         return self._said.read_text()
 
-    def wait_for(self, text: str) -> None:
-        """Return when it has said this; fail when it ends without."""
+    def wait_for(self, *texts: str) -> None:
+        """Return when it has said these texts in this order; fail when it ends without."""
         end = time.monotonic() + PATIENCE
-        while text not in self.stderr:
+        order = re.compile(".*".join(map(re.escape, texts)), re.DOTALL)
+        while not order.search(self.stderr):
             assert self.process.poll() is None, self.stderr
             assert time.monotonic() < end, self.stderr
             time.sleep(0.02)

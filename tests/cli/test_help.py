@@ -24,7 +24,7 @@ NOT_FOR_THE_LIST = (*HEAVY, "rich", "loadframe.cli.bench", "loadframe.store")
 
 
 def listed(*group: str) -> list[str]:
-    """Return the commands that the help of a group lists; none for a command that is no group."""
+    """Return the commands that the help of a group lists; none for a command that is not a group."""
     commands = loadframe(*group, "--help").stdout.partition("Commands")[2]
     return re.findall(r"^  ([a-z-]+) ", commands, re.MULTILINE)
 

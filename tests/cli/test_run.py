@@ -69,7 +69,7 @@ def interrupted(place, design):
     """What was left when the command was interrupted in its second run."""
     with Running("run", "e.yaml", folder=place) as command:
         second = [run["run"] for run in design if run["treatment"]["store.settings.heap"] == GOOD][1]
-        command.wait_for(f"{second}\n  phase look")
+        command.wait_for(second, "phase look")
         status, _ = command.send(signal.SIGINT)
         return status, command.stderr, sorted(path.name for path in Path("results/small/runs").iterdir())
 

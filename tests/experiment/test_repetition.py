@@ -55,7 +55,7 @@ def test_noisy_runs_get_whole_blocks_until_there_are_the_most(load, tmp_path):
         following = [run for run in most if run.block == block]
         assert further(experiment, path) == [run.id for run in following]
         record(path, following[:1], noise=0.5)
-        assert further(experiment, path) == [run.id for run in following], "half a block is no block"
+        assert further(experiment, path) == [run.id for run in following], "half a block does not count"
         record(path, following[1:], noise=0.5)
     assert further(experiment, path) == []
 

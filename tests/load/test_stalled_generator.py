@@ -24,7 +24,7 @@ run_phase(json.loads(sys.argv[1]), Path(sys.argv[2]), lambda progress: None)
 
 CLOSED = {"closed": {"clients": 4}}
 OPEN = {"open": {"rate": 20}}
-#: What a busy machine may add; a stall is told from it by its own reason.
+#: What a busy machine may add; a stall has a reason of its own.
 BUSY = {"lateness", "loop_lag", "starved", "generator_cpu"}
 
 

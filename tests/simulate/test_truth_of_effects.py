@@ -68,7 +68,7 @@ def test_the_size_of_an_effect_lies_within_its_interval(models):
         truth = -math.log(EFFECTS[factor])
         held = 0
         for model in models:
-            [contrast] = [each for each in model.contrasts if each.term == (factor,)]
+            [contrast] = [contrast for contrast in model.contrasts if contrast.term == (factor,)]
             held += abs(contrast.value - truth) <= contrast.half_width
         assert held >= 0.88 * TRIALS
 
@@ -94,6 +94,6 @@ def test_equal_versions_are_told_apart_no_more_often_than_said(pairs):
 
 
 def test_a_version_that_is_a_tenth_slower_is_found_and_its_ratio_held(pairs):
-    result = [ratio(one, slow) for one, _, slow in pairs]
-    assert sum(each.p < 0.05 for each in result) >= 0.9 * TRIALS
-    assert sum(each.ratio.low <= 1 / 1.1 <= each.ratio.high for each in result) >= 0.88 * TRIALS
+    ratios = [ratio(one, slow) for one, _, slow in pairs]
+    assert sum(comparison.p < 0.05 for comparison in ratios) >= 0.9 * TRIALS
+    assert sum(comparison.ratio.low <= 1 / 1.1 <= comparison.ratio.high for comparison in ratios) >= 0.88 * TRIALS

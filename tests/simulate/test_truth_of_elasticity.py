@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.elasticity.course import Course, Event
-from loadframe.analyze.elasticity.measures import Change as Changed
-from loadframe.analyze.elasticity.measures import Value, measure
+from loadframe.analyze.elasticity.measures import ChangeInRun, Value, measure
 from loadframe.store.sim.model import SimModel
 from virtual_transition import Change, transition
 
@@ -25,7 +24,7 @@ def course(changes, nodes, noise, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_node_that_joins_under_load(seed):
-    result = measure(course([Change(120.0, 3)], 2, 0.01, seed), Changed(120.0, 480.0, 2, 3, open=False), 60.0)
+    result = measure(course([Change(120.0, 3)], 2, 0.01, seed), ChangeInRun(120.0, 480.0, 2, 3, open=False), 60.0)
     two, three = MODEL.throughput(2), MODEL.throughput(3)
     # One of the two gives while the new one takes, first with nothing, then with half of its share.
     first, second = three / 3 * (1 + 0.4), three / 3 * (1 + 0.4 + 0.5 * 0.4)
@@ -42,7 +41,7 @@ def test_a_node_that_joins_under_load(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_node_that_leaves_under_load(seed):
-    result = measure(course([Change(120.0, 2)], 3, 0.01, seed), Changed(120.0, 480.0, 3, 2, open=False), 60.0)
+    result = measure(course([Change(120.0, 2)], 3, 0.01, seed), ChangeInRun(120.0, 480.0, 3, 2, open=False), 60.0)
     two, three = MODEL.throughput(2), MODEL.throughput(3)
     assert result["departure"] == Value(20.0)
     assert result["realised_gain"].value == pytest.approx(two / three * 1.5, rel=0.05)
@@ -53,7 +52,7 @@ def test_a_node_that_leaves_under_load(seed):
 
 
 def test_nothing_that_changes_nothing_is_lost():
-    result = measure(course([], 2, 0.01, 1), Changed(120.0, 480.0, 2, 2, open=False), 60.0)
+    result = measure(course([], 2, 0.01, 1), ChangeInRun(120.0, 480.0, 2, 2, open=False), 60.0)
     assert result["stabilisation"] == Value(0.0)
     assert result["break_even"] == Value(0.0)
     assert result["lost_work"].value < 360 * 0.01

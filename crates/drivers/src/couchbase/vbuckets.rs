@@ -88,7 +88,8 @@ pub struct Configuration {
 struct ServerMap {
     /// `host:port` of the key-value service; `$HOST` is the host that was asked.
     server_list: Vec<String>,
-    /// For each vbucket the places in that list of the node that has it and of those that have copies; -1 is no node.
+    /// For each vbucket the indices in that list of the node that has it and of those that have copies; -1 where there is
+    /// none.
     v_bucket_map: Vec<Vec<i64>>,
 }
 

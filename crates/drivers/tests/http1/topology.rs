@@ -231,15 +231,15 @@ fn hosts_that_cannot_be_are_refused_and_the_load_goes_on() {
 }
 
 #[test]
-fn a_host_that_joins_and_lets_nobody_in_is_named_with_the_reason() {
+fn a_host_that_joins_and_refuses_connections_is_named_with_the_reason() {
     let a = HttpNode::new();
     let load = Load::start(&[&a], "fixed");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    load.running.set_hosts(&[a.host.clone(), nobody.clone()]).unwrap();
+    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    load.running.set_hosts(&[a.host.clone(), refusing.clone()]).unwrap();
     sleep(Duration::from_secs(1));
     let (outcome, _) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
     let unreachable = outcome["unreachable"].as_array().unwrap();
-    assert_eq!((unreachable.len(), &unreachable[0]["host"]), (1, &json!(nobody)));
+    assert_eq!((unreachable.len(), &unreachable[0]["host"]), (1, &json!(refusing)));
     assert!(unreachable[0]["why"].as_str().unwrap().contains("refused"), "{outcome}");
 }

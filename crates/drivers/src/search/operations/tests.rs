@@ -182,9 +182,9 @@ fn a_field_can_give_each_of_its_values_a_collection() {
     assert_eq!(form(json!({})), [json!({"index": {"_index": "c-0"}}), json!({"index": {"_index": "c-1"}})]);
     let with_ids = form(json!({"id": "number", "action": "create"}));
     assert_eq!(with_ids[1], json!({"create": {"_index": "c-1", "_id": "1"}}));
-    let nobody = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "page"}});
+    let unknown = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "page"}});
     assert!(
-        map(nobody)
+        map(unknown)
             .unwrap_err()
             .message
             .contains("\"per\": the corpus's first document has no text or number \"page\"")

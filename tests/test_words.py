@@ -1,0 +1,89 @@
+"""Plain words: names say what they name, and some phrasings are not used."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+TOP = Path(__file__).parent.parent
+FOLDERS = ("python", "crates", "tests", "benchmarks", "trials", "docs", "experiments", "examples")
+TEXTS = {".py", ".rs", ".md", ".yaml", ".j2"}
+
+#: Names that say nothing of what they name.
+EMPTY_NAMES = {"each", "found", "own"}
+RUST_NAME = re.compile(
+    r"(?:\blet(?: mut)? |\bfor |\bfn |\|)\(?(each|found|own)\b|\b(each|found|own): |\b(?:Some|Ok)\((each|found|own)\)"
+)
+RUST_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|//.*')
+
+#: Phrasings, each with what to write in its place.
+PHRASINGS = {
+    r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|better\b|worse\b)[a-z]": "is not a ...",
+    r"\bsurely\b": "with 95 % confidence, or nothing",
+    r"-manieth\b": "every n-th",
+    r"\b(?:is|are|be) told from\b": "can be distinguished from",
+    r"\blets? (?:nobody|somebody)\b": "refuses, admits",
+    r"\bmay be believed\b": "is valid",
+    r"\bwhatever for\b": "for whatever reason",
+}
+
+
+def files(*suffixes: str) -> Iterator[Path]:
+    """Return the files that people read, of these endings."""
+    yield from TOP.glob("*.md")
+    for folder in FOLDERS:
+        for path in sorted((TOP / folder).rglob("*")):
+            if path.suffix in (suffixes or TEXTS) and path != Path(__file__) and "target" not in path.parts:
+                yield path
+
+
+def named(text: str) -> Iterator[tuple[int, str]]:
+    """Return the names that a Python module gives, with their lines."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+
+
+def test_names_in_python_say_what_they_name():
+    empty = [
+        f"{path.relative_to(TOP)}:{line}: {name}"
+        for path in files(".py")
+        if path.suffix == ".py"
+        for line, name in named(path.read_text())
+        if name in EMPTY_NAMES
+    ]
+    assert not empty, "\n".join(empty)
+
+
+def test_names_in_rust_say_what_they_name():
+    empty = [
+        f"{path.relative_to(TOP)}:{number}: {line.strip()}"
+        for path in files(".rs")
+        if path.suffix == ".rs"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if RUST_NAME.search(RUST_TEXT.sub("", line))
+    ]
+    assert not empty, "\n".join(empty)
+
+
+def test_texts_are_in_plain_words():
+    phrasings = re.compile("|".join(f"(?:{phrasing})" for phrasing in PHRASINGS), re.IGNORECASE)
+    stiff = [
+        f"{path.relative_to(TOP)}:{number}: {line.strip()}"
+        for path in files()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if phrasings.search(line)
+    ]
+    assert not stiff, "\n".join(stiff)
+
+
+def test_the_rules_see_what_they_forbid():
+    assert set(named("for each in x:\n def found(own): pass")) == {(1, "each"), (2, "found"), (2, "own")}
+    for line in ("let found = 1;", "for each in all {", ".map(|own| own)", "if let Some(found) = x {"):
+        assert RUST_NAME.search(line), line
+    for line in ("that is no client", "surely", "every so-manieth key", "it let nobody in"):
+        assert any(re.search(phrasing, line) for phrasing in PHRASINGS), line
+    assert not any(re.search(phrasing, "there is no client, which is no longer known") for phrasing in PHRASINGS)
