@@ -36,7 +36,7 @@ operations:
       expect: {json: {/item/steps: 5}}
 phases:
   - {name: day, journey: [login, write], clients: 3, duration: 1s}
-  - {name: visits, journey: [login, write], rate: 20/s, duration: 1s}
+  - {name: visits, journey: [login, write], rate: 20/s, arrivals: constant, duration: 1s}
 """
 
 

@@ -172,5 +172,8 @@ def test_a_trigger_that_breaks_fails_the_run(cluster, tmp_path, monkeypatch):
         director = Director(cluster, plan, lambda text: None, control=False, holds=False)
         director.begin(writer)
         director.phase(0.0, 0.0)
+        end = time.monotonic() + 20
+        while director.failure() is None and time.monotonic() < end:
+            time.sleep(0.02)
         director.end()
     assert "ZeroDivisionError" in str(director.failure())

@@ -92,7 +92,7 @@ def test_parameters_that_code_drew_ahead_are_sent(node, tmp_path):
     # Its second index is empty and has a replica, which keeps one node from being green.
     path.write_text(re.sub(r"(?m)^  empty: .*\n", "", path.read_text()))
     (tmp_path / "rides.json").write_text("".join(f'{{"fare": {n % 100}, "zone": "z"}}\n' for n in range(500)))
-    phases = dict(measured(node, tmp_path, path, file_rides=str(tmp_path / "rides.json")))
+    phases = dict(measured(node, tmp_path, path, documents=500, file_rides=str(tmp_path / "rides.json")))
     assert {name: failures(figures) for name, figures in phases.items() if failures(figures)} == {}
     assert phases["random-fare"]["random-fare"]["requests"] == 600
     assert node.count("rides") == 500
