@@ -9,9 +9,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import loadframe.store
+import slurm_daemons
 from commands import open_folder
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
+from slurm_daemons import SlurmDaemons
 
 # Tests are interrupted and hung up on, which a suite that was started in the background or by nohup would ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,6 +68,15 @@ def node(shared_node: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clus
     drop_all(shared_node)
     yield shared_node
     drop_all(shared_node)
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmDaemons]:
+    """Slurm with four machines of eight cores each, all of which are this one."""
+    if lacking := slurm_daemons.missing():
+        pytest.skip(lacking)
+    with SlurmDaemons(machines=4) as daemons:
+        yield daemons
 
 
 def drop_all(cluster: Cluster) -> None:

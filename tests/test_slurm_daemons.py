@@ -1,0 +1,39 @@
+"""The Slurm that other tests use: it runs jobs on its machines, MPI included, and leaves nothing."""
+
+import sys
+
+import pytest
+
+import slurm_daemons
+from slurm_daemons import SlurmDaemons
+
+pytestmark = pytest.mark.skipif(slurm_daemons.missing() is not None, reason=str(slurm_daemons.missing()))
+
+RANKS = """
+import os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+names = world.gather(os.environ["SLURMD_NODENAME"])
+if world.rank == 0:
+    print(world.size, *names)
+"""
+
+
+def test_ranks_on_several_machines_are_one_world(slurm):
+    pytest.importorskip("mpi4py")
+    # Open MPI of PyPI looks for its files where its wheel was built, unless it is told.
+    done = slurm.run(
+        "srun", "--nodes=2", "--ntasks-per-node=2", "--mpi=pmix", sys.executable, "-c", RANKS,
+        OPAL_PREFIX=sys.prefix,
+    )  # fmt: skip
+    assert done.stdout.split() == ["4", "n1", "n1", "n2", "n2"], done.stderr
+
+
+def test_it_leaves_no_process_and_no_folder(slurm):
+    with SlurmDaemons(machines=1) as another:
+        job = another.run("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 300").stdout.strip()
+        another._await(lambda: len(another.processes(job)) >= 2)
+        processes = [*another.processes(job), *another._left()]
+    assert not any(process.is_running() for process in processes)
+    assert not another.folder.exists()
+    assert slurm.run("sinfo", "-h", "-o", "%D").stdout.strip() == "4", "the other Slurm was ended too"
