@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loadframe.cli import access
+from loadframe.cli import access, with_command
 from loadframe.cli.app import Group, app
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, core_limits
 from loadframe.cli.output import Json, err, out, print_json
@@ -28,6 +28,7 @@ Examples:
   loadframe cluster up apart --nodes 3 --host netns   # as root: see `cluster link`
   loadframe cluster up lean --set heap=256m --set node.processors=1
   loadframe bench nyc_taxis --cluster trial
+  loadframe cluster up job --nodes 3 -- python app.py # ends with app.py, which finds LOADFRAME_HOSTS
 """
 _STATUS_EXAMPLES = """\b
 Examples:
@@ -46,6 +47,10 @@ Examples:
 @cluster.command(epilog=_UP_EXAMPLES)
 def up(
     name: Name,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="After `--`: a command to run on the cluster, which ends with it.", show_default=False),
+    ] = None,
     store: Annotated[str | None, typer.Option(help="The store; opensearch if not given.")] = None,
     version: Annotated[str | None, typer.Option(help="The store's version; the newest embedded if not given.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes; 1 if not given.")] = None,
@@ -67,13 +72,30 @@ def up(
             help="Port of the first node, the others count on; free ones if not given.",
         ),
     ] = None,
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Of a new cluster for a COMMAND: keep its data when that has ended.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start a cluster, or one that was stopped with its data, and leave it running.
 
     Of one that runs it starts the nodes that are gone, and finishes what was cut off. A stopped one comes back with as
     many nodes as are asked for: it grows or shrinks once it is up.
+
+    With a COMMAND after `--` the cluster ends when the command does, with its exit status. The command finds the nodes
+    in LOADFRAME_HOSTS (host:port, comma-separated), the first one in LOADFRAME_HOST, and the rest in LOADFRAME_CLUSTER,
+    LOADFRAME_STORE and, where the store wants them, LOADFRAME_USER and LOADFRAME_PASSWORD. The data of a new cluster is
+    deleted then, and that of one that was there before stays.
     """
+    if command:
+        if as_json:
+            raise BadInput("--json and a command both write to the output", remedy="leave --json out")
+        with_command.require_program(command)
+    elif keep_data:
+        raise BadInput(
+            "--keep-data is for a cluster that ends with a command: without one, its data stays anyway",
+            remedy="leave it out, or give a command after `--`",
+        )
     given = _without_none(
         store=store,
         version=version,
@@ -90,13 +112,31 @@ def up(
         memory=None if memory is None else parse_size(memory),
     )
     saved = named.load(name)
-    if saved and saved.running and not given and not limits and Cluster.load(name).mend(step):
+    if saved and saved.running and not command and not given and not limits and Cluster.load(name).mend(step):
         show(name, as_json)
         return
     spec = _again(saved.spec, given, limits) if saved else ClusterSpec(name=name, limits=Limits(**limits), **given)
+    if command:
+        raise typer.Exit(_with(command, spec, delete=saved is None and not keep_data))
     with Cluster.start(spec, step) as started:
         started.keep()
     show(name, as_json)
+
+
+def _with(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
+    """Run a command on a cluster that ends with it, and return the command's exit status."""
+    assert spec.name
+    try:
+        with Cluster.start(spec, step) as started:
+            return with_command.run_on(started, command, spec.name)
+    finally:
+        with named.locked(spec.name, step):
+            saved = named.load(spec.name)
+            # The command may have added nodes, which are its own then, and not ours.
+            if saved and saved.running:
+                Cluster.load(spec.name).stop()
+            if saved and delete:
+                named.delete(spec.name)
 
 
 def step(line: str) -> None:
