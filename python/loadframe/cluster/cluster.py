@@ -1,7 +1,6 @@
 """A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or only attached to."""
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -147,7 +146,7 @@ class Cluster(ClusterView):
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()
             if not roster.formed:
-                shutil.rmtree(folder, ignore_errors=True)
+                named.remove(host, folder)
             raise
         return cluster
 

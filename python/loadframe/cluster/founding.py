@@ -4,6 +4,7 @@ from loadframe import folders
 from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.launch import Software
+from loadframe.cluster.planned import layout
 
 
 def establish(change: ClusterChange, software: Software) -> None:
@@ -13,7 +14,7 @@ def establish(change: ClusterChange, software: Software) -> None:
     """
     folders.make(change.folder)
     change.roster.write()
-    planned = launch.layout(change.store, change.spec)
+    planned = layout(change.store, change.spec)
     launch.start(change.spec, software, change.host, change.folder, planned, change.roster, founding=True)
     nodes = change.roster.nodes
     change.store.form(

@@ -8,7 +8,9 @@ from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import BALANCED, JOINED, REQUESTED, ClusterEvent
 from loadframe.cluster.node import Node, State
+from loadframe.cluster.planned import layout_of
 from loadframe.errors import LoadframeError
+from loadframe.host import files
 
 
 def grow(change: ClusterChange, count: int) -> list[str]:
@@ -27,7 +29,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
     )
     first = _next_number(change)
     numbers = list(range(first, first + count))
-    planned = {number: launch.layout_of(change.store, number, change.spec.settings) for number in numbers}
+    planned = {number: layout_of(change.store, number, change.spec.settings) for number in numbers}
     names = [planned[number][0].spec.name for number in numbers]
     change.emit(ClusterEvent(REQUESTED, tuple(names)))
     for number in numbers:
@@ -126,8 +128,9 @@ def _next_number(change: ClusterChange) -> int:
     """Return the first number behind all that are or were in use, as far as their folders tell."""
     number = max(change.roster.numbers, default=-1) + 1
     while any(
-        (change.folder / process.spec.name).exists()
-        for process in launch.layout_of(change.store, number, change.spec.settings)
+        machine.call(files.exists, machine.folder(change.folder) / process.spec.name)
+        for process in layout_of(change.store, number, change.spec.settings)
+        for machine in change.host.machines
     ):
         number += 1
     return number

@@ -1,27 +1,29 @@
 """Starting nodes: software, folders, processes, and the wait until the cluster is complete. Stops nothing."""
 
 import contextlib
-import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from loadframe import folders
+from loadframe.cluster import placing
+from loadframe.cluster.dealing import deal
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.patience import gone, not_up
+from loadframe.cluster.planned import Planned, plan
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import cores
-from loadframe.host.base import Command, Host
+from loadframe.host import files
+from loadframe.host.base import Command, Host, Machine
 from loadframe.host.limits import Limits
-from loadframe.store import Found, Installation, NodePlan, NodeSpec, ProcessSpec, Store
-from loadframe.units import format_size
+from loadframe.host.local import LocalHost
+from loadframe.store import Found, Installation, NodeSpec, Store
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
 _READY_WITHIN = 240.0
@@ -76,12 +78,9 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     from loadframe.cluster import artefacts, java, vendor
 
     host.require()
-    _require_memory(spec)
-    cores.require(spec.limits, spec.nodes)
-    if spec.limits.cores_each is not None and cores.generator_shares(spec.limits, spec.nodes):
-        report("warning: the nodes need every core that can be used here, and the generator shares them")
+    placing.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
-    user = host.server_user(named=store.needs_account) if store.refuses_root else None
+    user = server_user(LocalHost(), store)
     present, origin = _installed(store, spec), "installed"
     wanted = version(store, spec)
     if present is None and wanted not in store.versions and (offer := store.offer(wanted)):
@@ -117,25 +116,6 @@ def _parts(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2].partition("-")[0])]
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A process to start. Where the folder of its name holds data, it goes on with that."""
-
-    spec: ProcessSpec
-    number: int | None  #: of the data-bearing node that it belongs to
-
-
-def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
-    """Return the processes of the data-bearing node of that number."""
-    return [Planned(process, number) for process in store.node_processes(number, settings)]
-
-
-def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
-    """Return the processes of a new cluster."""
-    nodes = [process for number in range(spec.nodes) for process in layout_of(store, number, spec.settings)]
-    return nodes + [Planned(process, None) for process in store.companions(spec.settings)]
-
-
 def start(
     spec: ClusterSpec,
     software: Software,
@@ -152,29 +132,34 @@ def start(
     Whoever catches an error here finds there what to stop. The plan's facts go to the roster's.
     """
     folders.make(folder)
-    folders.require_reachable(folder, software.user)
-    nodes = "1 node" if len(planned) == 1 else f"{len(planned)} nodes"
-    folders.require_room(folder, len(planned) * _ROOM_PER_NODE, f"starting {nodes}")
+    machines = placing.places(host, planned, roster.nodes)
+    users = {machine.hostname: server_user(machine, software.store) for machine in machines}
+    for hostname, count in Counter(machine.hostname for machine in machines).items():
+        machine, nodes = host.machine(hostname), "1 node" if count == 1 else f"{count} nodes"
+        room = (machine.folder(folder), users[hostname], count * _ROOM_PER_NODE, f"starting {nodes}")
+        machine.call(files.make_room, *room)
     present = [node for node in roster.nodes if node.alive]
     before = [node for process in planned for node in roster.nodes if node.name == process.spec.name]
     if before and software.store.keeps_address:
-        places = seats_again(host, software.store.kind, before, spec.port)
+        places = seats_again(software.store.kind, machines, before, spec.port)
     else:
-        places = seats(software.store, spec, host, [process.number for process in planned], present, before)
+        numbers = [process.number for process in planned]
+        places = seats(software.store, spec, machines, numbers, present, before)
     founders = tuple(process.spec.name for process in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
-    dealt = _dealt(spec, planned, roster.nodes)
+    dealt = deal(spec, planned, machines, roster.nodes)
     token = token_hex(4)
     name = roster.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
-    for to_start, seat in zip(planned, places, strict=True):
+    for to_start, machine, seat, kept in zip(planned, machines, places, dealt, strict=True):
+        user, above = users[machine.hostname], machine.folder(folder)
         node = NodeSpec(
             cluster=name,
             name=to_start.spec.name,
             address=seat.address,
             port=seat.port,
             peer_port=seat.peer_port,
-            folder=folder / to_start.spec.name,
+            folder=above / to_start.spec.name,
             peers=peers,
             founders=founders if founding else (),
             memory=spec.limits.memory,
@@ -183,24 +168,23 @@ def start(
             role=to_start.spec.role,
             extra_ports=seat.extra_ports,
         )
-        plan = software.store.plan(node, software.installation)
-        roster.facts |= plan.facts
-        with folders.writing("a node's files", node.folder):
-            _write(plan, node.folder, software.user)
+        made = plan(machine, software.store, node, software.installation)
+        roster.facts |= made.facts
+        machine.call(files.write_node, node.folder, made.folders, made.files, user)
         command = Command(
             name=f"loadframe-{token}-{node.name}",
-            argv=plan.argv,
-            environment=plan.environment,
+            argv=made.argv,
+            environment=made.environment,
             folder=node.folder,
             log=log_of(node.folder),
-            user=software.user,
+            user=user,
             scratch=() if spec.name else (node.folder,),
-            shared=() if spec.name else tuple(folder / name for name in plan.shared),
-            stop_signal=plan.stop_signal,
+            shared=() if spec.name else tuple(above / name for name in made.shared),
+            stop_signal=made.stop_signal,
             address=node.address,
             software=_software(spec, software.installation),
         )
-        process = host.start(command, replace(spec.limits, cores=dealt[to_start.number] or None, cores_each=None))
+        process = machine.start(command, replace(spec.limits, cores=kept or None, cores_each=None))
         started = Node(
             name=node.name,
             address=f"{node.address}:{node.port}",
@@ -212,32 +196,17 @@ def start(
             serves=to_start.spec.serves,
             state=state,
             shape=str(spec.link),
-            cores=dealt[to_start.number],
+            cores=kept,
+            machine=machine,
         )
         roster.update(put=[started])
         if spec.link and process.link:
             process.link.shape(spec.link)
 
 
-def _dealt(spec: ClusterSpec, planned: Sequence[Planned], known: Sequence[Node]) -> dict[int | None, tuple[int, ...]]:
-    """Return the cores of each data-bearing node that is about to start, by number, and of its companions (None).
-
-    All processes of one node share its cores. One that is known keeps those that it had.
-    """
-    numbers = list(dict.fromkeys(process.number for process in planned))
-    if spec.limits.cores_each is None:
-        return dict.fromkeys(numbers, spec.limits.cores or ())
-    had = {node.number: node.cores for node in known if node.number is not None}
-    size = max(spec.nodes, len({number for number in (*numbers, *had) if number is not None}))
-    dealt: dict[int | None, tuple[int, ...]] = {}
-    for number in sorted(number for number in numbers if number is not None):
-        others = [core for other, cores_of_node in had.items() if other != number for core in cores_of_node]
-        taken = [core for numbers_dealt in dealt.values() for core in numbers_dealt]
-        dealt[number] = cores.deal(spec.limits, size, (*others, *taken), had.get(number, ()))
-    if None in numbers:
-        used = {core for cores_of_node in (*had.values(), *dealt.values()) for core in cores_of_node}
-        dealt[None] = cores.of_companions(spec.limits, size, used)
-    return dealt
+def server_user(machine: Machine, store: Store) -> int | None:
+    """Return the numeric user of the store's nodes on a machine, if it is not our own there."""
+    return machine.server_user(named=store.needs_account) if store.refuses_root else None
 
 
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
@@ -271,34 +240,11 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
 
 def limits_in_force(host: Host, limits: Limits, report: Report) -> tuple[str, str | None]:
     """Return how the limits are enforced and why they are not, having warned in that case."""
-    how, reason = host.limited_by(limits)
+    told = {machine.hostname: machine.limited_by(limits) for machine in host.machines}
+    how = ", ".join(sorted({how for how, _ in told.values()}))
+    reasons = {name: reason for name, (_, reason) in told.items() if reason}
+    alone = len(told) == 1
+    reason = "; ".join(why if alone else f"{name}: {why}" for name, why in reasons.items()) or None
     if reason:
         report(f"warning: nodes run without the limits asked for, which cannot be enforced here ({reason})")
     return how, reason
-
-
-def _require_memory(spec: ClusterSpec) -> None:
-    """BadInput for nodes that may use more memory than there is: the kernel would end one of them, or others."""
-    import psutil
-
-    asked, there = spec.nodes * (spec.limits.memory or 0), psutil.virtual_memory().total
-    if asked > there:
-        raise BadInput(
-            f"{spec.nodes} nodes of {format_size(spec.limits.memory or 0)} are {format_size(asked)} of memory,"
-            f" and this machine has {format_size(there)}",
-            remedy="give the nodes less memory, or take fewer",
-        )
-
-
-def _write(plan: NodePlan, folder: Path, user: int | None) -> None:
-    made = [folders.make(folder), *(folders.make(folder / name) for name in plan.folders)]
-    for name, content in plan.files.items():
-        target = folder / name
-        made += [folders.make(target.parent), target]
-        with open(target, "w", opener=folders.ours_alone) as file:
-            file.write(content)
-    for path in made:
-        if user is not None:
-            os.chown(path, user, user)
-        # The node's user owns what is its own, and nobody else has to look into it.
-        path.chmod(0o700 if path.is_dir() else 0o600)

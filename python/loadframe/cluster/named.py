@@ -14,6 +14,8 @@ from loadframe import folders
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec, require_name
 from loadframe.errors import BadInput
+from loadframe.host import files, places
+from loadframe.host.base import Host
 
 _RECORD = "cluster.json"
 
@@ -36,7 +38,7 @@ class Saved:
 def folder_of(name: str) -> Path:
     """Return where a named cluster is kept, or will be; BadInput for what cannot be a name."""
     require_name(name)
-    return folders.state() / "clusters" / name
+    return places.named(name)
 
 
 def names() -> list[str]:
@@ -80,6 +82,7 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
                 "cut": node.cut,
                 "shape": node.shape,
                 "cores": node.cores,
+                "machine": node.on,
                 "process": node.process.record() if node.process else None,
             }
             for node in nodes
@@ -106,7 +109,7 @@ def load(name: str) -> Saved | None:
                 entry["address"],
                 entry["peer_address"],
                 Path(entry["folder"]),
-                host.find(entry["process"]) if entry["process"] else None,
+                machine.find(entry["process"]) if entry["process"] else None,
                 entry["number"],
                 entry["role"],
                 entry["serves"],
@@ -114,8 +117,9 @@ def load(name: str) -> Saved | None:
                 bool(entry.get("cut")),
                 entry.get("shape", ""),
                 tuple(entry.get("cores", ())),
+                machine,
             )
-            for entry in record["nodes"]
+            for entry, machine in ((entry, host.machine(entry.get("machine") or "")) for entry in record["nodes"])
         ]
         return Saved(spec, record["facts"], nodes, record["formed"])
     except FileNotFoundError:
@@ -143,19 +147,25 @@ def existing(name: str) -> Saved:
 
 
 def delete(name: str) -> None:
-    """Delete a cluster's folder with its data; it must be stopped."""
-    shutil.rmtree(folder_of(name))
+    """Delete a cluster's folders with its data, on all its machines; it must be stopped."""
+    saved = load(name)
+    if saved:
+        remove(saved.spec.place(), folder_of(name))
+
+
+def remove(host: Host, folder: Path) -> None:
+    """Remove a cluster's folder here, and those of its nodes on each machine."""
+    for machine in host.machines:
+        machine.call(files.remove, machine.folder(folder))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def passing_folder() -> Path:
-    """Return a new folder for a cluster without a name, and remove those that a crash of the machine has left behind.
+    """Return a new folder for a cluster without a name, and remove those that a crash of this machine has left behind.
 
-    While the machine is up, the guards of the nodes remove them.
+    What other machines have in the same place stays.
     """
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-    parent = folders.make(folders.state() / "passing")
-    folders.shut(parent)
-    for left in parent.iterdir():
-        if not left.name.startswith(boot):
-            shutil.rmtree(left, ignore_errors=True)
-    return folders.make(parent / f"{boot}-{token_hex(4)}")
+    folder = places.passing(token_hex(4))
+    folders.make(folder.parent)
+    folders.shut(folder.parent)
+    return folders.make(folder)

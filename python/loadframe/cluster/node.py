@@ -1,12 +1,14 @@
 """One node of a cluster: its addresses and, if loadframe started it, its folder, log and process."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from loadframe.host.base import Process
+from loadframe.host import files
+from loadframe.host.base import Machine, Process
 from loadframe.store import Member
+from loadframe.store.base import here
 
 
 class State(StrEnum):
@@ -27,7 +29,7 @@ class Node:
     name: str
     address: str  #: host:port for clients
     peer_address: str | None = None  #: host:port for the other nodes
-    folder: Path | None = None
+    folder: Path | None = None  #: on its machine
     process: Process | None = None
     number: int | None = None  #: of the data-bearing node that it belongs to; None for a companion, such as a router
     role: str = ""  #: what it is for, where processes differ
@@ -36,6 +38,7 @@ class Node:
     cut: bool = False  #: its link was cut
     shape: str = ""  #: what its link does to packets, in words
     cores: tuple[int, ...] = ()  #: the numbers of the cores that it keeps to; empty for all there are
+    machine: Machine | None = field(default=None, compare=False)  #: that loadframe has started it on
 
     @property
     def alive(self) -> bool:
@@ -57,7 +60,13 @@ class Node:
             self.role,
             tuple(node.member() for node in others),
             self.process.inside if self.process else (),
+            self.machine.call if self.machine else here,
         )
+
+    @property
+    def on(self) -> str | None:
+        """The name of its machine, where loadframe has started it."""
+        return self.machine.hostname if self.machine else None
 
     @property
     def pid(self) -> int | None:
@@ -71,16 +80,14 @@ class Node:
 
     @property
     def log(self) -> Path | None:
-        """What the server printed."""
+        """What the server printed, on its machine."""
         return log_of(self.folder) if self.folder else None
 
     def log_end(self, lines: int = 20) -> str:
         """Return the last lines of the log, stack frames left out: they hide the cause."""
-        if self.log is None or not self.log.exists():
+        if self.log is None or self.machine is None:
             return ""
-        with self.log.open("rb") as handle:
-            handle.seek(max(self.log.stat().st_size - 2**16, 0))
-            text = handle.read().decode(errors="replace")
+        text = self.machine.call(files.log_end, self.log)
         told = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
         return "\n".join(told[-lines:])
 

@@ -72,9 +72,9 @@ class Roster:
                 if not saved:
                     return
                 self.spec, self.facts, self.formed = saved.spec, dict(saved.facts), saved.formed
-                processes = {node.pid: node.process for node in self._nodes if node.process}
+                processes = {(node.on, node.pid): node.process for node in self._nodes if node.process}
                 self._nodes = tuple(
-                    replace(node, process=processes.get(node.pid, node.process)) for node in saved.nodes
+                    replace(node, process=processes.get((node.on, node.pid), node.process)) for node in saved.nodes
                 )
 
     def _changed(self) -> int | None:

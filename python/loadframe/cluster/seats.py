@@ -7,7 +7,7 @@ from itertools import count, islice
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput
-from loadframe.host.base import Host
+from loadframe.host.base import Machine
 from loadframe.store import Store
 
 
@@ -24,49 +24,92 @@ class Seat:
 def seats(
     store: Store,
     spec: ClusterSpec,
-    host: Host,
+    machines: Sequence[Machine],
     numbers: Sequence[int | None],
     present: Sequence[Node],
     before: Sequence[Node] = (),
 ) -> list[Seat]:
-    """Return a seat for a process of each number; BadInput when there are not so many.
+    """Return a seat for a process of each number on its machine; BadInput when there are not so many.
 
-    With one address for all nodes the ports differ, from the spec's on if it says one. With an address for each, as
-    some stores and some hosts want it, all have the same ports: those of the nodes that are present.
+    With one address for all nodes of a machine the ports differ, from the spec's on if it says one. With an address for
+    each, as some stores and some hosts want it, all have the same ports: those of the nodes that are present.
 
     `before` are the same processes as they were. One that comes back to others that run gets its ports again where they
     are free: that is where the others look for it, who may not be able to elect anybody without it.
     """
+    if store.own_address and not all(machine.here for machine in machines):
+        return _apart(store, spec, machines, present)
+    seated: dict[int, Seat] = {}
+    for machine in {machine.hostname: machine for machine in machines}.values():
+        positions = [at for at, place in enumerate(machines) if place.hostname == machine.hostname]
+        there = [node for node in present if node.on in (None, machine.hostname)]
+        were = [node for node in before if node.on in (None, machine.hostname)]
+        kept = _kept(machine, were) if present and len(were) == len(positions) else None
+        taken = _seats_on(machine, store, spec, [numbers[at] for at in positions], there, kept)
+        seated.update(zip(positions, taken, strict=True))
+    return [seated[at] for at in range(len(machines))]
+
+
+def _seats_on(
+    machine: Machine,
+    store: Store,
+    spec: ClusterSpec,
+    numbers: Sequence[int | None],
+    present: Sequence[Node],
+    kept: tuple[list[int], list[int]] | None,
+) -> list[Seat]:
     wanted = len(numbers)
-    if store.own_address or host.own_addresses:
-        addresses = _addresses(host, numbers, {_host(node.address) for node in present})
+    if store.own_address or machine.own_addresses:
+        addresses = _addresses(machine, numbers, {_host(node.address) for node in present})
         if present:
             port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
-            host.free_ports(1, port, addresses)
-            host.free_ports(1, peer_port, addresses)
+            machine.free_ports(1, port, addresses)
+            machine.free_ports(1, peer_port, addresses)
         else:
-            [port] = host.free_ports(1, spec.port, addresses)
-            peer_port = next(free for free in host.free_ports(2, None, addresses) if free != port)
+            [port] = machine.free_ports(1, spec.port, addresses)
+            peer_port = next(free for free in machine.free_ports(2, None, addresses) if free != port)
         ports, peer_ports = [port] * wanted, [peer_port] * wanted
     else:
-        addresses = [host.address] * wanted
-        kept = _kept(host, before) if present and len(before) == wanted else None
+        addresses = [machine.address] * wanted
         if kept:
             ports, peer_ports = kept
         else:
             first = spec.port
             if first is not None and present:
                 first = 1 + max(_port(node.address) for node in present)
-            ports = host.free_ports(wanted, first)
-            peer_ports = _distinct(host, wanted, set(ports))
-    extra = iter(_distinct(host, wanted * store.extra_ports, {*ports, *peer_ports}))
+            ports = machine.free_ports(wanted, first)
+            peer_ports = _distinct(machine, wanted, set(ports))
+    extra = iter(_distinct(machine, wanted * store.extra_ports, {*ports, *peer_ports}))
     return [
         Seat(address, port, peer_port, tuple(islice(extra, store.extra_ports)))
         for address, port, peer_port in zip(addresses, ports, peer_ports, strict=True)
     ]
 
 
-def seats_again(host: Host, kind: str, nodes: Sequence[Node], first: int | None) -> list[Seat]:
+def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Seat]:
+    """Return seats at the same ports on machines that have one address each."""
+    names = [*(node.on for node in present), *(machine.hostname for machine in machines)]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(
+                f"nodes of {store.kind} are all at the same port, so a machine takes one, and {name} would have two",
+                remedy="give each node a machine of its own (--per-machine 1)",
+            )
+    if present:
+        port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
+    else:
+        port = machines[0].free_ports(1, spec.port)[0]
+        peer_port = next(free for free in machines[0].free_ports(2) if free != port)
+    for machine in machines:
+        machine.free_ports(1, port)
+        machine.free_ports(1, peer_port)
+    return [
+        Seat(machine.address, port, peer_port, tuple(_distinct(machine, store.extra_ports, {port, peer_port})))
+        for machine in machines
+    ]
+
+
+def seats_again(kind: str, machines: Sequence[Machine], nodes: Sequence[Node], first: int | None) -> list[Seat]:
     """Return the seats that nodes had before, of a kind of store whose nodes keep them; BadInput where one is taken.
 
     `first` is the port that is asked for. Further ports are in the nodes' folders.
@@ -76,14 +119,14 @@ def seats_again(host: Host, kind: str, nodes: Sequence[Node], first: int | None)
         raise BadInput(
             f"{kept}, and {nodes[0].name} has been at {nodes[0].address}", remedy="leave --port out, or give that port"
         )
-    if any(host.own_addresses == (_host(node.address) == host.address) for node in nodes):
-        raise BadInput(
-            f"{kept}, and {nodes[0].name} has been at {nodes[0].address}",
-            remedy="start the cluster with the --host that it was made with",
-        )
-    for node in nodes:
+    for machine, node in zip(machines, nodes, strict=True):
+        if machine.own_addresses == (_host(node.address) == machine.address):
+            raise BadInput(
+                f"{kept}, and {node.name} has been at {node.address}",
+                remedy="start the cluster with the --host that it was made with",
+            )
         try:
-            host.free_ports(1, _port(node.address), [_host(node.address)])
+            machine.free_ports(1, _port(node.address), [_host(node.address)])
         except BadInput as error:
             raise BadInput(
                 f"{kept}, and that of {node.name} is in use",
@@ -93,27 +136,27 @@ def seats_again(host: Host, kind: str, nodes: Sequence[Node], first: int | None)
     return [Seat(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
 
 
-def _kept(host: Host, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
-    """Return the ports that processes had at the host's address; None if one cannot be had again."""
-    if any(node.peer_address is None or _host(node.address) != host.address for node in nodes):
+def _kept(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
+    """Return the ports that processes had at the machine's address; None if one cannot be had again."""
+    if any(node.peer_address is None or _host(node.address) != machine.address for node in nodes):
         return None
     ports = [_port(node.address) for node in nodes]
     peer_ports = [_port(str(node.peer_address)) for node in nodes]
     try:
         for port in (*ports, *peer_ports):
-            host.free_ports(1, port)
+            machine.free_ports(1, port)
     except BadInput:
         return None
     return ports, peer_ports
 
 
-def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
+def _addresses(machine: Machine, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
     """Return for each process the address of its number, or the next one that is not taken."""
     addresses = []
     for number in numbers:
         address = next(
             candidate
-            for candidate in (host.address_of(at, taken) for at in count(number or 0))
+            for candidate in (machine.address_of(at, taken) for at in count(number or 0))
             if candidate not in taken
         )
         taken.add(address)
@@ -121,9 +164,9 @@ def _addresses(host: Host, numbers: Sequence[int | None], taken: set[str]) -> li
     return addresses
 
 
-def _distinct(host: Host, wanted: int, taken: set[int]) -> list[int]:
+def _distinct(machine: Machine, wanted: int, taken: set[int]) -> list[int]:
     """Return free ports beside those that are taken, though nobody listens there yet."""
-    return [port for port in host.free_ports(wanted + len(taken)) if port not in taken][:wanted]
+    return [port for port in machine.free_ports(wanted + len(taken)) if port not in taken][:wanted]
 
 
 def _host(address: str) -> str:

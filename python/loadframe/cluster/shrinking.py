@@ -1,7 +1,6 @@
 """Takes nodes out of a running cluster, once their data is with the others."""
 
 import contextlib
-import shutil
 import time
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from loadframe.cluster.events import LEAVING, LEFT, ClusterEvent
 from loadframe.cluster.growth import balance
 from loadframe.cluster.node import State
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host import files
 
 #: Seconds between telling clients that a node has left and stopping it. The load looks for changes five times a second;
 #: the rest is for the answers to what it has sent by then, on a machine that is as busy as such machines are.
@@ -74,6 +74,6 @@ def depart(change: ClusterChange, number: int) -> None:
     change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
     change.roster.update(drop=[node.name for node in nodes], size=change.spec.nodes - 1)
     for node in nodes:
-        if node.folder:
-            shutil.rmtree(node.folder, ignore_errors=True)
+        if node.folder and node.machine:
+            node.machine.call(files.remove, node.folder)
     change.emit(ClusterEvent(LEFT, tuple(node.name for node in nodes[:1])))

@@ -1,10 +1,14 @@
-"""The face of a host: it finds addresses, and runs a command under limits until it is told to stop."""
+"""The faces of machines and hosts.
+
+A machine finds addresses, and runs a command under limits until it is told to stop. A host is the machines that a
+cluster's nodes are placed on; this machine, as whatever kind of host, is a host of one.
+"""
 
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from loadframe.host.limits import Limits
 from loadframe.host.link import Link
@@ -81,15 +85,30 @@ class Process(Protocol):
         """Ask it to stop, kill it if it does not, and return when it is gone with its control groups."""
 
 
-class Host(Protocol):
-    """A place for processes."""
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
-    name: str
+
+class Machine(Protocol):
+    """A place for processes. Paths that it is given, or gives, are on it."""
+
+    hostname: str  #: what people and records call it
+    here: bool  #: whether it is the machine that this process runs on
     address: str  #: the IP address that processes are to bind
     own_addresses: bool  #: each process has an address of its own here, whatever the store
 
     def require(self) -> None:
         """BadInput when this machine has not what it takes."""
+
+    def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a function of the package on the machine, and return what it returns.
+
+        Elsewhere than here it must be at the top of a module that imports the standard library alone, and values are as
+        in `wire`. What it raises is raised here; MachineLost when the machine does not answer any more.
+        """
+
+    def folder(self, cluster: Path) -> Path:
+        """Return the folder on the machine for the nodes of the cluster that has that folder here."""
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
         """Return the address of the node of that number, where each node has one of its own.
@@ -117,3 +136,22 @@ class Host(Protocol):
 
     def find(self, record: Mapping[str, Any]) -> Process | None:
         """Return a process that any loadframe started, by its record, or None if it is gone."""
+
+
+class Host(Protocol):
+    """The machines that nodes are placed on."""
+
+    name: str
+
+    @property
+    def machines(self) -> Sequence[Machine]:
+        """All of them, in the order in which they were named."""
+
+    def require(self) -> None:
+        """BadInput when a machine is missing, or has not what it takes."""
+
+    def machine(self, hostname: str) -> Machine:
+        """Return the machine of that name; BadInput when it is none of these."""
+
+    def place(self, taken: Sequence[str]) -> Machine:
+        """Return the machine of the next node, `taken` being those of the others; BadInput when all are full."""

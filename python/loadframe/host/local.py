@@ -2,17 +2,18 @@
 
 import json
 import os
+import platform
 import pwd
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
@@ -32,12 +33,39 @@ _ACCOUNT = "nobody"
 PORTS = range(20000, 32000)
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
 class LocalHost:
-    """Runs processes on this machine."""
+    """Runs processes on this machine, which is its only one."""
 
     name = "local"
+    here = True
+    hostname = platform.node()
     address = "127.0.0.1"
     own_addresses = False
+
+    @property
+    def machines(self) -> Sequence["LocalHost"]:
+        """This one."""
+        return (self,)
+
+    def machine(self, hostname: str) -> "LocalHost":
+        """Return this one, which may have had another name when something was written down."""
+        return self
+
+    def place(self, taken: Sequence[str]) -> "LocalHost":
+        """Return this one, however many nodes there are."""
+        return self
+
+    def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call it."""
+        return function(*args, **kwargs)
+
+    def folder(self, cluster: Path) -> Path:
+        """Return that very folder."""
+        return cluster
 
     @cached_property
     def _limiter(self) -> tuple[Limiter | None, str | None]:

@@ -10,12 +10,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
 from loadframe.store.vendors import Offer
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Call(Protocol):
+    """Runs a function of the package on a node's machine, as `Machine.call` of the hosts does."""
+
+    def __call__(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Return what the function returns there; what it raises there is raised here."""
+
+
+def here(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Run a function on this machine, in this process."""
+    return function(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -112,10 +127,11 @@ class Member:
     name: str
     address: str  #: host:port for clients
     peer_address: str | None = None  #: host:port for the other nodes
-    folder: Path | None = None  #: where loadframe started it, None elsewhere
+    folder: Path | None = None  #: on its machine, where loadframe started it; None elsewhere
     role: str = ""
     others: tuple["Member", ...] = ()  #: the other processes of the same node, where a node is several
     inside: tuple[str, ...] = ()  #: what to put before a command line that is to see the network as the node does
+    call: Call = field(default=here, compare=False, repr=False)  #: reaches its machine, on which its folder is
 
 
 @dataclass(frozen=True)

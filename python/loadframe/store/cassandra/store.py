@@ -1,5 +1,6 @@
 """Cassandra: a node's files and command line from the embedded distribution, its tables, its ring."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -7,8 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
-
-import psutil
 
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import distribution, installed, jvm
@@ -269,20 +268,26 @@ class Cassandra(Store):
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Decommission the node: it streams what it holds to the others."""
-        manage = _manage(member)
+        manage = member.call(_manage, member.folder) if member.folder else None
+        if manage is None:
+            raise BadInput(
+                f"{member.name} was not started by loadframe, which cannot decommission it",
+                where=member.address,
+                remedy="run `nodetool decommission` there yourself",
+            )
         self._require_copies(addresses, member)
         # Its own keyspaces may want more copies than there are nodes; those of users were looked at.
         command = [*member.inside, *manage, "-op", "decommission", "-a", "true"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            try:
-                while process.poll() is None:
-                    watch(self._streaming([*addresses, member.address]))
-                    time.sleep(_POLL)
-            except BaseException:
-                process.kill()
-                raise
-            told = process.stdout.read() if process.stdout else ""
-        if process.returncode:
+        number = member.call(_begin, command)
+        try:
+            while (ended := member.call(_ended, number)) is None:
+                watch(self._streaming([*addresses, member.address]))
+                time.sleep(_POLL)
+        except BaseException:
+            member.call(_break_off, number)
+            raise
+        status, told = ended
+        if status:
             last = [line for line in told.splitlines() if line.strip() and line[0] != "\t"][-1:] or ["nothing"]
             raise StoreFailed(
                 f"{member.name} could not be decommissioned; it said: {last[0]}",
@@ -393,19 +398,44 @@ def _identity(folder: Path) -> str:
     return f"-Dcassandra.storagedir={folder / 'data'}"
 
 
-def _manage(member: Member) -> list[str]:
-    """Return the command that calls the node's management, up to the name of the call."""
-    file = member.folder / "config" / "manage.json" if member.folder else None
-    if member.folder and file and file.exists():
-        identity = _identity(member.folder)
-        for process in psutil.process_iter(["cmdline"]):
-            if identity in (process.info["cmdline"] or ()):
-                return [*json.loads(file.read_text()), "-p", str(process.pid)]
-    raise BadInput(
-        f"{member.name} was not started by loadframe on this machine, which cannot decommission it",
-        where=member.address,
-        remedy="run `nodetool decommission` there yourself",
-    )
+def _manage(folder: Path) -> list[str] | None:
+    """Return the command that calls a node's management on its machine, up to the name of the call; None without it."""
+    file = folder / "config" / "manage.json"
+    if file.exists():
+        identity = _identity(folder).encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if identity in (process / "cmdline").read_bytes().split(b"\0"):
+                    return [*json.loads(file.read_text()), "-p", process.name]
+    return None
+
+
+#: Commands that were begun on this machine, by the ids of their processes.
+_BEGUN: dict[int, "subprocess.Popen[str]"] = {}
+
+
+def _begin(command: Sequence[str]) -> int:
+    """Run a command beside us on this machine, and return its number for `_ended` and `_break_off`."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    _BEGUN[process.pid] = process
+    return process.pid
+
+
+def _ended(number: int) -> tuple[int, str] | None:
+    """Return the status and the output of a command, or None while it runs."""
+    process = _BEGUN[number]
+    if process.poll() is None:
+        return None
+    told, _ = _BEGUN.pop(number).communicate()
+    return process.returncode, told
+
+
+def _break_off(number: int) -> None:
+    """Kill a command."""
+    process = _BEGUN.pop(number, None)
+    if process:
+        process.kill()
+        process.communicate()
 
 
 def _copies(replication: Mapping[str, Any]) -> int:

@@ -104,7 +104,7 @@ def form(rest: Administration, members: Sequence[Member], settings: Mapping[str,
     if not ip_address(host).is_loopback:
         # On loopback a node calls itself by that address when it meets the first other one.
         tell("/node/controller/rename", hostname=host)
-    apply(tell, members[0].folder, settings)
+    apply(tell, members[0], settings)
     tell("/node/controller/setupServices", services=SERVICES)
     tell("/settings/indexes", storageMode="plasma" if enterprise else "forestdb")
     tell("/settings/web", username=rest.user, password=rest.password, port="SAME")

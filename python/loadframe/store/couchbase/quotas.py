@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.store.base import NodeSpec
+from loadframe.store.base import Member, NodeSpec
 from loadframe.units import parse_duration, parse_size
 
 #: Where a node's folder has the quotas that follow from its memory limit, which only its plan knows.
@@ -47,9 +47,9 @@ def quotas(node: NodeSpec) -> str:
     return json.dumps({"ram_quota": int(node.memory * _SHARE), "index_quota": _LEAST})
 
 
-def apply(tell: Callable[..., object], folder: Path | None, settings: Mapping[str, Any]) -> None:
+def apply(tell: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
     """Tell a cluster its settings, those in its node's folder where none are said."""
-    given: dict[str, Any] = json.loads((folder / QUOTAS).read_text()) if folder else {}
+    given: dict[str, Any] = json.loads(member.call(_read, member.folder / QUOTAS)) if member and member.folder else {}
     given.update(settings)
     wanted = {name: parse_size(given[key]) // _MIB for key, name in _PARAMETERS.items() if key in given}
     if wanted:
@@ -57,6 +57,10 @@ def apply(tell: Callable[..., object], folder: Path | None, settings: Mapping[st
     if _FAIL_OVER in given:
         after = _fail_over(given[_FAIL_OVER])
         tell("/settings/autoFailover", **({"enabled": "true", "timeout": after} if after else {"enabled": "false"}))
+
+
+def _read(file: Path) -> str:
+    return file.read_text()
 
 
 def _fail_over(value: Any) -> int | None:

@@ -4,8 +4,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pymongo import MongoClient, errors
-
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
@@ -34,6 +32,9 @@ class Client:
 
     def __init__(self, address: str, access: Access) -> None:
         """Take note of where, and as whom."""
+        # Here and not above: nodes are planned on machines that have no such library.
+        from pymongo import MongoClient
+
         self.address = address
         self._access = access
         host, port = split_address(address)
@@ -62,6 +63,8 @@ class Client:
 
     def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
         """Return the answer to one command."""
+        from pymongo import errors
+
         try:
             with self._told():
                 answer: dict[str, Any] = self._client[database].command(dict(command))
@@ -105,6 +108,8 @@ class Client:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
+        from pymongo import errors
+
         try:
             yield
         except errors.OperationFailure:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput, LoadframeError
@@ -47,7 +48,11 @@ def tell(routers: Sequence[Member], name: str, config: Sequence[Member]) -> None
     """Tell routers, which wait for it, where the cluster's configuration is."""
     for router in routers:
         assert router.folder
-        (router.folder / SEEDS).write_text(_seeds(name, config))
+        router.call(_write, router.folder / SEEDS, _seeds(name, config))
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text)
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
@@ -258,7 +259,11 @@ def _invite(server: Client, member: Member) -> None:
     """Have the primary keep its log for a replica, and tell that one, which waits for it, where the primary is."""
     assert member.folder
     _make_slot(server, member.name)
-    (member.folder / SOURCE).write_text(source(member.name, server.address))
+    member.call(_tell, member.folder / SOURCE, source(member.name, server.address))
+
+
+def _tell(file: Path, text: str) -> None:
+    file.write_text(text)
 
 
 def _make_slot(server: Client, name: str) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from loadframe.errors import BadInput, LoadframeError
@@ -48,12 +49,17 @@ def introduce(members: Sequence[Member]) -> None:
     """
     text = seeds(member.peer_address for member in members if member.peer_address)
     for member in members:
-        if member.folder and (file := member.folder / SEEDS).exists():
-            # In one step, since the node may be reading it. As root the new file is root's, for the node to read.
-            new = file.with_suffix(".new")
-            new.write_text(text)
-            new.chmod(0o644)
-            new.replace(file)
+        if member.folder:
+            member.call(_introduce, member.folder / SEEDS, text)
+
+
+def _introduce(file: Path, text: str) -> None:
+    if file.exists():
+        # In one step, since the node may be reading it. As root the new file is root's, for the node to read.
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.chmod(0o644)
+        new.replace(file)
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:

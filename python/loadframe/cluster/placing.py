@@ -1,0 +1,74 @@
+"""Which machine each node goes to, and whether the machines have what their nodes may use."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from loadframe.cluster.node import Node
+from loadframe.cluster.planned import Planned
+from loadframe.errors import BadInput
+from loadframe.host import cores
+from loadframe.host.base import Host, Machine
+from loadframe.host.limits import Limits
+from loadframe.units import format_size
+
+
+def counts(host: Host, nodes: int) -> Counter[str]:
+    """Return how many of that many nodes each machine takes, by its name; BadInput when they are too many."""
+    taken: list[str] = []
+    for _ in range(nodes):
+        taken.append(host.place(taken).hostname)
+    return Counter(taken)
+
+
+def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> list[Machine]:
+    """Return the machine of each process: the one that it was on, or that of its node, or the next one with room.
+
+    Companions, which hold no data and take no slot, go beside the first nodes.
+    """
+    # What was written down may be of another host than the one that it is started on now.
+    before = {node.name: host.machine(node.on) for node in known if node.on}
+    of_node = {node.number: before[node.name] for node in known if node.on and node.number is not None}
+    for process in planned:
+        if process.number is not None and process.number not in of_node:
+            of_node[process.number] = host.place([machine.hostname for machine in of_node.values()])
+    beside = list(of_node.values()) or list(host.machines)
+    chosen = []
+    for position, process in enumerate(planned):
+        place = before.get(process.spec.name)
+        if place is None and process.number is not None:
+            place = of_node[process.number]
+        chosen.append(place or beside[position % len(beside)])
+    return chosen
+
+
+def require(host: Host, limits: Limits, nodes: int, report: Callable[[str], None]) -> None:
+    """BadInput when a machine has not the memory or the cores for its share of that many nodes."""
+    for hostname, count in counts(host, nodes).items():
+        machine = host.machine(hostname)
+        _require_memory(machine, limits, count)
+        if not machine.here:
+            if problem := machine.call(cores.shortage, limits, count):
+                raise BadInput(problem, where=hostname, remedy="take fewer nodes a machine, or other cores")
+            continue
+        cores.require(limits, count)
+        if limits.cores_each is not None and cores.generator_shares(limits, count):
+            report("warning: the nodes need every core that can be used here, and the generator shares them")
+
+
+def _require_memory(machine: Machine, limits: Limits, nodes: int) -> None:
+    """BadInput for nodes that may use more memory than there is: the kernel would end one of them, or others."""
+    if limits.memory is None:
+        return
+    asked, there = nodes * limits.memory, machine.call(_memory)
+    if asked > there:
+        raise BadInput(
+            f"{nodes} nodes of {format_size(limits.memory)} are {format_size(asked)} of memory,"
+            f" and {'this machine' if machine.here else machine.hostname} has {format_size(there)}",
+            remedy="give the nodes less memory, or take fewer",
+        )
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
