@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loadframe.cli import access, with_command
+from loadframe.cli import access, cluster_command
 from loadframe.cli.app import Group, app
 from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, core_limits
 from loadframe.cli.output import Json, err, out, print_json
@@ -90,7 +90,7 @@ def up(
     if command:
         if as_json:
             raise BadInput("--json and a command both write to the output", remedy="leave --json out")
-        with_command.require_program(command)
+        cluster_command.require_program(command)
     elif keep_data:
         raise BadInput(
             "--keep-data is for a cluster that ends with a command: without one, its data stays anyway",
@@ -128,7 +128,7 @@ def _with(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
     assert spec.name
     try:
         with Cluster.start(spec, step) as started:
-            return with_command.run_on(started, command, spec.name)
+            return cluster_command.run_on(started, command, spec.name)
     finally:
         with named.locked(spec.name, step):
             saved = named.load(spec.name)
