@@ -43,7 +43,7 @@ bench: build
 dist: .venv/.installed
 	$(UV) pip install --quiet --require-hashes --requirement requirements-dist.lock
 	rm -rf dist
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --strip --zig --compatibility manylinux2014 --out dist
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --zig --compatibility manylinux2014 --out dist
 	$(BIN)/maturin sdist --out dist
 
 lock: $(UV)

@@ -30,7 +30,7 @@ def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     maturin = Path(sys.executable).with_name("maturin")
     path = f"{Path(uv()).parent}:{os.environ['PATH']}"
-    command = [maturin, "build", "--release", "--strip", "--quiet", "--out", folder]
+    command = [maturin, "build", "--release", "--quiet", "--out", folder]
     subprocess.run(command, check=True, cwd=TOP, env={**os.environ, "PATH": path})
     (built,) = folder.glob("*.whl")
     return built
@@ -43,7 +43,7 @@ def installed(wheel, tmp_path_factory) -> Path:
     subprocess.run([uv(), "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
     # The versions that this project is tested with; the wheel itself asks for none in particular.
     constraints = environment / "constraints.txt"
-    pins = [line.split(" ")[0] for line in (TOP / "requirements.lock").read_text().splitlines() if "==" in line]
+    pins = [line.rstrip("\\ ") for line in (TOP / "requirements.lock").read_text().splitlines() if "==" in line]
     constraints.write_text("\n".join(pins))
     subprocess.run(
         [uv(), "pip", "install", "--quiet", "--constraints", constraints, wheel],

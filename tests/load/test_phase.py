@@ -38,7 +38,8 @@ def test_progress_is_told_while_the_phase_runs(tmp_path):
     told = []
     run_phase(plan(pacing={"open": {"rate": 1000}}, stop={"duration": 2.5}), tmp_path, told.append)
     assert 1 <= told[-1].seconds <= 2
-    assert told[-1].throughput == 1000
+    # Answers that a busy machine delays count in the next second.
+    assert 800 <= told[-1].throughput <= 1200
 
 
 def test_a_second_without_an_answer_has_no_response_time(tmp_path):
