@@ -7,12 +7,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from loadframe import interrupts
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_duration
 
 if TYPE_CHECKING:
+    from loadframe.experiment.deadline import Deadline
     from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
 
@@ -61,7 +63,7 @@ def run(
 
 
 def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_failed: bool, as_json: bool) -> None:
-    """Run what the folder lacks, then report; LoadframeError when runs have failed."""
+    """Run what the folder lacks, then report; LoadframeError when runs have failed, OutOfTime when the job ends."""
     from loadframe.cli.console import Console
     from loadframe.cli.report import write_report
     from loadframe.experiment.design import describe
@@ -73,10 +75,14 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
         for failed in folder.failed():
             folder.remove(failed)
     err.print(f"{_extent(loaded, planned)} in all; recorded in {path}", markup=False, highlight=False)
+    deadline = _deadline()
     try:
-        with Console() as console:
-            run_experiment(loaded, planned, folder, console)
+        with Console() as console, deadline.watched():
+            run_experiment(loaded, planned, folder, console, deadline)
     except KeyboardInterrupt:
+        if deadline.interrupted:
+            interrupts.answer()
+            raise deadline.over() from None
         err.print(f"stopped; the same command goes on with what is missing in {path}", markup=False, highlight=False)
         raise
     write_report(path, output=None, as_json=as_json)
@@ -87,6 +93,19 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
             where=str(path),
             remedy="the report names them with their causes; --retry-failed makes them again",
         )
+
+
+def _deadline() -> "Deadline":
+    """Return when the job ends that this command is part of; it is never over outside of Slurm."""
+    from loadframe.experiment.deadline import NEVER, Deadline
+    from loadframe.host import allocation
+
+    try:
+        given = allocation.current()
+    except LoadframeError as error:
+        err.print(f"when this job ends is not known: {error.what}", style="yellow", markup=False, highlight=False)
+        return NEVER
+    return Deadline(given.ends, f"job {given.job} of Slurm") if given else NEVER
 
 
 def _extent(loaded: "Experiment", planned: "Design") -> str:

@@ -13,6 +13,7 @@ from loadframe import interrupts
 from loadframe.cluster import Cluster, ClusterSpec, Limits, Shape
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.clusters import Clusters
+from loadframe.experiment.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design_estimate import run_seconds
 from loadframe.experiment.experiment import Experiment
@@ -26,12 +27,15 @@ from loadframe.experiment.stage import Stage, labels_of, seed_of
 _STARTS = 2
 
 
-def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
+def run_experiment(
+    experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline = NEVER
+) -> None:
     """Record every run of the design that the folder does not hold yet.
 
     Then follow the runs that its kind draws from those. A run that fails, or whose cluster does not come up in two
     attempts, is recorded as failed, and the rest goes on. An interrupt leaves the folder without the run in flight, and
-    goes on to the caller. BadInput if this machine lacks something that every run needs; then no run is made.
+    goes on to the caller. BadInput if this machine lacks something that every run needs; then no run is made. OutOfTime
+    when the deadline is too near for the next run.
     """
     done = sum(folder.has(run.id) for run in design.runs)
     if done == len(design.runs) and not _further(experiment, folder):
@@ -40,25 +44,32 @@ def run_experiment(experiment: Experiment, design: Design, folder: ExperimentFol
     _require_sound_load(experiment, design, _required(experiment, design, listener), listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
-    _carry_out(experiment, design, folder, listener)
+    _carry_out(experiment, design, folder, listener, deadline)
     while further := _further(experiment, folder):
         folder.extend(further)
-        _carry_out(experiment, Design(design.seed, further), folder, listener)
+        _carry_out(experiment, Design(design.seed, further), folder, listener, deadline)
 
 
 def _further(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
     return tuple(run for run in experiment.kind.further(experiment, folder.runs_path) if not folder.has(run.id))
 
 
-def _carry_out(experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener) -> None:
-    listener.expect({name: s for name, s in run_seconds(design, experiment).items() if not folder.has(name)})
+def _carry_out(
+    experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline
+) -> None:
+    expected = run_seconds(design, experiment)
+    listener.expect({name: s for name, s in expected.items() if not folder.has(name)})
     with Clusters(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
             failed = 0
             while pending := [run for run in group if not folder.has(run.id)]:
+                # The first run of a group stands for the start of its cluster, and its data.
+                deadline.require(expected[group[0].id], f"{pending[0].id} with the start of its cluster")
                 try:
-                    _Group(experiment, design, folder, listener, clusters).run(pending)
+                    _Group(experiment, design, folder, listener, clusters, deadline, expected).run(pending)
                     failed = 0
+                except OutOfTime:
+                    raise
                 except LoadframeError as error:
                     # Bad input too: a level that this machine cannot do must not end the levels that it can.
                     clusters.discard()
@@ -113,12 +124,16 @@ class _Group:
         folder: ExperimentFolder,
         listener: Listener,
         clusters: Clusters,
+        deadline: Deadline,
+        expected: Mapping[str, float],
     ) -> None:
         self._experiment = experiment
         self._design = design
         self._folder = folder
         self._listener = listener
         self._clusters = clusters
+        self._deadline = deadline
+        self._expected = expected
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Bring the cluster to the state and fill it, then record the runs one by one: all, or until a node is gone.
@@ -137,12 +152,15 @@ class _Group:
         cluster.throttle(True)
         made: list[PlannedRun] = []
         while run := self._following(runs, made):
+            if made:
+                self._deadline.require(self._expected.get(run.id, 0.0), run.id)
             self._listener.part(run.id)
             self._listener.run(self._number(run, made), len(self._design.runs), run.id)
             made.append(run)
             interrupts.check()
             try:
                 self._experiment.kind.record(stage, run)
+                self._deadline.made()
             except LoadframeError as error:
                 self._listener.remark(f"{run.id} failed: {error}")
                 _record_failure(self._experiment, self._folder, run, error)

@@ -1,0 +1,102 @@
+"""An experiment that has a job's time alone: it stops before the machines are taken away, and goes on later."""
+
+import time
+
+import pytest
+
+from loadframe import interrupts
+from loadframe.errors import LoadframeError
+from loadframe.experiment.deadline import NEVER, OUT_OF_TIME, Deadline, OutOfTime
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.file import load_experiment
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.loop import run_experiment
+
+WORKLOAD = """\
+workload: small
+collections: {trips: {elasticsearch: {}}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 50}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 50}}
+  look: {search: {collection: trips, size: 1}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: look, clients: 1, duration: 1500ms}
+"""
+EXPERIMENT = """\
+experiment: brief
+store: {kind: sim, settings: {service: 1ms}}
+workload: ./small.yaml
+kind: scale
+factors: {clients: [1, 2, 3, 4, 5, 6, 7, 8]}
+"""
+#: s that are kept for the end of a short time.
+MARGIN = 15.0
+
+
+def ending_in(seconds):
+    return Deadline(time.time() + MARGIN + seconds, "job 17 of Slurm")
+
+
+def test_the_first_run_is_always_tried_and_those_that_follow_only_if_they_fit():
+    deadline = ending_in(60)
+    deadline.require(1000, "the first run")
+    deadline.made()
+    deadline.require(30, "the second")
+    with pytest.raises(
+        OutOfTime, match="job 17 of Slurm has 1 min 00 s left, and the third takes about 2 min"
+    ) as refusal:
+        deadline.require(120, "the third")
+    assert refusal.value.exit_status == OUT_OF_TIME
+    assert "submit the same job again" in str(refusal.value)
+
+
+def test_without_an_end_there_is_always_time():
+    NEVER.made()
+    NEVER.require(1e9, "all")
+    with NEVER.watched():
+        pass
+
+
+def test_the_margin_grows_with_the_time_that_there_is():
+    day = Deadline(time.time() + 24 * 3600, "a day")
+    day.made()
+    day.require(24 * 3600 - 200, "what ends in time")
+    with pytest.raises(OutOfTime):
+        day.require(24 * 3600 - 170, "what does not")
+
+
+def test_what_takes_longer_than_expected_is_interrupted():
+    interrupts.listen()
+    deadline = ending_in(0.2)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), deadline.watched():
+        time.sleep(30)
+    interrupts.answer()
+    assert time.monotonic() - began < 10
+    assert deadline.interrupted
+    # Another job of the same length would end in the same way.
+    assert (deadline.over().exit_status, "ask for more time" in str(deadline.over())) == (1, True)
+    deadline.made()
+    assert deadline.over().exit_status == OUT_OF_TIME
+
+
+@pytest.mark.store
+def test_what_is_not_made_in_one_job_is_made_in_the_next(tmp_path, state):
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    experiment = load_experiment(tmp_path / "e.yaml")
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
+    with pytest.raises(OutOfTime) as refusal:
+        run_experiment(experiment, planned, folder, Listener(), ending_in(7))
+    made = {run.id for run in planned.runs if folder.has(run.id)}
+    assert 1 <= len(made) < 8
+    assert refusal.value.exit_status == OUT_OF_TIME
+    assert isinstance(refusal.value, LoadframeError)
+    assert folder.failed() == []
+    before = {run: (folder.runs_path / run / "summary.json").stat().st_mtime_ns for run in made}
+    run_experiment(experiment, planned, folder, Listener(), NEVER)
+    assert all(folder.has(run.id) for run in planned.runs)
+    assert before == {run: (folder.runs_path / run / "summary.json").stat().st_mtime_ns for run in made}
