@@ -21,7 +21,7 @@ _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
 class OutOfTime(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The time is over before all runs are made. Exit status 75 where some were made; 1 means that it takes more time."""
+    """The time is over before all runs are made. Exit status 75 where some were made, or else 1."""
 
     def __init__(self, what: str, *, some: bool) -> None:
         """Say what was not made; `some` is whether any run was made in this time."""
