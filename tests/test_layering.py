@@ -15,17 +15,20 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
 #: What everybody may use: it knows no part.
-COMMON = {"errors", "interrupts", "units", "ranges", "reading", "folders", "loadframe"}
+COMMON = {"errors", "interrupts", "units", "ranges", "reading", "folders", "yardstick", "loadframe"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "interrupts": set(),
     "units": {"errors"},
     "ranges": set(),
     "reading": {"errors", "units"},
+    "yardstick": set(),
     "folders": {"errors", "units", "loadframe"},
     "progress": {"units"},
     "download": COMMON | {"progress"},
     "yamlfile": {"errors", "units"},
+    # What a rank that only loads imports; it must be little.
+    "ranks": {"errors", "interrupts", "yardstick", "loadframe", "_engine"},
     "store": COMMON,
     "host": COMMON,
     # The file format is its own, and the engine checks what a workload asks of it.
@@ -34,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "record": COMMON | {"_engine"},
     "cluster": COMMON | {"progress", "download", "store", "host"},
     "observe": COMMON | {"store", "record"},
-    "load": COMMON | {"workload", "record", "_engine"},
+    "load": COMMON | {"ranks", "workload", "record", "_engine"},
     "analyze": COMMON | {"record"},
     # It has no node and no clock: of the store it knows the law alone.
     "simulate": COMMON | {"store", "analyze", "record"},

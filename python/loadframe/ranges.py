@@ -9,6 +9,8 @@ MOST_SEED = 2**64 - 1
 MOST_FIRST_SEED = 2**63 - 1
 #: Worker threads of a generator; more than any machine has cores.
 MOST_THREADS = 1024
+#: Ranks that load together.
+MOST_RANKS = 100_000
 #: Nodes that one machine is asked to start.
 MOST_NODES = 1000
 #: The ports that a node may have: those below are for the system's own services.

@@ -10,6 +10,7 @@ import sys
 
 from loadframe import interrupts
 from loadframe.errors import LoadframeError
+from loadframe.ranks.environment import place
 
 #: Exit status of a command that was interrupted.
 INTERRUPTED = 130
@@ -18,8 +19,19 @@ INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 130 interrupted; `gate` has its own.
 
-    With `arguments` it is a command inside a program that goes on, which gets its handling of interrupts back.
+    With `arguments` it is a command inside a program that goes on, which gets its handling of interrupts back. Without,
+    and as one of several ranks that MPI or Slurm has started, only rank 0 runs the command.
     """
+    here = place() if arguments is None else None
+    if here is None:
+        sys.exit(_main(arguments))
+    from loadframe.ranks.entry import run
+
+    sys.exit(run(here, lambda: _main(None)))
+
+
+def _main(arguments: list[str] | None) -> int:
+    """Run the command line; return its exit status."""
     before = signal.getsignal(signal.SIGINT)
     status = INTERRUPTED
     try:
@@ -39,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     if status == INTERRUPTED:
         _say("interrupted")
     interrupts.answer()
-    sys.exit(status)
+    return status
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -17,10 +17,12 @@ from loadframe.cli.choices import (
     Home,
     HostName,
     Image,
+    Ranks,
     assignments,
     core_limits,
     exclude,
     require_writable,
+    start_ranks,
 )
 from loadframe.cli.output import Json, err, print_json
 from loadframe.errors import BadInput
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   loadframe bench nyc_taxis --nodes 2
+  loadframe bench ycsb/b --ranks 4 --store redis --nodes 3
   loadframe bench nyc_taxis --set documents=1000000 --only load
   loadframe bench nyc_taxis --only load,range_100 --clients 32 --duration 30s
   loadframe bench nyc_taxis/range_100 --nodes 3 --duration 2m --at 30s=kill:node-1 --at 60s=grow
@@ -95,6 +98,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
         ),
     ] = [],
     threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
+    ranks: Ranks = None,
     spread: Annotated[
         Literal["fixed", "round_robin", "all"],
         typer.Option(help="Each client keeps to one node, requests go to the nodes in turn, or to the idlest of all."),
@@ -141,6 +145,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
         }
     )
     override = _levels(clients, rate, arrivals, warmup, duration)
+    start_ranks(ranks)
 
     # What follows takes a second or two to import, which help and slips of the pen should not cost.
     from loadframe.workload import load_workload
@@ -165,7 +170,8 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     from loadframe.store import find
 
     limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
-    generator = Generator(threads, spread, connections)
+    generator = Generator(threads, spread, connections, ranks)
+    generator.members()
     interrupted = False
     with Console() as console:
         started: AbstractContextManager[Cluster]

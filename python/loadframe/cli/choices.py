@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from loadframe.errors import BadInput
+from loadframe.ranges import MOST_RANKS
 from loadframe.units import parse_cores
 
 Cores = Annotated[
@@ -34,6 +35,29 @@ ContainerRuntime = Annotated[
     str | None,
     typer.Option(help="Of --host container: charliecloud, apptainer, podman or docker; the first that works here."),
 ]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST_RANKS,
+        help="Processes that load together; started by MPI on this machine, unless mpirun or srun has started them.",
+    ),
+]
+
+
+def start_ranks(number: int | None) -> None:
+    """Run this command as so many ranks and leave with its status, unless it is one of several or one is enough."""
+    if number is None or number == 1:
+        return
+    from loadframe.ranks.hub import present
+    from loadframe.ranks.launch import launch
+
+    if present() is not None:
+        return
+
+    status = launch(number)
+    # Rank 0 has said all there is to say.
+    os._exit(status)
 
 
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:

@@ -305,7 +305,16 @@ class Session:
 
         held = beside.held if beside else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
-        return run_phase(plan, folder, tell, hosts=addresses, held=held, cores=cores, started=started)
+        return run_phase(
+            plan,
+            folder,
+            tell,
+            hosts=addresses,
+            held=held,
+            cores=cores,
+            started=started,
+            ranks=self.generator.members(),
+        )
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a

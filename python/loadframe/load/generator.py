@@ -1,7 +1,11 @@
 """The generator of a run's load, and how it spreads requests over hosts and connections."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from loadframe.errors import BadInput
+from loadframe.ranks.hub import Rank, present
 
 #: Which host a request goes to: always the client's own, each host in turn, or the one with the fewest in flight.
 Spread = Literal["fixed", "round_robin", "all"]
@@ -9,14 +13,33 @@ Spread = Literal["fixed", "round_robin", "all"]
 
 @dataclass(frozen=True)
 class Generator:
-    """Worker threads, how requests are spread over hosts, and how many connections the clients share.
+    """Ranks and their worker threads, how requests are spread over hosts, and how many connections the clients share.
 
-    `connections` is a limit over all threads; with None each client has its own.
+    `connections` is a limit over all ranks; with None each client has its own. `ranks` None: all that were started.
     """
 
     threads: int = 1
     spread: Spread = "fixed"
     connections: int | None = None
+    ranks: int | None = None
+
+    def members(self) -> Sequence[Rank]:
+        """Return the ranks that load; none where this process loads alone. BadInput if there are too few."""
+        hub = present()
+        if hub is not None:
+            chosen = hub.choose(self.ranks)
+            return chosen if len(chosen) > 1 else ()
+        if self.ranks is not None and self.ranks > 1:
+            raise BadInput(
+                f"{self.ranks} ranks are asked for, and this command was started as one",
+                remedy=f"start it with --ranks {self.ranks}, mpirun -n {self.ranks} or srun --ntasks={self.ranks}",
+            )
+        return ()
+
+    @property
+    def workers(self) -> int:
+        """The worker threads of all ranks together."""
+        return self.threads * max(len(self.members()), 1)
 
     def target(self) -> dict[str, Any]:
         """Return the generator's part of the target in the engine's plan."""
@@ -25,4 +48,11 @@ class Generator:
 
     def describe(self) -> dict[str, Any]:
         """Return the generator's part of a manifest."""
-        return {"ranks": 1, "threads": self.threads, "spread": self.spread, "connections": self.connections}
+        members = self.members()
+        return {
+            "ranks": max(len(members), 1),
+            "threads": self.threads,
+            "spread": self.spread,
+            "connections": self.connections,
+            **({"members": [{"rank": rank.rank, "machine": rank.machine} for rank in members]} if members else {}),
+        }

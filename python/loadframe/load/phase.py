@@ -1,9 +1,7 @@
 """Runs one phase on the engine. It shows no progress and decides nothing about the run."""
 
-import contextlib
 import json
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +9,9 @@ from typing import Any, TypeVar
 from loadframe import _engine, interrupts
 from loadframe.errors import BadInput, GeneratorFailed, LoadframeError
 from loadframe.load.waiting import interruptible
+from loadframe.ranks.cores import on
+from loadframe.ranks.hub import Rank, present
+from loadframe.ranks.phase import PhaseOfRanks
 from loadframe.record.redact import command, plain
 
 T = TypeVar("T")
@@ -58,8 +59,11 @@ def run_phase(
     held: Callable[[], bool] | None = None,
     cores: Collection[int] | None = None,
     started: Callable[[float], None] | None = None,
+    ranks: Sequence[Rank] = (),
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
+
+    `ranks` are those that load, each its part of the plan; without any it is this process.
 
     `started` is called with the instant at which the load begins, in s since the run began (`began` in the plan).
     `hosts` is called at every report of progress and returns the target's hosts; by default they do not change.
@@ -73,8 +77,7 @@ def run_phase(
     the generator fails; LoadframeError if the records cannot be written.
     """
     with interrupts.deferred():
-        with _on(cores):
-            handle = _ask(plan, lambda text: _engine.start(text, folder))
+        handle = _start(plan, folder, cores, ranks)
         try:
             if started:
                 started(handle.offset)
@@ -101,19 +104,17 @@ def run_phase(
         return outcome
 
 
-@contextlib.contextmanager
-def _on(cores: Collection[int] | None) -> Iterator[None]:
-    """Run this thread, and the threads that it starts, on these cores; those threads keep them."""
-    before = os.sched_getaffinity(0)
-    if cores:
-        os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+def _start(
+    plan: Mapping[str, Any], folder: Path, cores: Collection[int] | None, ranks: Sequence[Rank]
+) -> _engine.Handle | PhaseOfRanks:
+    hub = present()
+    if hub is not None and ranks:
+        return _ask(plan, lambda _: hub.phase(plan, folder, ranks, cores))
+    with on(cores):
+        return _ask(plan, lambda text: _engine.start(text, folder))
 
 
-def _follow(handle: _engine.Handle, hosts: list[str]) -> None:
+def _follow(handle: _engine.Handle | PhaseOfRanks, hosts: list[str]) -> None:
     try:
         handle.set_hosts(hosts)
     except _engine.PlanRefused as error:
@@ -121,7 +122,7 @@ def _follow(handle: _engine.Handle, hosts: list[str]) -> None:
         raise LoadframeError(f"the load cannot follow the cluster: {error}", remedy=remedy) from None
 
 
-def _outcome(handle: _engine.Handle) -> Outcome:
+def _outcome(handle: _engine.Handle | PhaseOfRanks) -> Outcome:
     try:
         outcome: Outcome = json.loads(handle.outcome())
     except RuntimeError as error:

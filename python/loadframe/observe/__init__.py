@@ -11,7 +11,7 @@ from loadframe.observe.own_group import OwnGroupSampler
 from loadframe.observe.process import ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
 from loadframe.observe.statistics import StoreSampler
-from loadframe.observe.yardstick import yardstick
+from loadframe.yardstick import yardstick
 
 __all__ = [
     "CgroupSampler",

@@ -1,0 +1,189 @@
+"""`--ranks N`: starts the ranks on this machine with mpirun, and stands for them: terminal, interrupts, status."""
+
+import contextlib
+import importlib.util
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from loadframe.errors import BadInput, GeneratorFailed
+from loadframe.ranks.environment import STARTER
+
+#: Signals that rank 0 gets in our place, by what stands for them on the socket.
+_SIGNALS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"H"}
+#: How long mpirun may take to end when rank 0 has, s.
+_ENDING = 15.0
+
+
+def launch(number: int) -> int:
+    """Run this command anew as `number` ranks, and return its exit status. BadInput where there is no MPI."""
+    mpirun = _mpirun()
+    name = f"loadframe-{os.getpid()}-{secrets.token_hex(8)}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door, tempfile.TemporaryFile() as said:
+        # Abstract: it has no file, and is gone with us.
+        door.bind(f"\0{name}")
+        door.listen(1)
+        process = subprocess.Popen(
+            [*mpirun, "-n", str(number), *_command()],
+            env={**os.environ, STARTER: name},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            # Ctrl-C is for us, and we tell rank 0.
+            start_new_session=True,
+        )
+        try:
+            status = _stand_for(door, process)
+            if status is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_ENDING)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if status is None:
+            raise _never_began(said, process.returncode)
+        return status
+
+
+def _stand_for(door: socket.socket, process: "subprocess.Popen[bytes]") -> int | None:
+    """Give rank 0 our terminal and our interrupts; return its status, None if it said none."""
+    asked: list[bytes] = []
+    with _listening(lambda number: asked.append(_SIGNALS[signal.Signals(number)])) as ears:
+        line = _visitor(door, process, ears)
+        if line is None:
+            return None
+        with line:
+            given = [number for number in (0, 1, 2) if _is_open(number)]
+            socket.send_fds(line, [bytes(given)], given)
+            while True:
+                for sign in asked:
+                    with contextlib.suppress(OSError):
+                        line.send(sign)
+                asked.clear()
+                ready, _, _ = select.select([line.fileno(), ears], [], [])
+                if ears in ready:
+                    os.read(ears, 64)
+                if line.fileno() in ready:
+                    said = _received(line)
+                    return said[0] if said else None
+
+
+def _received(line: socket.socket) -> bytes:
+    try:
+        return line.recv(16)
+    except ConnectionError:
+        return b""
+
+
+def _visitor(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int) -> socket.socket | None:
+    while process.poll() is None:
+        ready, _, _ = select.select([door], [], [], 0.1)
+        if door in ready:
+            return door.accept()[0]
+        if select.select([ears], [], [], 0)[0]:
+            # Before there is a rank 0 that could be told.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise KeyboardInterrupt
+    return None
+
+
+@contextlib.contextmanager
+def _listening(heard: Callable[[int], None]) -> Iterator[int]:
+    """Have signals taken down; yield what can be selected on for them."""
+    ears, bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def take_down(number: int, _: FrameType | None) -> None:
+        heard(number)
+        with contextlib.suppress(BlockingIOError):
+            os.write(bell, b".")
+
+    before = {number: signal.signal(number, take_down) for number in _SIGNALS}
+    try:
+        yield ears
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(ears)
+        os.close(bell)
+
+
+def adopt(name: str) -> Callable[[int], None]:
+    """As rank 0, take over the terminal and the interrupts of the process that a user started.
+
+    Returns what tells it the exit status. Should it die, this process does, and with it all ranks.
+    """
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(f"\0{name}")
+    numbers, descriptors, _, _ = socket.recv_fds(line, 16, 3)
+    for number, descriptor in zip(numbers, descriptors, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+    def hear() -> None:
+        meaning = {sign: number for number, sign in _SIGNALS.items()}
+        while sign := _received(line):
+            os.kill(os.getpid(), meaning[sign])
+        os._exit(128 + signal.SIGKILL)
+
+    threading.Thread(target=hear, name="starter", daemon=True).start()
+
+    def tell(status: int) -> None:
+        with contextlib.suppress(OSError):
+            line.send(bytes([status & 255]))
+
+    return tell
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _mpirun() -> list[str]:
+    """Return the command that starts ranks of the MPI that this Python has: its own, else the site's."""
+    if importlib.util.find_spec("mpi4py") is None:
+        raise BadInput("--ranks needs MPI, and this Python has no mpi4py", remedy="pip install 'loadframe[mpi]'")
+    beside = Path(sys.executable).parent / "mpirun"
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        raise BadInput(
+            "--ranks needs mpirun, and there is none beside this Python nor in the PATH",
+            remedy="pip install 'loadframe[mpi]', or load this site's module of MPI",
+        )
+    version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" not in version:
+        return [mpirun]
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    # The ranks share this machine as threads do: no cores of their own, and more of them than cores if that is asked.
+    return [mpirun, *root, "--host", f"localhost:{os.cpu_count()}", "--oversubscribe", "--bind-to", "none"]
+
+
+def _command() -> list[str]:
+    script = Path(sys.argv[0])
+    start = [str(script)] if script.is_file() else ["-c", "from loadframe.cli import main; main()"]
+    return [sys.executable, *start, *sys.argv[1:]]
+
+
+def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    words = "; ".join(line.strip() for line in lines[-8:] if line.strip("- "))
+    return GeneratorFailed(
+        f"the ranks ended with status {status} before rank 0 had said how: {words or 'no words'}",
+        remedy="try mpirun by itself: mpirun -n 2 hostname",
+    )

@@ -1,0 +1,55 @@
+"""A rank above 0: it waits for phases, runs the engine, and knows no store and no file of an experiment."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+
+from loadframe.errors import BadInput
+from loadframe.ranks.environment import Place
+from loadframe.ranks.station import Station
+from loadframe.ranks.world import World
+
+#: A rank that hears nothing for so long takes rank 0 for dead, s.
+ALONE = 30.0
+#: How long a rank that is told to end tries to say so, s.
+_FAREWELL = 0.3
+
+
+def serve(place: Place) -> int:
+    """Do what rank 0 says until it says that all is over; return the exit status."""
+    ordered: list[int] = []
+    # Whether an interrupt ends anything is rank 0's to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _: ordered.append(number))
+    try:
+        world = World(place)
+    except BadInput as error:
+        # Rank 0 says it.
+        return error.exit_status
+    station = Station(world)
+    while not station.over:
+        station.step()
+        if ordered:
+            _say_farewell(world)
+        if station.silence > ALONE:
+            words = f"rank {world.rank} on {socket.gethostname()} has heard nothing for {ALONE:.0f} s and ends"
+            with contextlib.suppress(OSError):
+                print(f"loadframe: {words}: rank 0 is gone, or cannot be reached", file=sys.stderr)
+            # Without the others MPI cannot be left.
+            os._exit(1)
+        if station.pause:
+            time.sleep(station.pause)
+    world.close()
+    return 0
+
+
+def _say_farewell(world: World) -> None:
+    """Tell rank 0 that this rank was told to end: the one that says nothing died by itself."""
+    world.send(0, {"kind": "farewell"})
+    until = time.monotonic() + _FAREWELL
+    while not world.idle and time.monotonic() < until:
+        time.sleep(0.001)
+    os._exit(128 + signal.SIGTERM)

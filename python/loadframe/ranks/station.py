@@ -1,0 +1,102 @@
+"""What a rank hears and does: it passes things on along the tree of all ranks, and takes part in phases."""
+
+import json
+import time
+from collections.abc import Callable
+
+from loadframe.ranks import tree
+from loadframe.ranks.member import Member
+from loadframe.ranks.messages import Header
+from loadframe.ranks.world import World, introduce
+
+#: How long a rank sleeps while it has nothing to do, s, between phases and in one.
+IDLE = 0.05
+LOADED = 0.02
+
+#: What only goes down the tree of a phase's members.
+_DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "hold", "hosts"})
+
+#: Answers messages of a kind that phases have nothing to do with.
+Handler = Callable[[int, Header, bytes], None]
+
+
+class Station:
+    """A rank among all. `step` hears what has arrived and looks at what goes on; it never waits."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.over = False
+        self.phases: dict[int, Member] = {}
+        self.handlers: dict[str, Handler] = {"hello": self._hello, "beat": self._spread, "end": self._end}
+        self._above = tree.parent(world.rank)
+        self._below = tree.children(world.rank, world.size)
+        self._silent = set(self._below)
+        self._introductions = [introduce(world.rank)]
+        self._heard = time.monotonic()
+        self._introduce()
+
+    @property
+    def silence(self) -> float:
+        """For how long nothing has come from above, s."""
+        return time.monotonic() - self._heard
+
+    @property
+    def pause(self) -> float:
+        """How long to sleep before the next step, s."""
+        if any(phase.tight for phase in self.phases.values()):
+            return 0.0
+        return LOADED if self.phases else IDLE
+
+    def step(self) -> None:
+        """Hear all that has arrived."""
+        while (arrived := self.world.receive()) is not None:
+            self._hear(*arrived)
+        for phase in list(self.phases.values()):
+            phase.tick()
+
+    def spread(self, header: Header, payload: bytes = b"") -> None:
+        """Send something to the ranks below in the tree of all; they pass it on."""
+        for rank in self._below:
+            self.world.send(rank, header, payload)
+
+    def _hear(self, source: int, header: Header, payload: bytes) -> None:
+        self._heard = time.monotonic()
+        kind = header["kind"]
+        if kind in self.handlers:
+            self.handlers[kind](source, header, payload)
+        elif kind == "phase":
+            member = Member(self.world, header, json.loads(payload))
+            self.phases[member.id] = member
+            member.down(header, payload)
+        elif (phase := self.phases.get(header["id"])) is None:
+            # It is over here, and this is late.
+            return
+        elif kind == "over":
+            phase.down(header)
+            phase.stop()
+            del self.phases[header["id"]]
+        elif kind in _DOWN:
+            phase.down(header, payload)
+        else:
+            phase.heard(source, header, payload)
+
+    def _hello(self, source: int, header: Header, payload: bytes) -> None:
+        self._introductions += json.loads(payload)
+        self._silent.discard(source)
+        self._introduce()
+
+    def _introduce(self) -> None:
+        if not self._silent:
+            self.introduced(sorted(self._introductions, key=lambda told: int(told["rank"])))
+
+    def introduced(self, introductions: list[Header]) -> None:
+        """Tell the rank above of all ranks behind this one."""
+        if self._above is not None:
+            self.world.send(self._above, {"kind": "hello"}, json.dumps(introductions).encode())
+
+    def _spread(self, source: int, header: Header, payload: bytes) -> None:
+        self.spread(header, payload)
+
+    def _end(self, source: int, header: Header, payload: bytes) -> None:
+        self.spread(header)
+        self.over = True

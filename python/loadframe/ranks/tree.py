@@ -1,0 +1,22 @@
+"""The binomial tree over which ranks talk: no rank has more than log2(n) neighbours, or is further from the top."""
+
+
+def parent(position: int) -> int | None:
+    """Return the position above; None for the top, 0."""
+    return position & (position - 1) if position else None
+
+
+def children(position: int, count: int) -> list[int]:
+    """Return the positions directly below, of `count` in all."""
+    lowest = position & -position if position else 1 << count.bit_length()
+    below = []
+    step = 1
+    while step < lowest and position + step < count:
+        below.append(position + step)
+        step <<= 1
+    return below
+
+
+def depth(count: int) -> int:
+    """Return the greatest number of steps from a position to the top."""
+    return max((position.bit_count() for position in (count - 1, (1 << (count.bit_length() - 1)) - 1)), default=0)
