@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.generator import combine, generator_figures
+from loadframe.analyze.ranks import machine_figures, rank_figures
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
 from loadframe.record.schema.summary import (
@@ -99,6 +100,8 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
         operations={name: _operation(name, outcome, measured, histograms) for name in names},
+        ranks=rank_figures(outcome),
+        machines=machine_figures(outcome),
     )
 
 

@@ -6,14 +6,16 @@ run folder.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from loadframe.analyze.ranks import STRAGGLING, as_generator, stragglers
 from loadframe.analyze.reasons import (
     ACHIEVED_LIMIT,
     AWAY_LIMIT,
+    BEGAN_LATE_LIMIT,
     CEILING_LIMIT,
     CPU_LIMIT,
     DROPPED_LIMIT,
@@ -22,6 +24,7 @@ from loadframe.analyze.reasons import (
     STALL_LIMIT,
     THROTTLED_LIMIT,
     WAITED_LIMIT,
+    BeganLate,
     ClusterState,
     Dropped,
     Errors,
@@ -36,12 +39,19 @@ from loadframe.analyze.reasons import (
     Reason,
     Stalled,
     Starved,
+    Straggler,
     Throttled,
     Unsteady,
     lateness_limit,
 )
 from loadframe.analyze.steadiness import steadiness
-from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary, RecordedReason, RecordedVerdict
+from loadframe.record.schema.summary import (
+    GeneratorFigures,
+    PhaseSummary,
+    RankFigures,
+    RecordedReason,
+    RecordedVerdict,
+)
 
 
 @dataclass(frozen=True)
@@ -89,11 +99,11 @@ def judge(
     for phase in phases:
         name = phase.summary.name
         if disturbed:
-            reasons += [reason for reason in _generator(phase) if not isinstance(reason, NotAchieved)]
+            reasons += [reason for reason in _loading(phase, steady=False) if not isinstance(reason, NotAchieved)]
             reasons += [reason for reason in _requests(phase.summary) if isinstance(reason, NothingMeasured)]
             not_judged.append(f"failures, drops and steadiness of phase {name}: the cluster was changed on purpose")
             continue
-        reasons += [*_generator(phase), *_requests(phase.summary)]
+        reasons += [*_loading(phase), *_requests(phase.summary)]
         steady = steadiness(phase.throughput)
         if any(stream.has_stages for stream in phase.summary.streams):
             not_judged.append(f"steadiness of phase {name}: its load changes in stages")
@@ -104,14 +114,52 @@ def judge(
     return Verdict(tuple(reasons), tuple(not_judged))
 
 
-def _generator(phase: JudgedPhase) -> Iterator[Reason]:
+def _loading(phase: JudgedPhase, *, steady: bool = True) -> Iterator[Reason]:
+    """Yield what speaks against the generator as a whole, and against single ranks where several loaded.
+
+    Of ranks with the same fault the worst is named. Without `steady` the cluster was changed meanwhile, and how much
+    each rank did is not judged.
+    """
+    worst: dict[str, Reason] = {}
+    machines = {machine.machine: machine for machine in phase.summary.machines}
+    ranks = phase.summary.ranks
+    for rank in ranks:
+        figures = as_generator(rank, machines.get(rank.machine or ""), phase.generator.threads // len(ranks))
+        for reason in _generator(replace(phase, generator=figures), f" on {_name(rank)}"):
+            known = worst.get(reason.code)
+            if known is None or _badness(reason) > _badness(known):
+                worst[reason.code] = reason
+    for reason in _generator(phase):
+        yield worst.pop(reason.code, reason)
+    yield from worst.values()
+    late = sorted((rank for rank in ranks if rank.began_late > BEGAN_LATE_LIMIT), key=lambda rank: -rank.began_late)
+    if late:
+        yield BeganLate(phase.summary.name, _name(late[0]), late[0].began_late, len(late) - 1)
+    behind = stragglers(ranks) if steady else []
+    if behind:
+        yield Straggler(phase.summary.name, _name(behind[0][0]), behind[0][1], STRAGGLING, len(behind) - 1)
+
+
+def _name(rank: RankFigures) -> str:
+    return f"rank {rank.rank} ({rank.machine})"
+
+
+def _badness(reason: Reason) -> float:
+    """Return a figure by which two reasons of one kind can be told apart: the worse has the greater."""
+    for name in ("share", "lateness", "lag", "longest"):
+        if hasattr(reason, name):
+            return float(getattr(reason, name))
+    return 0.0
+
+
+def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Reason]:
     name, figures = phase.summary.name, phase.generator
     if figures.cpu_share > CPU_LIMIT:
-        yield GeneratorBusy(name, figures.cpu_share, figures.threads)
+        yield GeneratorBusy(name, figures.cpu_share, figures.threads, place)
     # A quota makes threads wait, too; the rest of the wait is due to other processes.
     throttled = figures.throttled_share or 0.0
     if figures.waited_share - throttled > WAITED_LIMIT:
-        yield Starved(name, figures.waited_share)
+        yield Starved(name, figures.waited_share, place)
     if throttled > THROTTLED_LIMIT:
         yield Throttled(name, throttled)
     if figures.network_share is not None and figures.network_share > NETWORK_LIMIT:
@@ -127,13 +175,13 @@ def _generator(phase: JudgedPhase) -> Iterator[Reason]:
         and any(stream.is_open or stream.think_time != 0 for stream in phase.summary.streams)
         and late > lateness_limit(response)
     ):
-        yield Late(name, stolen, late, response)
+        yield Late(name, stolen, late, response, place)
     lag = figures.lag_p99
     if lag is not None and response is not None and lag > lateness_limit(response):
-        yield LoopLag(name, stolen, lag, response)
+        yield LoopLag(name, stolen, lag, response, place)
     stall, away = figures.longest_stall or 0.0, figures.away_share or 0.0
     if stall > STALL_LIMIT or away > AWAY_LIMIT:
-        yield Stalled(name, stolen, stall, away)
+        yield Stalled(name, stolen, stall, away, place)
     if figures.achieved is not None and figures.achieved < ACHIEVED_LIMIT:
         yield NotAchieved(name, figures.achieved)
 

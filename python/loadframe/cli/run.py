@@ -9,6 +9,7 @@ from rich.table import Table
 
 from loadframe import interrupts
 from loadframe.cli.app import app
+from loadframe.cli.choices import Ranks, start_ranks
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_duration
@@ -25,6 +26,7 @@ _EXAMPLES = """\b
 Examples:
   loadframe run nodes.yaml --dry-run
   loadframe run nodes.yaml
+  loadframe run ranks.yaml --ranks 8
   loadframe run nodes.yaml --output results/second-try
 """
 
@@ -37,10 +39,13 @@ def run(
         bool, typer.Option("--dry-run", help="Print the runs and the expected time; start nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start an experiment that takes longer than a day.")] = False,
+    ranks: Ranks = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make failed runs again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a designed experiment. The same command goes on where an earlier one stopped."""
+    if not dry_run:
+        start_ranks(ranks)
     from loadframe.experiment.design import design
     from loadframe.experiment.design_estimate import LONG, estimate
     from loadframe.experiment.file import load_experiment

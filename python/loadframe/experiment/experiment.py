@@ -41,10 +41,10 @@ class Experiment:
         """The seed of the order and of the load."""
         return self.file.seed
 
-    @property
-    def generator(self) -> Generator:
-        """What generates the load."""
-        return Generator(self.file.threads, self.file.spread, self.file.connections)
+    def generator(self, treatment: Mapping[str, Level]) -> Generator:
+        """Return what generates the load of a treatment."""
+        threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
+        return Generator(int(threads or 1), self.file.spread, self.file.connections, int(ranks) if ranks else None)
 
     @property
     def repetitions(self) -> int:

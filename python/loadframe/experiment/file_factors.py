@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from loadframe.errors import BadInput
-from loadframe.ranges import MOST_NODES
+from loadframe.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_share, parse_size
 from loadframe.workload import Workload
 from loadframe.yamlfile import Document, Place, did_you_mean, shown
@@ -108,11 +108,14 @@ def _count(level: Level) -> int:
     return level
 
 
-def _nodes(level: Level) -> int:
-    nodes = _count(level)
-    if nodes > MOST_NODES:
-        raise BadInput(f"expected at most {MOST_NODES} nodes, not {shown(level)}")
-    return nodes
+def _at_most(most: int, what: str) -> Callable[[Level], int]:
+    def read(level: Level) -> int:
+        count = _count(level)
+        if count > most:
+            raise BadInput(f"expected at most {most} {what}, not {shown(level)}")
+        return count
+
+    return read
 
 
 def _text(level: Level) -> str:
@@ -151,7 +154,9 @@ def _quantity(level: Level) -> str | float:
 READERS: dict[str, Callable[[Level], Level]] = {
     "store.kind": _text,
     "store.version": _text,
-    "nodes": _nodes,
+    "nodes": _at_most(MOST_NODES, "nodes"),
+    "ranks": _at_most(MOST_RANKS, "ranks"),
+    "threads": _at_most(MOST_THREADS, "threads"),
     "clients": _count,
     "rate": _rate,
     "store.limits.cpus": _positive,
@@ -161,4 +166,4 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "store.link.rate": lambda level: parse_bandwidth(_quantity(level)),
 }
 #: What changes from one run to the next on the same cluster.
-EASY = ("clients", "rate")
+EASY = ("ranks", "threads", "clients", "rate")

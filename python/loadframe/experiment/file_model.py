@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.errors import BadInput
 from loadframe.load.generator import Spread
-from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_THREADS
+from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import Cores as CoreSets
 from loadframe.units import parse_cores, parse_share
 from loadframe.workload.pacing import Arrivals
@@ -96,6 +96,7 @@ class ExperimentFile(Model):
     arrivals: Arrivals | None = None
     seed: Annotated[int, Field(ge=0, le=MOST_FIRST_SEED)] = 1
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
+    ranks: Annotated[int, Field(ge=1, le=MOST_RANKS)] | None = None
     spread: Spread = "fixed"
     connections: Annotated[int, Field(ge=1)] | None = None
 

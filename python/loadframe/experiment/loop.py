@@ -22,6 +22,7 @@ from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import require_sound
 from loadframe.experiment.stage import Stage, labels_of, seed_of
+from loadframe.load import present
 
 #: How many clusters in turn may fail before a run is recorded before the state that they should bring is given up.
 _STARTS = 2
@@ -41,6 +42,9 @@ def run_experiment(
     if done == len(design.runs) and not _further(experiment, folder):
         listener.remark(f"all {done} runs are recorded already")
         return
+    for run in design.runs:
+        # BadInput if fewer ranks were started than it wants.
+        experiment.generator(run.treatment).members()
     _require_sound_load(experiment, design, _required(experiment, design, listener), listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
@@ -62,6 +66,9 @@ def _carry_out(
     with Clusters(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
             failed = 0
+            if (ranks := present()) is not None:
+                # No run that follows could be made: they are left to the next command.
+                ranks.require_whole()
             while pending := [run for run in group if not folder.has(run.id)]:
                 # The first run of a group stands for the start of its cluster, and its data.
                 deadline.require(expected[group[0].id], f"{pending[0].id} with the start of its cluster")
@@ -108,7 +115,8 @@ def _require_sound_load(
             workload = experiment.resolve(first.treatment, family, listener.step)
             phases = workload.preparing(experiment.prepared)
             phases += experiment.kind.phases(experiment, workload, first.treatment)
-            return require_sound(phases, driver, Cluster.prospect(spec), experiment.generator, spec.nodes)
+            generator = experiment.generator(first.treatment)
+            return require_sound(phases, driver, Cluster.prospect(spec), generator, spec.nodes)
         except BadInput as refusal:
             refusals.append(refusal)
     raise refusals[0]
@@ -210,6 +218,6 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
         # By the keys of a cluster's own description.
         "store": {"kind": cluster.pop("store"), **cluster},
         "seed": seed_of(experiment, run),
-        "generator": experiment.generator.describe(),
+        "generator": experiment.generator(run.treatment).describe(),
     }
     folder.record_failure(run.id, labels_of(run), asked, error)

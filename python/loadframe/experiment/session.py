@@ -79,7 +79,8 @@ def require_sound(
     hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
     everything = {**generator.target(), **target}
     for phase in phases:
-        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, threads=generator.threads, target=everything))
+        load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
+        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=everything, **load))
 
 
 class Session:

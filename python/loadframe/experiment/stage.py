@@ -29,7 +29,7 @@ class Stage:
             self.cluster,
             self.experiment.resolve(run.treatment, self.cluster.store.family, self.listener.step),
             seed=seed_of(self.experiment, run),
-            generator=self.experiment.generator,
+            generator=self.experiment.generator(run.treatment),
             listener=self.listener,
         )
 

@@ -14,6 +14,7 @@ from loadframe.load.phase import (
     run_phase,
     validate_plan,
 )
+from loadframe.ranks.hub import present
 
 __all__ = [
     "Calibration",
@@ -22,6 +23,7 @@ __all__ = [
     "PhaseFailed",
     "Progress",
     "check_operations",
+    "present",
     "render_operations",
     "run_phase",
     "validate_plan",

@@ -21,6 +21,7 @@ from loadframe.analyze.reasons.generator import (
     Throttled,
     lateness_limit,
 )
+from loadframe.analyze.reasons.ranks import BEGAN_LATE_LIMIT, BeganLate, Straggler
 from loadframe.analyze.reasons.reason import Fault, Reason
 from loadframe.analyze.reasons.requests import (
     ACHIEVED_LIMIT,
@@ -36,6 +37,7 @@ from loadframe.analyze.reasons.requests import (
 __all__ = [
     "ACHIEVED_LIMIT",
     "AWAY_LIMIT",
+    "BEGAN_LATE_LIMIT",
     "CEILING_LIMIT",
     "CPU_LIMIT",
     "DROPPED_LIMIT",
@@ -44,6 +46,7 @@ __all__ = [
     "STALL_LIMIT",
     "THROTTLED_LIMIT",
     "WAITED_LIMIT",
+    "BeganLate",
     "ClusterState",
     "Dropped",
     "Errors",
@@ -59,6 +62,7 @@ __all__ = [
     "Reason",
     "Stalled",
     "Starved",
+    "Straggler",
     "Throttled",
     "Unsteady",
     "fault_of",

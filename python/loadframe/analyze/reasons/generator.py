@@ -49,10 +49,12 @@ class GeneratorBusy(Reason):
     phase: str
     share: float
     threads: int
+    #: Which rank, where several load: ` on rank 3 (m2)`.
+    place: str = ""
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} a generator thread used {format_share(self.share)} of its core"
+            f"in phase {self.phase}{self.place} a generator thread used {format_share(self.share)} of its core"
             f" (limit {format_share(CPU_LIMIT)})"
         )
 
@@ -67,11 +69,14 @@ class Starved(Reason):
     code = "starved"
     phase: str
     share: float
+    #: Which rank, where several load: ` on rank 3 (m2)`.
+    place: str = ""
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} a generator thread waited for a core for {format_share(self.share)} of the"
-            f" time (limit {format_share(WAITED_LIMIT)}) because other processes used it"
+            f"in phase {self.phase}{self.place} a generator thread waited for a core for"
+            f" {format_share(self.share)} of the time (limit {format_share(WAITED_LIMIT)})"
+            " because other processes used it"
         )
 
     def _remedy(self) -> str:
@@ -170,12 +175,14 @@ class Late(Delayed):
     code = "lateness"
     lateness: float
     response: float | None
+    #: Which rank, where several load: ` on rank 3 (m2)`.
+    place: str = ""
 
     def _delay(self) -> str:
         share = f", {format_share(self.lateness / self.response)} of the response time's" if self.response else ""
         return (
-            f"in phase {self.phase} requests were sent late: 99th percentile {format_duration(self.lateness)}{share}"
-            f" ({_limit_words(self.response)})"
+            f"in phase {self.phase}{self.place} requests were sent late: 99th percentile"
+            f" {format_duration(self.lateness)}{share} ({_limit_words(self.response)})"
         )
 
     def _cores(self) -> str:
@@ -189,11 +196,14 @@ class LoopLag(Delayed):
     code = "loop_lag"
     lag: float
     response: float
+    #: Which rank, where several load: ` on rank 3 (m2)`.
+    place: str = ""
 
     def _delay(self) -> str:
         return (
-            f"in phase {self.phase} the generator's event loops lagged: 99th percentile {format_duration(self.lag)},"
-            f" {format_share(self.lag / self.response)} of the response time's ({_limit_words(self.response)})"
+            f"in phase {self.phase}{self.place} the generator's event loops lagged: 99th percentile"
+            f" {format_duration(self.lag)}, {format_share(self.lag / self.response)} of the response time's"
+            f" ({_limit_words(self.response)})"
         )
 
     def _cores(self) -> str:
@@ -210,11 +220,13 @@ class Stalled(Delayed):
     code = "stalled"
     longest: float
     away: float
+    #: Which rank, where several load: ` on rank 3 (m2)`.
+    place: str = ""
 
     def _delay(self) -> str:
         return (
-            f"in phase {self.phase} the generator stalled for up to {format_duration(self.longest)} at a time, and for"
-            f" {format_share(self.away, 1)} of the time in all"
+            f"in phase {self.phase}{self.place} the generator stalled for up to {format_duration(self.longest)} at a"
+            f" time, and for {format_share(self.away, 1)} of the time in all"
             f" (limits {format_duration(STALL_LIMIT)} and {format_share(AWAY_LIMIT)})"
         )
 

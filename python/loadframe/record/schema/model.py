@@ -53,13 +53,13 @@ def documented(model: type) -> tuple[Field, ...]:
 
 
 def as_document(record: Any) -> Any:
-    """Return a record as JSON has it: models as mappings, without the fields that are left out where they are None."""
+    """Return a record as JSON has it: models as mappings, without fields that are left out where they are empty."""
     if is_dataclass(record):
         values = {entry.name: (getattr(record, entry.name), entry.metadata.get(_NOTE)) for entry in fields(record)}
         return {
             name: as_document(value)
             for name, (value, note) in values.items()
-            if value is not None or not (note and note.absent)
+            if value not in (None, ()) or not (note and note.absent)
         }
     if isinstance(record, Mapping):
         return {str(key): as_document(value) for key, value in record.items()}

@@ -153,6 +153,51 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankFigures:
+    """What one of several ranks did in a phase, and saw of itself in the measured window."""
+
+    rank: int = field(metadata=told("a rank that took part"))
+    machine: str | None = field(default=None, metadata=told("its machine"))
+    requests: int = field(default=0, metadata=told("of the measured window that it made", "requests"))
+    successes: int = field(default=0, metadata=told("of these, judged good", "requests"))
+    began_late: float = field(default=0.0, metadata=told("after the instant at which all were to begin", "s"))
+    last_done: float = field(default=0.0, metadata=told("its last answer, since the load began", "s"))
+    cpu_share: float = field(default=0.0, metadata=told("greatest mean CPU share of one of its workers", "share"))
+    waited_share: float = field(default=0.0, metadata=told("share of time that its workers waited for a core", "share"))
+    lateness_p99: float | None = field(
+        default=None, metadata=told("99th percentile of how late it handled due requests", "s", null=True)
+    )
+    lag_p99: float | None = field(
+        default=None, metadata=told("99th percentile of its event loops' lag", "s", null=True)
+    )
+    longest_stall: float | None = field(default=None, metadata=told("greatest lag of its event loops", "s", null=True))
+    away_share: float = field(
+        default=0.0, metadata=told("share of time that its event loops spent in stalls of 50 ms or more", "share")
+    )
+    clock_offset: float = field(
+        default=0.0, metadata=told("its monotonic clock minus that of rank 0, before the load", "s")
+    )
+    clock_uncertainty: float = field(
+        default=0.0, metadata=told("by how much that may be off; 0 on the machine of rank 0, whose clock it reads", "s")
+    )
+    clock_change: float = field(default=0.0, metadata=told("by how much that offset was greater after the load", "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFigures:
+    """What ranks saw of a machine that they ran on."""
+
+    machine: str = field(metadata=told("a machine of the ranks"))
+    stolen_share: float | None = field(
+        default=None,
+        metadata=told("of all its processors, taken by the hypervisor during the phase", "share", null=True),
+    )
+    yardstick: tuple[float, ...] = field(
+        default=(), metadata=told("CPU time of a fixed computation there before and after the load", "s")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSummary:
     """A phase: when its load ran, how it was paced, the figures of its operations in the measured window."""
 
@@ -167,6 +212,8 @@ class PhaseSummary:
     streams: tuple[StreamSummary, ...] = field(metadata=told(""))
     set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
     operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))
+    ranks: tuple[RankFigures, ...] = field(default=(), metadata=told("", absent=True))
+    machines: tuple[MachineFigures, ...] = field(default=(), metadata=told("", absent=True))
 
     @property
     def begin(self) -> float:
