@@ -20,7 +20,8 @@ factors: {nodes: [1, 2, 4], clients: [1, 8]}
 
 def test_what_nobody_says_has_a_default(load):
     experiment = load(EXPERIMENT)
-    assert (experiment.name, experiment.seed, experiment.generator({}).threads, experiment.repetitions) == ("e", 1, 1, 1)
+    assert (experiment.name, experiment.seed, experiment.repetitions) == ("e", 1, 1)
+    assert experiment.generator({}).threads == 1
     assert (experiment.prepared, experiment.measured) == (("fill", "settle"), ("look",))
 
 

@@ -14,7 +14,7 @@ from loadframe.ranks.environment import Place, forget, place
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, None),
         ({"SLURM_PROCID": "3", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8, "Slurm")),
         ({"PMIX_RANK": "3", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8, "PMIx")),
-        # A batch script, which is no step of several tasks.
+        # A batch script, which is one task.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
         ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967291", "SLURM_STEP_NUM_TASKS": "1"}, None),
     ],
@@ -24,6 +24,6 @@ def test_the_launcher_says_it_in_the_environment(environment, expected):
 
 
 def test_what_is_started_by_a_rank_is_not_told_that_it_is_one():
-    environment = {"OMPI_COMM_WORLD_RANK": "2", "PMIX_RANK": "2", "PRTE_X": "", "PATH": "/bin", "LOADFRAME_STARTER": "x"}
+    environment = {"PMIX_RANK": "2", "PRTE_X": "", "PATH": "/bin", "LOADFRAME_STARTER": "x"}
     forget(environment)
     assert environment == {"PATH": "/bin"}

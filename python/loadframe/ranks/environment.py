@@ -31,7 +31,7 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
     """Return the place of this process; None unless it is one of several that were started together."""
     for rank, size, launcher in _RANKS:
         if rank == "SLURM_PROCID" and not environment.get("SLURM_STEP_ID", "").isdigit():
-            # A batch script has a SLURM_PROCID and is no step.
+            # A batch script has a SLURM_PROCID, too, and only one task.
             continue
         numbers = environment.get(rank, ""), environment.get(size, "")
         if all(number.isdigit() for number in numbers) and int(numbers[1]) > 1:
