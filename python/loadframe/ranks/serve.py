@@ -3,14 +3,13 @@
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 
 from loadframe.errors import BadInput
 from loadframe.ranks.environment import Place
 from loadframe.ranks.station import Station
-from loadframe.ranks.world import World
+from loadframe.ranks.world import World, machine
 
 #: A rank that hears nothing for so long takes rank 0 for dead, s.
 ALONE = 30.0
@@ -35,7 +34,7 @@ def serve(place: Place) -> int:
         if ordered:
             _say_farewell(world)
         if station.silence > ALONE:
-            words = f"rank {world.rank} on {socket.gethostname()} has heard nothing for {ALONE:.0f} s and ends"
+            words = f"rank {world.rank} on {machine()} has heard nothing for {ALONE:.0f} s and ends"
             with contextlib.suppress(OSError):
                 print(f"loadframe: {words}: rank 0 is gone, or cannot be reached", file=sys.stderr)
             # Without the others MPI cannot be left.

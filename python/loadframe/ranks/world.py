@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,13 @@ def _mpi(place: Place) -> Any:
             f"{place.size} ranks were started by {place.launcher}, and this Python has no MPI: {error}",
             remedy="install loadframe[mpi], or mpi4py for this site's MPI; without ranks start loadframe by itself",
         ) from None
+    _locate()
     MPI.Init_thread(MPI.THREAD_SERIALIZED)
     if MPI.COMM_WORLD.size != place.size:
         raise BadInput(
             f"{place.launcher} started {place.size} ranks, but by {MPI.Get_library_version().partition(',')[0]}"
             f" each of them is one of {MPI.COMM_WORLD.size}: mpi4py uses another MPI than what started them",
-            where=f"rank {place.rank} on {socket.gethostname()}",
+            where=f"rank {place.rank} on {machine()}",
             remedy="start them with the mpirun of the MPI that mpi4py was built for (that of loadframe[mpi] lies beside"
             " this Python), under Slurm with an --mpi that it knows (srun --mpi=list), or let --ranks start them",
         )
@@ -85,11 +87,22 @@ def _mpi(place: Place) -> Any:
     return MPI
 
 
+def _locate() -> None:
+    """Tell Open MPI of PyPI where it lies, as its mpirun does and srun does not: it would look where it was built."""
+    if (Path(sys.prefix) / "lib" / "libmpi.so").exists():
+        os.environ.setdefault("OPAL_PREFIX", sys.prefix)
+
+
+def machine() -> str:
+    """Return what this machine is called: as Slurm calls it in its jobs, or else by its host name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
 def introduce(rank: int) -> Header:
     """Return what a rank says of itself at first."""
     return {
         "rank": rank,
-        "machine": socket.gethostname(),
+        "machine": machine(),
         "boot": _boot(),
         "cores": sorted(os.sched_getaffinity(0)),
         "version": loadframe.__version__,
