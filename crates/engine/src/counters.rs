@@ -45,6 +45,12 @@ impl Counter {
         if lowest == ENDED { self.total.load(Ordering::Acquire) } else { lowest }
     }
 
+    /// The lowest floor, and how many numbers had been taken by those who ended.
+    pub fn state(&self) -> (u64, u64) {
+        let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);
+        (lowest, self.total.load(Ordering::Acquire))
+    }
+
     fn publish(&self, worker: usize, floor: u64) {
         self.floors[worker].0.store(floor, Ordering::Release);
     }

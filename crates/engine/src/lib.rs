@@ -2,9 +2,11 @@
 //!
 //! The parts, in the way a request walks through them: [`plan`] says what is wanted, [`schedule`] when request
 //! *k* is due, [`draw`] what it carries ([`variables`], [`corpus`], [`template`]), [`driver`] how it is asked for,
-//! [`worker`] sends it, [`recorder`] counts its outcome, [`collector`] writes that down. [`run`] joins them.
+//! [`worker`] sends it, [`recorder`] counts its outcome, [`collector`] adds that up and [`files`] writes it down, or, where
+//! there are several ranks, a [`second`] goes to the first of them, whose [`rank`] recorder does. [`run`] joins them.
 
 pub mod access;
+pub mod beginning;
 pub mod calendar;
 pub mod clock;
 pub mod collector;
@@ -16,19 +18,28 @@ pub mod digits;
 pub mod draw;
 pub mod driver;
 pub mod encode;
+pub mod files;
 pub mod histograms;
+pub mod hlog;
 mod microseconds;
 pub mod nearest;
+pub mod orders;
+pub mod outcome;
 pub mod panics;
 pub mod phase;
 pub mod plan;
 pub mod profile;
+pub mod rank;
 pub mod recorder;
 pub mod rest;
 pub mod run;
 pub mod schedule;
+pub mod second;
+pub mod slot;
+pub mod tally;
 pub mod template;
 pub mod timer;
 pub mod variables;
 pub mod watch;
 pub mod worker;
+pub mod worst;

@@ -4,11 +4,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::counters::Counter;
 use crate::course::Course;
 use crate::driver::{Context, Driver};
-use crate::plan::{Plan, Stop};
+use crate::plan::Plan;
 use crate::profile::Profile;
+use crate::second::State;
 
 /// What all workers of a phase share, read-only but for the flags and the counters.
 pub struct Phase<D: Driver> {
@@ -32,6 +35,8 @@ pub struct Phase<D: Driver> {
     pub failure: OnceLock<String>,
     /// Whether the clients that are present stay, and no others come.
     pub held: AtomicBool,
+    /// Whether other ranks have parts of it, too, with which this one is told what becomes of the whole.
+    pub together: bool,
     /// How many workers still have a part of each stream.
     pub going: Vec<AtomicU64>,
     /// When the phase ended, where the end of a stream ends it.
@@ -46,28 +51,31 @@ impl<D: Driver> Phase<D> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// A worker has nothing more to do for a stream. If no other has either, and the stream ends the phase, it ends now.
+    /// A worker has nothing more to do for a stream. If no other has either, and the stream ends the phase, it ends now,
+    /// unless other ranks have to be asked.
     pub fn part_ended(&self, stream: usize) {
         let was_last = self.going[stream].fetch_sub(1, Ordering::AcqRel) == 1;
-        if was_last && self.plan.ends_with.contains(&self.plan.streams[stream].name) {
-            let _ = self.ended.set(Instant::now());
+        if was_last && !self.together && self.plan.ends_with.contains(&self.plan.streams[stream].name) {
+            self.end();
         }
     }
 
-    /// The earliest end, after the warm-up, that the clock sets to a stream: its own, or that of one that ends the phase.
-    pub fn clock(&self, stream: usize) -> Option<Duration> {
-        let plan = &self.plan;
-        let ending = plan.streams.iter().filter(|other| plan.ends_with.contains(&other.name));
-        let ends = ending.chain([&plan.streams[stream]]).filter_map(|stream| match stream.stop {
-            Stop::Duration(duration) => Some(duration),
-            Stop::Requests(_) | Stop::Exhausted | Stop::Ended => None,
-        });
-        ends.min()
+    /// A stream has ended the phase: what is in flight is waited for, and nothing else is sent.
+    pub fn end(&self) {
+        let _ = self.ended.set(Instant::now());
+    }
+
+    /// Where streams and counters of this process stand.
+    pub fn state(&self) -> State {
+        State {
+            over: self.going.iter().map(|going| going.load(Ordering::Acquire) == 0).collect(),
+            counters: self.counters.iter().map(Counter::state).collect(),
+        }
     }
 }
 
 /// How a stream, or a worker's part of one, ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEnd {
     /// When its last request was done, after the phase's start.
     pub last_done: Duration,
@@ -92,6 +100,8 @@ pub struct Leftover {
     pub in_flight: Vec<(usize, Duration)>,
     /// How its part of each stream ended.
     pub streams: Vec<StreamEnd>,
+    /// How long after the phase's start the worker began.
+    pub began: Duration,
     /// When the worker ended, after the phase's start.
     pub ended: Duration,
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::access::{Auth, Tls};
+use crate::draw::hash_name;
 
 mod error;
 
@@ -37,6 +38,9 @@ pub struct Plan {
     /// begins with this phase's load.
     #[serde(default)]
     pub began: Option<f64>,
+    /// When the load begins, seconds of this machine's CLOCK_MONOTONIC; by default as soon as it can.
+    #[serde(default)]
+    pub start: Option<f64>,
     /// Load that is recorded apart from the measurement.
     #[serde(default, deserialize_with = "seconds::deserialize")]
     pub warmup: Duration,
@@ -61,6 +65,27 @@ pub struct Plan {
     /// Any of these ends the phase early.
     #[serde(default)]
     pub stop_when: Vec<Condition>,
+}
+
+impl Plan {
+    /// The earliest end, after the warm-up, that the clock sets to a stream: its own, or that of one that ends the phase.
+    pub fn clock(&self, stream: usize) -> Option<Duration> {
+        let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
+        let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {
+            Stop::Duration(duration) => Some(duration),
+            Stop::Requests(_) | Stop::Exhausted | Stop::Ended => None,
+        });
+        ends.min()
+    }
+
+    /// A number that stands for what all ranks of a phase must agree on.
+    pub fn print(&self) -> u64 {
+        let Self { seed, ranks, threads, phase, warmup, operations, variables, streams, .. } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        hash_name(&format!(
+            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {variables:?} {streams:?}"
+        ))
+    }
 }
 
 /// The target of the requests.

@@ -171,9 +171,7 @@ impl Recorder {
 
     #[inline]
     fn cell(&mut self, slot: usize, scheduled: Instant) -> &mut Cell {
-        let index = 2 * slot + usize::from(scheduled >= self.measured_from);
-        self.interval.used[index] = true;
-        self.interval.cells[index].get_or_insert_with(|| Box::new(Cell::new()))
+        self.interval.cell(slot, scheduled >= self.measured_from)
     }
 
     /// Hands over each second that has ended by `now`.

@@ -1,40 +1,44 @@
 //! Runs one phase: checks and maps the plan, starts workers and collector, and describes the outcome at the end.
 
+mod ending;
+mod prepare;
+mod sinks;
+
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::clock::Reading;
-use crate::collector::{Collector, Link, Progress, Slot};
+use crate::beginning::Beginning;
+use crate::collector::Link;
 use crate::draw::Draw;
 use crate::driver::{Driver, Exchange, Reply};
+use crate::files::Files;
+use crate::orders::Orders;
+use crate::outcome::{Watch, describe, write};
 use crate::panics;
-use crate::phase::{Leftover, Phase, StreamEnd};
-use crate::plan::{NEVER, Plan, PlanError};
+use crate::phase::{Leftover, Phase};
+use crate::plan::{Plan, PlanError};
+use crate::rank::RankRecorder;
 use crate::recorder::{Interval, Recorder};
+use crate::slot::Slot;
+use crate::tally::{Progress, Shown, Tally, shown};
 use crate::worker;
-
-mod outcome;
-mod prepare;
-
-use outcome::{describe, write};
+use ending::{Ended, finish};
 use prepare::{prepare, runtime};
-
-/// Workers get this long to come up before the phase's common start.
-const RUN_UP: Duration = Duration::from_millis(30);
+use sinks::{Ending, IntoFiles, IntoMemory, Seconds};
 
 /// A phase that is running, or has run.
 pub struct Running {
     phase: Arc<dyn Control>,
-    offset: Duration,
-    progress: Arc<Mutex<Progress>>,
+    beginning: Beginning,
+    progress: Shown,
+    seconds: Seconds,
     finished: Arc<(Mutex<bool>, Condvar)>,
     outcome: Mutex<Option<JoinHandle<Result<Value, String>>>>,
 }
@@ -55,6 +59,11 @@ impl Running {
         self.phase.hold();
     }
 
+    /// On one rank of several: does what rank 0 has found out from all of them. An error in words for anything else.
+    pub fn obey(&self, orders: &[u8]) -> Result<(), String> {
+        Orders::from_bytes(orders).map(|orders| self.phase.obey(&orders))
+    }
+
     /// Waits up to `limit` for the end; says whether it has come.
     pub fn wait(&self, limit: Duration) -> bool {
         let (finished, bell) = &*self.finished;
@@ -65,18 +74,24 @@ impl Running {
             .0
     }
 
-    /// When the load begins, or began, after the run did.
-    pub fn offset(&self) -> Duration {
-        self.offset
+    /// When the load begins, or began.
+    pub fn beginning(&self) -> &Beginning {
+        &self.beginning
+    }
+
+    /// On one rank of several: its seconds that were not asked for yet, one after the other.
+    pub fn seconds(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *self.seconds.lock().expect("no thread panics while it holds the lock"))
     }
 
     /// Figures for a waiting user.
     pub fn progress(&self) -> Progress {
-        self.progress.lock().expect("no thread panics while it holds the lock").clone()
+        shown(&self.progress)
     }
 
-    /// Waits for the end and returns the outcome, the content of `outcome.json`; an error when the records could not
-    /// be written. Nothing of the phase goes on then. Once.
+    /// Waits for the end and returns the outcome, the content of `outcome.json`, or this rank's
+    /// [`Part`](crate::outcome::Part) of it; an error when the records could not be written. Nothing of the phase goes
+    /// on then. Once.
     pub fn outcome(&self) -> Result<Value, String> {
         let handle = self.outcome.lock().expect("no thread panics while it holds the lock").take();
         handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
@@ -97,6 +112,7 @@ impl Drop for Running {
 trait Control: Send + Sync {
     fn stop(&self);
     fn hold(&self);
+    fn obey(&self, orders: &Orders);
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
 }
 
@@ -109,6 +125,15 @@ impl<D: Driver> Control for Phase<D> {
         self.held.store(true, Ordering::Relaxed);
     }
 
+    fn obey(&self, orders: &Orders) {
+        if orders.stop {
+            self.stop();
+        }
+        if orders.over {
+            self.end();
+        }
+    }
+
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.driver.set_hosts(hosts)
     }
@@ -116,16 +141,74 @@ impl<D: Driver> Control for Phase<D> {
 
 /// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
-    let (phase, slots) = prepare::<D>(plan)?;
-    let phase = Arc::new(phase);
-    // The instants of the records are durations on the monotonic clock; one pair of readings ties them to the wall.
-    let clock = Reading::take();
-    let (start, started) = (clock.at + RUN_UP, clock.wall + RUN_UP);
-    let progress = Arc::new(Mutex::new(Progress::default()));
-    let offset = after(&phase.plan, &clock)?;
-    let began = started.checked_sub(offset).unwrap_or(UNIX_EPOCH);
-    let collector = Collector::create(folder, &phase.plan, slots.clone(), offset, began, progress.clone())
+    let (phase, slots) = prepare::<D>(plan, false)?;
+    let beginning = Beginning::new(&phase.plan, phase.plan.start)?;
+    let progress = Shown::default();
+    let files = Files::create(folder, &phase.plan, beginning.offset, beginning.began(), false)
         .map_err(|e| PlanError::machine(format!("{}: {e}", folder.display())))?;
+    let tally = Tally::new(&phase.plan, slots.clone(), progress.clone());
+    let (phase, folder) = (Arc::new(phase), folder.to_owned());
+    let watch = Watch::new(&phase.plan);
+    let sink = IntoFiles { phase: phase.clone(), files, tally, watch };
+    launch(&phase, slots.clone(), beginning, sink, progress, Seconds::default(), move |phase, ended| {
+        let part = ended.part(phase, &slots, 0);
+        let hosts = phase.driver.hosts();
+        let outcome = describe(&phase.plan, &slots, &ended.totals, &part, &beginning, &hosts, false);
+        write(&folder.join("outcome.json"), &outcome).map(|()| outcome)
+    })
+}
+
+/// A phase that one rank of several is about to run: checked and mapped, so that nothing remains to be done at the
+/// instant on which the ranks agree.
+pub trait Prepared: Send + Sync {
+    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default when the plan says.
+    fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError>;
+
+    /// Rank 0's record of the phase, in `folder`.
+    fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError>;
+}
+
+struct Ready<D: Driver> {
+    phase: Phase<D>,
+    slots: Vec<Slot>,
+    print: u64,
+}
+
+/// Checks and maps the plan of one rank of several.
+pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
+    let (phase, slots) = prepare::<D>(plan, true)?;
+    let print = phase.plan.print();
+    Ok(Box::new(Ready { phase, slots, print }))
+}
+
+impl<D: Driver> Prepared for Ready<D> {
+    fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError> {
+        let Self { phase, slots, print } = *self;
+        let beginning = Beginning::new(&phase.plan, start.or(phase.plan.start))?;
+        let (progress, seconds) = (Shown::default(), Seconds::default());
+        let tally = Tally::of_a_share(&phase.plan, slots.clone(), progress.clone());
+        let (watch, phase) = (Watch::new(&phase.plan), Arc::new(phase));
+        let sink = IntoMemory { phase: phase.clone(), seconds: seconds.clone(), print, tally, watch };
+        launch(&phase, slots.clone(), beginning, sink, progress, seconds, move |phase, ended| {
+            serde_json::to_value(ended.part(phase, &slots, print)).map_err(|error| error.to_string())
+        })
+    }
+
+    fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError> {
+        RankRecorder::create(folder, &self.phase.plan, &self.slots, self.print, start)
+    }
+}
+
+/// Starts workers and collector. `tell` makes the outcome of what they leave.
+fn launch<D: Driver, S: Ending>(
+    phase: &Arc<Phase<D>>,
+    slots: Vec<Slot>,
+    beginning: Beginning,
+    sink: S,
+    progress: Shown,
+    seconds: Seconds,
+    tell: impl FnOnce(&Phase<D>, Ended) -> Result<Value, String> + Send + 'static,
+) -> Result<Running, PlanError> {
     let (mut links, mut ends) = (Vec::new(), Vec::new());
     for thread in 0..phase.plan.threads as usize {
         let (finished, intervals) = channel();
@@ -140,35 +223,25 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let (started_workers, workers) = channel();
     let finished = Arc::new((Mutex::new(false), Condvar::new()));
     let bell = Bell(finished.clone());
-    let (phase2, folder, slots_len) = (phase.clone(), folder.to_owned(), slots.len());
+    let (phase2, slots_len) = (phase.clone(), slots.len());
     let outcome = thread::Builder::new()
         .name("collector".into())
         .spawn(move || {
             let _bell = bell;
-            finish(&phase2, &slots, collector, links, &workers, clock, offset)
-                .and_then(|outcome| write(&folder.join("outcome.json"), &outcome).map(|()| outcome))
+            finish(&phase2, sink, links, &workers, beginning).and_then(|ended| tell(&phase2, ended))
         })
         .map_err(no_thread)?;
     // From here on dropping it ends everything that was started.
-    let running = Running { phase: phase.clone(), offset, progress, finished, outcome: Mutex::new(Some(outcome)) };
+    let running =
+        Running { phase: phase.clone(), beginning, progress, seconds, finished, outcome: Mutex::new(Some(outcome)) };
     let spawned = (0..).zip(ends).try_for_each(|(thread, (finished, empty))| {
-        let worker = spawn_worker(&phase, thread, slots_len, start, finished, empty).map_err(no_thread)?;
+        let worker = spawn_worker(phase, thread, slots_len, beginning.at, finished, empty).map_err(no_thread)?;
         let _ = started_workers.send(worker);
         Ok(())
     });
     // The collector waits for workers until it knows that it has them all.
     drop(started_workers);
     spawned.map(|()| running)
-}
-
-/// How long after the run the load begins: what comes before it, such as reading a corpus, belongs to no second of it.
-fn after(plan: &Plan, clock: &Reading) -> Result<Duration, PlanError> {
-    let Some(began) = plan.began else { return Ok(Duration::ZERO) };
-    let seconds = clock.monotonic + RUN_UP.as_secs_f64() - began;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(offset) if seconds < NEVER => Ok(offset),
-        _ => Err(PlanError::new(format!("the run began at {began} s of the monotonic clock, which is not past"))),
-    }
 }
 
 /// Says that a phase is over, however its thread ends.
@@ -208,48 +281,15 @@ fn spawn_worker<D: Driver>(
     })
 }
 
-/// Collects until the end, waits for all workers, and describes the outcome.
-fn finish<D: Driver>(
-    phase: &Arc<Phase<D>>,
-    slots: &[Slot],
-    collector: Collector,
-    links: Vec<Link>,
-    workers: &Receiver<JoinHandle<Leftover>>,
-    clock: Reading,
-    offset: Duration,
-) -> Result<Value, String> {
-    let hears = phase.clone();
-    let _listening = panics::listen(move |words| hears.fail(format!("the collector panicked: {words}")));
-    // Caught here, since the workers must not outlive what becomes of their records.
-    let collected = catch_unwind(AssertUnwindSafe(|| collector.collect(links, &phase.stop)));
-    if let Ok(Err(error)) = &collected {
-        phase.fail(format!("cannot write the records: {error}"));
-    }
-    let mut leftover = Leftover { streams: vec![StreamEnd::NOTHING; phase.plan.streams.len()], ..Leftover::default() };
-    for worker in workers {
-        // Of a worker that panicked the phase has heard.
-        let theirs = worker.join().unwrap_or_default();
-        leftover.in_flight.extend(theirs.in_flight);
-        for (stream, part) in leftover.streams.iter_mut().zip(theirs.streams) {
-            *stream = stream.and(part);
-        }
-        leftover.ended = leftover.ended.max(theirs.ended);
-    }
-    match collected {
-        Ok(Ok(totals)) => Ok(describe(phase, slots, &totals, &leftover, clock, offset)),
-        _ => Err(phase.failure.get().cloned().unwrap_or_default()),
-    }
-}
-
 /// Whether the plan can be carried out, as `start` sees it before any load.
 pub fn validate<D: Driver>(plan: Plan) -> Result<(), PlanError> {
-    prepare::<D>(plan).map(|_| ())
+    prepare::<D>(plan, false).map(|_| ())
 }
 
 /// Each operation of the plan once, as readable text: what `loadframe check` shows.
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exchange)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
-    let (phase, slots) = prepare::<D>(plan)?;
+    let (phase, slots) = prepare::<D>(plan, false)?;
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();
@@ -264,7 +304,7 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exc
 /// The request of each operation of the plan as readable text, if its driver has one before it is sent.
 pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
-    let (phase, slots) = prepare::<D>(plan)?;
+    let (phase, slots) = prepare::<D>(plan, false)?;
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let render = |(name, operation): (&str, &D::Operation)| {

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -26,6 +26,7 @@ use crate::plan::Pacing;
 use crate::recorder::Recorder;
 use crate::schedule::{Due, Share};
 use crate::timer::Timer;
+use crate::watch::TICK;
 
 /// After this many requests without a wait a client lets the others of its thread run.
 const TURNS: u32 = 64;
@@ -39,6 +40,8 @@ struct Worker<D: Driver> {
     ends: Vec<Cell<StreamEnd>>,
     /// One place for each client: the request that it waits for.
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
+    /// How long after the phase's start it was there.
+    began: Cell<Duration>,
     /// Wakes those who sleep when a stream has ended the phase.
     over: Notify,
 }
@@ -89,6 +92,7 @@ pub fn run<D: Driver>(
             // A stream has something left to send until it is known that it has not.
             ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],
             waiting: RefCell::default(),
+            began: Cell::new(Duration::ZERO),
             over: Notify::new(),
         });
         let mut watch = JoinSet::new();
@@ -122,14 +126,20 @@ pub fn run<D: Driver>(
             return Err(error);
         }
         let streams = worker.ends.iter().map(Cell::get).collect();
-        Ok(Leftover { in_flight, streams, ended: now - start })
+        Ok(Leftover { in_flight, streams, began: worker.began.get(), ended: now.saturating_duration_since(start) })
     })
 }
 
 impl<D: Driver> Worker<D> {
     /// Measures how late the event loop is, turns the seconds, and listens for the order to stop.
     async fn tick(&self, stopped: &Notify) {
-        let mut due = self.start;
+        // Whoever waits for a start that ranks have agreed on can be told to stop.
+        while !self.phase.stop.load(Ordering::Relaxed) && Instant::now() + TICK < self.start {
+            self.timer.sleep_until(Instant::now() + TICK).await;
+        }
+        let mut due = if self.phase.stop.load(Ordering::Relaxed) { Instant::now() } else { self.start };
+        self.timer.sleep_until(due).await;
+        self.began.set(Instant::now().saturating_duration_since(self.start));
         loop {
             self.timer.sleep_until(due).await;
             due = self.recorder.borrow_mut().look(Instant::now(), &self.waiting.borrow());
@@ -155,7 +165,7 @@ impl<D: Driver> Worker<D> {
     async fn serve_stream(self: Rc<Self>, index: usize, thread: u64) {
         let phase = &self.phase;
         let plan = &phase.plan.streams[index];
-        let ends = phase.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
+        let ends = phase.plan.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
         let key = hash_name(&format!("{}/{}", phase.plan.phase, plan.name));
         let profile = &phase.profiles[index];
         // No more threads take part than there are clients, or than there may be requests in flight; their shares add

@@ -1,6 +1,8 @@
 //! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs, and the
 //! interpreter's lock is released whenever this module waits.
 
+mod ranks;
+
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -21,11 +23,13 @@ use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::panics;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
-use loadframe_engine::run::{Running, check_operations, render_operations, start, validate};
+use loadframe_engine::run::{Prepared, Running, check_operations, prepare_rank, render_operations, start, validate};
+use loadframe_engine::tally::Progress;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
+use ranks::PyRankRecorder;
 
 create_exception!(_engine, StartFailed, PyException, "This machine cannot run the phase; the message says why.");
 create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
@@ -75,7 +79,23 @@ impl PyHandle {
     /// When the load begins, in seconds after the start of the run.
     #[getter]
     fn offset(&self) -> f64 {
-        self.0.offset().as_secs_f64()
+        self.0.beginning().offset.as_secs_f64()
+    }
+
+    /// When the load begins, in seconds of CLOCK_MONOTONIC.
+    #[getter]
+    fn started(&self) -> f64 {
+        self.0.beginning().monotonic
+    }
+
+    /// On one rank of several: its seconds that were not asked for yet, in their order, as `add` takes them.
+    fn seconds<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.0.seconds().iter().map(|second| PyBytes::new(py, second)).collect()
+    }
+
+    /// On one rank of several: does what `RankRecorder.orders` says. Raises ValueError for anything else.
+    fn obey(&self, orders: &[u8]) -> PyResult<()> {
+        self.0.obey(orders).map_err(PyValueError::new_err)
     }
 
     /// Changes the target's hosts (`host:port`) while the phase runs: those that joined get their share of the requests
@@ -86,23 +106,62 @@ impl PyHandle {
 
     /// Figures for a progress display: totals so far and the last second's rates; times in seconds.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let progress = self.0.progress();
-        let dict = PyDict::new(py);
-        dict.set_item("seconds", progress.seconds)?;
-        dict.set_item("requests", progress.requests)?;
-        dict.set_item("errors", progress.errors)?;
-        dict.set_item("documents", progress.documents)?;
-        dict.set_item("throughput", progress.throughput)?;
-        dict.set_item("documents_throughput", progress.documents_throughput)?;
-        dict.set_item("response_p50", seconds(progress.response.0 as f64))?;
-        dict.set_item("response_p99", seconds(progress.response.1 as f64))?;
-        Ok(dict)
+        figures(py, &self.0.progress())
     }
 
     /// Waits for the end and returns the outcome as JSON text, the content of `outcome.json`. Can be called once.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;
         Ok(outcome.to_string())
+    }
+}
+
+/// Figures for a progress display.
+fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("seconds", progress.seconds)?;
+    dict.set_item("requests", progress.requests)?;
+    dict.set_item("errors", progress.errors)?;
+    dict.set_item("documents", progress.documents)?;
+    dict.set_item("throughput", progress.throughput)?;
+    dict.set_item("documents_throughput", progress.documents_throughput)?;
+    dict.set_item("response_p50", seconds(progress.response.0 as f64))?;
+    dict.set_item("response_p99", seconds(progress.response.1 as f64))?;
+    Ok(dict)
+}
+
+/// A phase that one rank of several is about to run.
+#[pyclass(name = "Prepared", frozen)]
+struct PyPrepared(Mutex<Option<Box<dyn Prepared>>>);
+
+impl PyPrepared {
+    fn new(prepared: Box<dyn Prepared>) -> Self {
+        Self(Mutex::new(Some(prepared)))
+    }
+
+    fn gone() -> PyErr {
+        PyRuntimeError::new_err("this phase has begun already")
+    }
+}
+
+#[pymethods]
+impl PyPrepared {
+    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC, which may be past; by default when the plan
+    /// says, or as soon as it can. Once.
+    #[pyo3(signature = (start=None))]
+    fn begin(&self, py: Python<'_>, start: Option<f64>) -> PyResult<PyHandle> {
+        let prepared = self.0.lock().expect("no thread panics while it holds the lock").take();
+        let prepared = prepared.ok_or_else(Self::gone)?;
+        ask(py, || prepared.begin(start)).map(PyHandle)
+    }
+
+    /// Rank 0's record of the phase in `folder`. Raises PlanRefused for an instant of another clock, StartFailed if the
+    /// folder cannot be written. Before `begin`.
+    #[pyo3(signature = (folder, start=None))]
+    fn recorder(&self, py: Python<'_>, folder: PathBuf, start: Option<f64>) -> PyResult<PyRankRecorder> {
+        let prepared = self.0.lock().expect("no thread panics while it holds the lock");
+        let prepared = prepared.as_ref().ok_or_else(Self::gone)?;
+        ask(py, || prepared.recorder(&folder, start)).map(PyRankRecorder::new)
     }
 }
 
@@ -113,6 +172,20 @@ fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle
     let plan = parse(plan)?;
     let folder: &Path = &folder;
     ask(py, || with_driver!(plan, start(plan, folder))).map(PyHandle)
+}
+
+/// Checks and maps the plan of one rank of several, so that nothing remains to be done at the instant on which the ranks
+/// agree. Raises what `start` raises.
+#[pyfunction(name = "prepare_rank")]
+fn prepare_phase_of_rank(py: Python<'_>, plan: &str) -> PyResult<PyPrepared> {
+    let plan = parse(plan)?;
+    ask(py, || with_driver!(plan, prepare_rank(plan))).map(PyPrepared::new)
+}
+
+/// Starts the phase of one rank of several when its plan says: `prepare_rank(plan).begin()`.
+#[pyfunction]
+fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
+    prepare_phase_of_rank(py, plan)?.begin(py, None)
 }
 
 /// Raises PlanRefused where `start` would; makes no load and writes nothing.
@@ -279,10 +352,17 @@ impl PyNullServer {
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_phase, module)?)?;
+    module.add_function(wrap_pyfunction!(prepare_phase_of_rank, module)?)?;
+    module.add_function(wrap_pyfunction!(start_rank, module)?)?;
+    module.add_function(wrap_pyfunction!(ranks::add, module)?)?;
+    module.add_function(wrap_pyfunction!(ranks::second_number, module)?)?;
+    module.add_function(wrap_pyfunction!(ranks::add_outcomes, module)?)?;
     module.add_function(wrap_pyfunction!(validate_plan, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(render, module)?)?;
     module.add_class::<PyHandle>()?;
+    module.add_class::<PyPrepared>()?;
+    module.add_class::<PyRankRecorder>()?;
     module.add_class::<PyLog>()?;
     module.add_class::<PyHistogram>()?;
     module.add_class::<PyNullServer>()?;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::driver::{ErrorClass, Reply};
 use crate::microseconds::{clear, histogram, record};
 
 /// What was counted of one stream's operation in one second.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests that ended, well or not.
     pub requests: u64,

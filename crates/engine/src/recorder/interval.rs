@@ -45,6 +45,41 @@ impl Interval {
         }
     }
 
+    /// How many operations and parts there are room for.
+    pub fn slots(&self) -> usize {
+        self.cells.len() / 2
+    }
+
+    /// The cells that hold anything: their slot, whether they are of the measured segment, and themselves.
+    pub fn used_cells(&self) -> impl Iterator<Item = (usize, bool, &Cell)> {
+        let used = self.cells.iter().zip(&self.used).enumerate().filter(|(_, (_, used))| **used);
+        used.filter_map(|(index, (cell, _))| cell.as_deref().map(|cell| (index / 2, index % 2 == 1, cell)))
+    }
+
+    /// The cell of a slot and segment, which holds something from now on.
+    #[inline]
+    pub fn cell(&mut self, slot: usize, measured: bool) -> &mut Cell {
+        let index = 2 * slot + usize::from(measured);
+        self.used[index] = true;
+        self.cells[index].get_or_insert_with(|| Box::new(Cell::new()))
+    }
+
+    /// Adds the same second of another worker. What one worker measures of itself in figures is not added: see
+    /// [`crate::worst`].
+    pub fn add(&mut self, other: &Self) {
+        for (slot, measured, cell) in other.used_cells() {
+            let index = 2 * slot + usize::from(measured);
+            match (&mut self.cells[index], self.used[index]) {
+                (Some(mine), true) => mine.add(cell),
+                (mine, _) => *mine = Some(Box::new(cell.clone())),
+            }
+            self.used[index] = true;
+        }
+        self.watch.lateness.add(&other.watch.lateness).expect("layouts are equal");
+        self.watch.lag.add(&other.watch.lag).expect("layouts are equal");
+        self.messages.extend_from_slice(&other.messages);
+    }
+
     /// Empties it for another second. This touches all that was recorded, so a thread that sends must not do it.
     pub fn clear(&mut self) {
         for (cell, used) in self.cells.iter_mut().zip(&mut self.used) {

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use crate::collector::Slot;
 use crate::corpus::Corpora;
 use crate::counters::Counter;
 use crate::course::{Choice, Course};
@@ -15,10 +14,12 @@ use crate::driver::{Context, Driver};
 use crate::phase::Phase;
 use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
 use crate::profile::Profile;
+use crate::slot::Slot;
 use crate::variables::{Origin, VariableId, Variables};
 
-/// Reports everything that can be wrong with a plan; afterwards only files and sockets can fail.
-pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
+/// Reports everything that can be wrong with a plan; afterwards only files and sockets can fail. `together`: ranks tell
+/// each other how far they are.
+pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
     if let Some(connections) = plan.target.connections {
@@ -92,7 +93,10 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
         return Err(PlanError::new(cause).within(format!("operation {:?}", slot.name())));
     }
     let going = plan.streams.iter().map(|_| AtomicU64::new(plan.threads)).collect();
-    refuse_ranks_that_see_no_end(&plan, &profiles)?;
+    let together = together && plan.ranks > 1;
+    if !together {
+        refuse_ranks_that_see_no_end(&plan, &profiles)?;
+    }
     descriptors::provide(&plan, &profiles)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
     let plan_threads = plan.threads;
@@ -110,6 +114,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan) -> Result<(Phase<D>, Vec<Slot>), Pl
             failure: OnceLock::new(),
             going,
             ended: OnceLock::new(),
+            together,
         },
         slots,
     ))
@@ -151,7 +156,7 @@ impl Counters {
     }
 }
 
-/// Generators do not communicate: each of them has to have a part of a stream whose end ends the phase.
+/// Where generators do not communicate each of them has to have a part of a stream whose end ends the phase.
 fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     for (stream, profile) in plan.streams.iter().zip(profiles) {
         let (parts, what) = match stream.pacing {

@@ -13,7 +13,7 @@ TELEMETRY = (
     Field("value", "double", "see metric", "the sample"),
 )
 
-#: The columns of the engine's `generator.csv` after `second` and `worker`.
+#: The columns of the engine's `generator.csv` after `second`, `rank` and `worker`.
 GENERATOR = (
     Field("cpu_seconds", "rate", "s", "CPU time that the worker thread used in this second of the phase"),
     Field(

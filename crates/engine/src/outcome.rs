@@ -1,39 +1,41 @@
 //! The outcome of a phase that has ended: `outcome.json`.
 
+mod part;
+mod share;
+
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::clock::Reading;
-use crate::collector::{Slot, Totals};
-use crate::corpus::Corpora;
-use crate::driver::{Driver, ErrorClass};
-use crate::phase::{Leftover, Phase, StreamEnd};
-use crate::plan::{Stop, Stream};
+use crate::beginning::Beginning;
+use crate::driver::ErrorClass;
+use crate::phase::StreamEnd;
+use crate::plan::{Plan, Stop, Stream};
+use crate::slot::Slot;
+use crate::tally::Totals;
+pub use part::{Part, Unreachable};
+pub use share::{Clock, Share, Watch, measured};
 
-use super::RUN_UP;
-
-/// The phase's outcome: what the rows of its files do not say.
-pub(super) fn describe<D: Driver>(
-    phase: &Phase<D>,
+/// The phase's outcome: what the rows of its files do not say. `hosts` are in the order of their numbers there. `ranks`:
+/// it is a sum over ranks, of which each has its share.
+pub fn describe(
+    plan: &Plan,
     slots: &[Slot],
     totals: &Totals,
-    leftover: &Leftover,
-    clock: Reading,
-    offset: Duration,
+    part: &Part,
+    beginning: &Beginning,
+    hosts: &[String],
+    ranks: bool,
 ) -> Value {
-    let plan = &phase.plan;
     let operations: Vec<Value> = slots
         .iter()
         .enumerate()
         .filter(|(_, slot)| slot.part.is_none())
         .map(|(index, slot)| {
             let [warmup, counts] = &totals.counts[index];
-            let ages: Vec<f64> =
-                leftover.in_flight.iter().filter(|(s, _)| *s == index).map(|(_, age)| age.as_secs_f64()).collect();
+            let (in_flight, oldest) = part.in_flight[index];
             json!({
                 "stream": slot.stream,
                 "operation": slot.operation,
@@ -47,8 +49,8 @@ pub(super) fn describe<D: Driver>(
                 "recall": (counts.relevant > 0)
                     .then(|| json!({"relevant": counts.relevant, "found": counts.relevant_found})),
                 "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
-                "in_flight_at_end": ages.len(),
-                "in_flight_oldest": ages.iter().copied().reduce(f64::max),
+                "in_flight_at_end": in_flight,
+                "in_flight_oldest": (in_flight > 0).then_some(oldest.as_secs_f64()),
                 "errors": totals.messages.iter().filter(|m| m.slot == index)
                     .map(|m| json!({"class": m.class.name(), "message": m.text})).collect::<Vec<_>>(),
             })
@@ -67,45 +69,38 @@ pub(super) fn describe<D: Driver>(
             "completed_documents": warmup.completed_documents + counts.completed_documents,
         }))
     });
-    let stopped = phase.stop.load(Ordering::Relaxed);
-    let start = clock.at + RUN_UP;
-    let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
+    let last_done = part.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
     let measured_of = |index: usize, end: &StreamEnd| {
         let since_warmup = |instant: Duration| instant.saturating_sub(plan.warmup).as_secs_f64();
-        let stopped = stopped.then(|| since_warmup(leftover.ended));
-        let ended = phase.ended.get().map(|ended| since_warmup(ended.saturating_duration_since(start)));
-        let cut = [stopped, ended].into_iter().flatten().reduce(f64::min);
-        measured(phase.clock(index), since_warmup(end.last_done), end.ran_out, cut)
+        let stopped = part.stopped.then(|| since_warmup(part.ended));
+        let cut = [stopped, part.over.map(since_warmup)].into_iter().flatten().reduce(f64::min);
+        lasted(plan.clock(index), since_warmup(end.last_done), end.ran_out, cut)
     };
-    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&leftover.streams).enumerate())
+    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&part.streams).enumerate())
         .map(|(index, (stream, end))| {
             let cut = end.ran_out && matches!(stream.stop, Stop::Duration(_));
             (stream, measured_of(index, end), cut)
         })
         .collect();
-    let now = Reading::take();
-    let wall = (clock.wall + RUN_UP).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    json!({
+    let wall = beginning.wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let mut outcome = json!({
         "phase": plan.phase,
         "driver": plan.target.driver,
         "started": wall,
-        "clock": {
-            "uncertainty": clock.uncertainty.max(now.uncertainty).as_secs_f64(),
-            "drift": now.drift(&clock),
-        },
-        "offset": offset.as_secs_f64(),
+        "clock": {"uncertainty": part.clock.0, "drift": part.clock.1},
+        "offset": beginning.offset.as_secs_f64(),
         "warmup": plan.warmup.as_secs_f64(),
         "measured": streams.iter().map(|(_, measured, _)| *measured).fold(0.0, f64::max),
         "last_done": last_done.as_secs_f64(),
-        "interrupted": stopped && totals.stopped_by.is_none() && phase.failure.get().is_none(),
-        "failed": phase.failure.get(),
+        "interrupted": part.stopped && totals.stopped_by.is_none() && part.failed.is_none(),
+        "failed": part.failed,
         "stopped_by": totals.stopped_by.as_ref().map(|condition| json!({
             "metric": condition.metric, "above": condition.above, "seconds": condition.seconds})),
         "rank": plan.rank,
         "ranks": plan.ranks,
         "threads": plan.threads,
-        "hosts": phase.driver.hosts(),
-        "unreachable": phase.driver.unreachable().iter().map(|(host, why)| json!({"host": host, "why": why})).collect::<Vec<_>>(),
+        "hosts": hosts,
+        "unreachable": part.unreachable.iter().map(|(host, who)| unreachable(host, who, ranks)).collect::<Vec<_>>(),
         "streams": streams.iter().map(|(stream, measured, cut)| json!({
             "name": stream.name,
             "pacing": stream.pacing,
@@ -114,14 +109,26 @@ pub(super) fn describe<D: Driver>(
         })).collect::<Vec<_>>(),
         "operations": operations,
         "parts": parts.collect::<Vec<_>>(),
-        "set_aside": set_aside(&phase.context.corpora),
+        "set_aside": part.set_aside.iter()
+            .map(|(corpus, (lines, kept))| json!({"corpus": corpus, "lines": lines, "kept": kept})).collect::<Vec<_>>(),
         "error_classes": ErrorClass::ALL.map(ErrorClass::name),
-    })
+    });
+    if ranks {
+        outcome["by_rank"] = json!(part.by_rank);
+    }
+    outcome
+}
+
+fn unreachable(host: &str, who: &Unreachable, ranks: bool) -> Value {
+    match ranks {
+        true => json!({"host": host, "why": who.why, "ranks": who.ranks, "of": who.of}),
+        false => json!({"host": host, "why": who.why}),
+    }
 }
 
 /// For how long a stream ran after the warm-up, s, which is what its requests per second are counted by. One that ends
 /// by itself ran until its last answer at `last`; one that the clock, another stream or a user ends, until then.
-fn measured(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
+fn lasted(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
     let most = clock.map_or(f64::INFINITY, |clock| clock.as_secs_f64());
     match stopped {
         _ if ran_out => last.min(most),
@@ -131,15 +138,8 @@ fn measured(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f
     }
 }
 
-/// The corpora of which lines were kept aside.
-fn set_aside(corpora: &Corpora) -> Vec<Value> {
-    let told = corpora.iter().map(|(name, corpus)| (name, corpus.set_aside()));
-    told.filter(|(_, (lines, _))| *lines > 0)
-        .map(|(name, (lines, kept))| json!({"corpus": name, "lines": lines, "kept": kept}))
-        .collect()
-}
-
-pub(super) fn write(path: &Path, outcome: &Value) -> Result<(), String> {
+/// Writes an outcome down.
+pub fn write(path: &Path, outcome: &Value) -> Result<(), String> {
     let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))
 }

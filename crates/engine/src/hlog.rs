@@ -1,0 +1,57 @@
+//! Writing `histograms.hlog`, the HdrHistogram log (version 1.3): values in microseconds, tags `PHASE/OPERATION/response`,
+//! `.../service` and `.../failure`, with `/warmup` behind it for the warm-up; `generator/lateness`, `generator/lag`.
+
+use std::fs::File;
+use std::io::{self, LineWriter, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+
+/// A log of histograms, one second after the other.
+pub struct Log {
+    file: LineWriter<File>,
+    offset: Duration,
+    serializer: V2DeflateSerializer,
+    builder: IntervalLogWriterBuilder,
+    line: Vec<u8>,
+}
+
+impl Log {
+    /// Creates the log of a phase whose load begins `offset` after the run, and that at `began` by the wall clock.
+    pub fn create(path: &Path, offset: Duration, began: SystemTime) -> io::Result<Self> {
+        let mut file = LineWriter::new(File::create(path)?);
+        let mut serializer = V2DeflateSerializer::new();
+        let mut builder = IntervalLogWriterBuilder::new();
+        builder.with_max_value_divisor(1000.0);
+        IntervalLogWriterBuilder::new()
+            .add_comment("Values are microseconds; seconds are since the run began; Interval_Max is milliseconds")
+            .with_start_time(began)
+            .with_base_time(began)
+            .with_max_value_divisor(1000.0)
+            .begin_log_with(&mut file, &mut serializer)?;
+        Ok(Self { file, offset, serializer, builder, line: Vec::new() })
+    }
+
+    /// Writes the histogram of a second of the phase.
+    pub fn write(&mut self, tag: &str, second: u64, histogram: &Histogram<u64>) -> io::Result<()> {
+        let tag = Tag::new(tag).ok_or_else(|| io::Error::other(format!("{tag:?} is not a valid tag")))?;
+        let start = self.offset + Duration::from_secs(second);
+        self.line.clear();
+        // A writer borrows what it writes to, which would tie this log to the place where it was made; one that lasts
+        // for a line begins with a header, which is left out.
+        self.builder
+            .begin_log_with(&mut self.line, &mut self.serializer)?
+            .write_histogram(histogram, start, Duration::from_secs(1), Some(tag))
+            .map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let header = self.line.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.file.write_all(&self.line[header..])
+    }
+
+    /// Makes sure that all is written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,200 @@
+//! Rank 0's record of a phase that several ranks carry out: it takes the sums of their seconds, writes the files that one
+//! process would write, and finds out what all ranks have to know.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::beginning::Beginning;
+use crate::files::Files;
+use crate::orders::Orders;
+use crate::outcome::{Part, describe, write};
+use crate::plan::{Plan, PlanError};
+use crate::recorder::{Counts, Interval};
+use crate::second::Second;
+use crate::slot::Slot;
+use crate::tally::{Progress, Shown, Tally, shown};
+use crate::worst::Workers;
+
+/// Missing ranks that are named.
+const NAMED: usize = 8;
+
+/// See the module.
+pub struct RankRecorder {
+    plan: Plan,
+    /// See [`Second::plan`].
+    print: u64,
+    beginning: Beginning,
+    folder: PathBuf,
+    files: Files,
+    tally: Tally,
+    progress: Shown,
+    /// The hosts by their numbers in the files.
+    hosts: Vec<String>,
+    sum: Interval,
+    /// The number of the next second.
+    next: u64,
+    orders: Orders,
+}
+
+/// Why a second or a phase's end could not be recorded.
+#[derive(Debug)]
+pub enum Refusal {
+    /// What was given is not what belongs here; in words.
+    Input(String),
+    /// A file could not be written; in words.
+    Files(String),
+}
+
+impl RankRecorder {
+    /// Creates the files of a phase in `folder`. It begins at `start`, seconds of this machine's CLOCK_MONOTONIC.
+    pub fn create(
+        folder: &Path,
+        plan: &Plan,
+        slots: &[Slot],
+        print: u64,
+        start: Option<f64>,
+    ) -> Result<Self, PlanError> {
+        let beginning = Beginning::new(plan, start.or(plan.start))?;
+        let progress = Shown::default();
+        let files = Files::create(folder, plan, beginning.offset, beginning.began(), true)
+            .map_err(|e| PlanError::machine(format!("{}: {e}", folder.display())))?;
+        Ok(Self {
+            plan: plan.clone(),
+            print,
+            beginning,
+            folder: folder.to_owned(),
+            files,
+            tally: Tally::new(plan, slots.to_vec(), progress.clone()),
+            progress,
+            hosts: Vec::new(),
+            sum: Interval::new(0, slots.len()),
+            next: 0,
+            orders: Orders::default(),
+        })
+    }
+
+    /// When the load begins, after the run did.
+    pub fn offset(&self) -> std::time::Duration {
+        self.beginning.offset
+    }
+
+    /// Records the next second: the sum over all ranks that are still there.
+    pub fn second(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let second = Second::from_bytes(bytes).map_err(Refusal::Input)?;
+        if second.plan != self.print {
+            let cause = "this second is of another plan: all ranks need the same plan and version";
+            return Err(Refusal::Input(cause.into()));
+        }
+        if second.second != self.next {
+            return Err(Refusal::Input(format!("second {} comes where {} is due", second.second, self.next)));
+        }
+        self.next += 1;
+        // Hosts that are met in the same second have their order from the plan, and not from who is asked first.
+        let met: BTreeSet<&str> = second.hosts().collect();
+        let planned = self.plan.target.hosts.iter().map(String::as_str).filter(|host| met.contains(host));
+        for host in planned {
+            if !self.hosts.iter().any(|known| known == host) {
+                self.hosts.push(host.to_owned());
+            }
+        }
+        self.sum.clear();
+        second.fill(&mut self.sum, &mut self.hosts).map_err(Refusal::Input)?;
+        self.record(&second.workers)?;
+        for (settled, (floor, total)) in
+            self.settled(second.state.counters.len()).iter_mut().zip(&second.state.counters)
+        {
+            *settled = (*settled).max(if *floor == u64::MAX { *total } else { *floor });
+        }
+        let ends = |stream: usize| {
+            let named = self.plan.streams.get(stream).map(|stream| &stream.name);
+            named.is_some_and(|name| self.plan.ends_with.contains(name))
+        };
+        let over = second.state.over.iter().enumerate().any(|(stream, over)| *over && ends(stream));
+        self.orders.over |= over;
+        Ok(())
+    }
+
+    fn settled(&mut self, counters: usize) -> &mut Vec<u64> {
+        self.orders.settled.resize(counters, 0);
+        &mut self.orders.settled
+    }
+
+    fn record(&mut self, workers: &Workers) -> Result<(), Refusal> {
+        let place = || self.folder.display();
+        self.files
+            .second(self.tally.slots(), &self.sum, workers)
+            .map_err(|error| Refusal::Files(format!("{}: {error}", place())))?;
+        self.tally.second(&self.sum);
+        self.orders.stop |= self.tally.totals.stopped_by.is_some();
+        Ok(())
+    }
+
+    /// What all ranks have to know by now.
+    pub fn orders(&self) -> Vec<u8> {
+        self.orders.to_bytes()
+    }
+
+    /// Figures for a waiting user, over all ranks.
+    pub fn progress(&self) -> Progress {
+        shown(&self.progress)
+    }
+
+    /// Whether a condition of the plan was met.
+    pub fn stopped_by(&self) -> bool {
+        self.orders.stop
+    }
+
+    /// Writes the outcome from the ranks' parts and returns it. A rank whose part is missing has failed.
+    pub fn finish(&mut self, parts: Vec<Part>) -> Result<Value, Refusal> {
+        self.files.end().map_err(|error| Refusal::Files(format!("{}: {error}", self.folder.display())))?;
+        let mut sum: Option<Part> = None;
+        for part in parts {
+            if part.plan != self.print {
+                let cause = "this part of an outcome is of another plan: all ranks need the same plan and version";
+                return Err(Refusal::Input(cause.into()));
+            }
+            match &mut sum {
+                None => sum = Some(part),
+                Some(sum) => sum.add(part).map_err(Refusal::Input)?,
+            }
+        }
+        let mut part = sum.ok_or_else(|| Refusal::Input("an outcome has at least one part".into()))?;
+        if part.failed.is_none() {
+            part.failed = self.lost(&part);
+        }
+        let unused = part.hosts.iter().filter(|host| !self.hosts.contains(host));
+        let hosts: Vec<String> = self.hosts.iter().chain(unused).cloned().collect();
+        let outcome =
+            describe(&self.plan, self.tally.slots(), &self.tally.totals, &part, &self.beginning, &hosts, true);
+        write(&self.folder.join("outcome.json"), &outcome).map_err(Refusal::Files)?;
+        Ok(outcome)
+    }
+
+    /// What is missing of the record: a rank, or seconds of ranks that told how they ended.
+    fn lost(&self, part: &Part) -> Option<String> {
+        let there: BTreeSet<u64> = part.by_rank.iter().map(|share| share.rank).collect();
+        let missing: Vec<u64> = (0..self.plan.ranks).filter(|rank| !there.contains(rank)).collect();
+        if !missing.is_empty() {
+            let named: Vec<String> = missing.iter().take(NAMED).map(u64::to_string).collect();
+            let more = if missing.len() > NAMED { " and others" } else { "" };
+            return Some(format!(
+                "{} of {} ranks did not say how they ended: rank {}{more}",
+                missing.len(),
+                self.plan.ranks,
+                named.join(", ")
+            ));
+        }
+        if there.len() < part.by_rank.len() {
+            return Some("a rank said twice how it ended".into());
+        }
+        let requests = |counts: &[[Counts; 2]]| counts.iter().flatten().map(|counts| counts.requests).sum::<u64>();
+        let (told, recorded) = (requests(&part.counts), requests(&self.tally.totals.counts));
+        (part.counts != self.tally.totals.counts)
+            .then(|| format!("what the ranks counted is not what their seconds say: {told} requests and {recorded}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

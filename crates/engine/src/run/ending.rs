@@ -1,0 +1,120 @@
+//! The end of a phase: everything that was started is waited for, and what it leaves is put together.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::sinks::Ending;
+use crate::beginning::Beginning;
+use crate::clock::Reading;
+use crate::collector::{Link, collect};
+use crate::corpus::Corpora;
+use crate::driver::Driver;
+use crate::outcome::{Clock, Part, Share, Unreachable, Watch, measured};
+use crate::panics;
+use crate::phase::{Leftover, Phase, StreamEnd};
+use crate::slot::Slot;
+use crate::tally::Totals;
+
+/// What is left of a phase.
+pub(super) struct Ended {
+    pub totals: Totals,
+    watch: Watch,
+    leftover: Leftover,
+    beginning: Beginning,
+}
+
+/// Collects until the end and waits for all workers.
+pub(super) fn finish<D: Driver, S: Ending>(
+    phase: &Arc<Phase<D>>,
+    mut sink: S,
+    links: Vec<Link>,
+    workers: &Receiver<JoinHandle<Leftover>>,
+    beginning: Beginning,
+) -> Result<Ended, String> {
+    let hears = phase.clone();
+    let _listening = panics::listen(move |words| hears.fail(format!("the collector panicked: {words}")));
+    // Caught here, since the workers must not outlive what becomes of their records.
+    let collected =
+        catch_unwind(AssertUnwindSafe(|| collect(phase.plan.rank, links, &mut sink).and_then(|()| sink.end())));
+    if let Ok(Err(error)) = &collected {
+        phase.fail(format!("cannot write the records: {error}"));
+    }
+    let mut leftover = Leftover { streams: vec![StreamEnd::NOTHING; phase.plan.streams.len()], ..Leftover::default() };
+    for worker in workers {
+        // Of a worker that panicked the phase has heard.
+        let theirs = worker.join().unwrap_or_default();
+        leftover.in_flight.extend(theirs.in_flight);
+        for (stream, part) in leftover.streams.iter_mut().zip(theirs.streams) {
+            *stream = stream.and(part);
+        }
+        leftover.began = leftover.began.max(theirs.began);
+        leftover.ended = leftover.ended.max(theirs.ended);
+    }
+    match collected {
+        Ok(Ok((totals, watch))) => Ok(Ended { totals, watch, leftover, beginning }),
+        _ => Err(phase.failure.get().cloned().unwrap_or_default()),
+    }
+}
+
+impl Ended {
+    /// This process's part of the outcome; the whole, if it is the only one.
+    pub(super) fn part<D: Driver>(&self, phase: &Phase<D>, slots: &[Slot], print: u64) -> Part {
+        let Self { totals, watch, leftover, beginning } = self;
+        let rank = phase.plan.rank;
+        let mut in_flight = vec![(0, Duration::ZERO); slots.len()];
+        for &(slot, age) in &leftover.in_flight {
+            let (count, oldest) = &mut in_flight[slot];
+            (*count, *oldest) = (*count + 1, age.max(*oldest));
+        }
+        let now = Reading::take();
+        let clock = (beginning.clock.uncertainty.max(now.uncertainty).as_secs_f64(), now.drift(&beginning.clock));
+        let unreachable = phase.driver.unreachable();
+        let counts = measured(slots, &totals.counts);
+        let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
+        let failed = phase.failure.get().cloned();
+        let share = Share {
+            rank,
+            began_late: leftover.began.as_secs_f64(),
+            requests: counts.requests,
+            successes: counts.successes,
+            documents: counts.documents,
+            dropped: counts.dropped,
+            errors: counts.requests - counts.successes,
+            in_flight_at_end: leftover.in_flight.len() as u64,
+            last_done: last_done.as_secs_f64(),
+            ended: leftover.ended.as_secs_f64(),
+            watched: watch.watched(),
+            clock: Clock { uncertainty: clock.0, drift: clock.1 },
+            unreachable: unreachable.iter().map(|(host, _)| host.clone()).collect(),
+            failed: failed.clone(),
+        };
+        let who = |why| Unreachable { why, ranks: vec![rank], of: 1 };
+        Part {
+            plan: print,
+            failed,
+            stopped: phase.stop.load(Ordering::Relaxed),
+            counts: totals.counts.clone(),
+            in_flight,
+            streams: leftover.streams.clone(),
+            ended: leftover.ended,
+            over: phase.ended.get().map(|ended| ended.saturating_duration_since(beginning.at)),
+            clock,
+            hosts: phase.driver.hosts().into_iter().collect(),
+            unreachable: unreachable.into_iter().map(|(host, why)| (host, who(why))).collect(),
+            set_aside: set_aside(&phase.context.corpora),
+            by_rank: vec![share],
+        }
+    }
+}
+
+/// The corpora of which lines were kept aside.
+fn set_aside(corpora: &Corpora) -> BTreeMap<String, (u64, Vec<String>)> {
+    let told = corpora.iter().map(|(name, corpus)| (name.to_owned(), corpus.set_aside()));
+    let paths = |kept: Vec<&std::path::Path>| kept.iter().map(|path| path.display().to_string()).collect();
+    told.filter(|(_, (lines, _))| *lines > 0).map(|(name, (lines, kept))| (name, (lines, paths(kept)))).collect()
+}

@@ -1,0 +1,77 @@
+//! What becomes of a process's seconds: files, or, on one rank of several, values for the first of them.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use crate::collector::Sink;
+use crate::driver::Driver;
+use crate::files::Files;
+use crate::outcome::Watch;
+use crate::phase::Phase;
+use crate::recorder::Interval;
+use crate::second::Second;
+use crate::tally::{Tally, Totals};
+use crate::worst::{Row, Workers};
+
+/// A sink that knows in the end what it has seen.
+pub(super) trait Ending: Sink + Send + 'static {
+    /// Closes it: totals, and what the workers measured of themselves.
+    fn end(self) -> io::Result<(Totals, Watch)>;
+}
+
+/// Writes files, and ends the phase when a condition of the plan is met.
+pub(super) struct IntoFiles<D: Driver> {
+    pub phase: Arc<Phase<D>>,
+    pub files: Files,
+    pub tally: Tally,
+    pub watch: Watch,
+}
+
+impl<D: Driver> Sink for IntoFiles<D> {
+    fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> io::Result<()> {
+        self.watch.second(sum, &rows);
+        self.files.second(self.tally.slots(), sum, &Workers::of(rows))?;
+        self.tally.second(sum);
+        if self.tally.totals.stopped_by.is_some() {
+            self.phase.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl<D: Driver> Ending for IntoFiles<D> {
+    fn end(mut self) -> io::Result<(Totals, Watch)> {
+        self.files.end()?;
+        Ok((self.tally.totals, self.watch))
+    }
+}
+
+/// Seconds that wait for whoever asks for them.
+pub(super) type Seconds = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Keeps seconds until they are asked for.
+pub(super) struct IntoMemory<D: Driver> {
+    pub phase: Arc<Phase<D>>,
+    pub seconds: Seconds,
+    pub print: u64,
+    pub tally: Tally,
+    pub watch: Watch,
+}
+
+impl<D: Driver> Sink for IntoMemory<D> {
+    fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> io::Result<()> {
+        self.watch.second(sum, &rows);
+        self.tally.second(sum);
+        let (rank, hosts, state) = (self.phase.plan.rank, self.phase.driver.hosts(), self.phase.state());
+        let second = Second::of(self.print, rank, sum, Workers::of(rows), &hosts, state);
+        self.seconds.lock().expect("no thread panics while it holds the lock").push(second.to_bytes());
+        Ok(())
+    }
+}
+
+impl<D: Driver> Ending for IntoMemory<D> {
+    fn end(self) -> io::Result<(Totals, Watch)> {
+        Ok((self.tally.totals, self.watch))
+    }
+}

@@ -1,0 +1,116 @@
+//! What ranks tell each other, for whoever carries it: seconds and outcomes that are added, and rank 0's record.
+
+use std::sync::Mutex;
+
+use loadframe_engine::outcome::Part;
+use loadframe_engine::rank::{RankRecorder, Refusal};
+use loadframe_engine::second::Second;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// The sum of ranks' seconds, which have to be the same second of the same plan; ValueError if not.
+#[pyfunction]
+pub fn add<'py>(py: Python<'py>, seconds: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
+    let sum = py.detach(|| {
+        let mut sum: Option<Second> = None;
+        for bytes in &seconds {
+            let second = Second::from_bytes(bytes)?;
+            match &mut sum {
+                None => sum = Some(second),
+                Some(sum) => sum.add(second)?,
+            }
+        }
+        Ok(sum.ok_or("a sum has at least one second")?.to_bytes())
+    });
+    sum.map(|sum| PyBytes::new(py, &sum)).map_err(|error: String| PyValueError::new_err(error))
+}
+
+/// Which second of the phase it is, from 0; ValueError for what is not one.
+#[pyfunction]
+pub fn second_number(second: &[u8]) -> PyResult<u64> {
+    Second::from_bytes(second).map(|second| second.second).map_err(PyValueError::new_err)
+}
+
+/// The sum of ranks' parts of an outcome; ValueError for what are not parts of the same phase.
+#[pyfunction]
+pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
+    let sum = py.detach(|| {
+        let mut sum: Option<Part> = None;
+        for part in &parts {
+            let part = read(part)?;
+            match &mut sum {
+                None => sum = Some(part),
+                Some(sum) => sum.add(part)?,
+            }
+        }
+        serde_json::to_string(&sum.ok_or("a sum has at least one part")?).map_err(|error| error.to_string())
+    });
+    sum.map_err(PyValueError::new_err)
+}
+
+fn read(part: &str) -> Result<Part, String> {
+    serde_json::from_str(part).map_err(|error| format!("this is not a part of an outcome: {error}"))
+}
+
+/// Rank 0's record of a phase that several ranks carry out.
+#[pyclass(name = "RankRecorder", frozen)]
+pub struct PyRankRecorder(Mutex<RankRecorder>);
+
+impl PyRankRecorder {
+    pub fn new(recorder: RankRecorder) -> Self {
+        Self(Mutex::new(recorder))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut RankRecorder) -> T) -> T {
+        act(&mut self.0.lock().expect("no thread panics while it holds the lock"))
+    }
+}
+
+#[pymethods]
+impl PyRankRecorder {
+    /// When the load begins, in seconds after the start of the run.
+    #[getter]
+    fn offset(&self) -> f64 {
+        self.with(|recorder| recorder.offset().as_secs_f64())
+    }
+
+    /// Records the next second, the sum over all ranks that still run. Raises ValueError for another second or another
+    /// plan's, OSError if the files cannot be written.
+    fn second(&self, py: Python<'_>, total: Vec<u8>) -> PyResult<()> {
+        py.detach(|| self.with(|recorder| recorder.second(&total))).map_err(refused)
+    }
+
+    /// What all ranks have to know by now: for `Handle.obey` of each of them.
+    fn orders<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.with(|recorder| recorder.orders()))
+    }
+
+    /// Figures for a progress display, over all ranks; see `Handle.progress`.
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        crate::figures(py, &self.with(|recorder| recorder.progress()))
+    }
+
+    /// Whether a condition of the plan was met that ends the phase.
+    fn stopped_by(&self) -> bool {
+        self.with(|recorder| recorder.stopped_by())
+    }
+
+    /// Writes the outcome from the ranks' parts and returns it as JSON text. Raises ValueError for what are not parts of
+    /// this phase, OSError if the files cannot be written.
+    fn finish(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
+        py.detach(|| {
+            let parts = parts.iter().map(|part| read(part)).collect::<Result<_, _>>().map_err(Refusal::Input)?;
+            self.with(|recorder| recorder.finish(parts))
+        })
+        .map(|outcome| outcome.to_string())
+        .map_err(refused)
+    }
+}
+
+fn refused(refusal: Refusal) -> PyErr {
+    match refusal {
+        Refusal::Input(words) => PyValueError::new_err(words),
+        Refusal::Files(words) => PyOSError::new_err(words),
+    }
+}
