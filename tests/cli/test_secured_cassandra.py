@@ -12,7 +12,8 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from commands import PATIENCE, open_folder, within
-from loadframe.cluster import ClusterSpec, launch
+from loadframe.cluster import ClusterSpec
+from loadframe.cluster.software import prepare
 from loadframe.errors import BadInput
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
@@ -34,7 +35,7 @@ BRIEF = ("--user", "ann", "--set", "records=200", "--set", "duration=2s")
 def address() -> Iterator[str]:
     """A node with a user `ann`, who may do everything."""
     kind, host = find("cassandra"), LocalHost()
-    software = launch.prepare(kind, ClusterSpec(store="cassandra"), host, print)
+    software = prepare(kind, ClusterSpec(store="cassandra"), host, print)
     port, peer_port, jmx_port = host.free_ports(3)
     settings = {"heap": "300m", "authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
     with open_folder("secured") as folder:

@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 from commands import PATIENCE, within
-from loadframe.cluster import ClusterSpec, launch
+from loadframe.cluster import ClusterSpec
+from loadframe.cluster.software import prepare
 from loadframe.host.local import LocalHost
 from loadframe.record import Run
 from loadframe.store import Access, Balancing, find
@@ -60,7 +61,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     (folder / "key").chmod(0o600)
     (folder / "people.yaml").write_text(WORKLOAD)
     (folder / "data").mkdir()
-    program = config.program(launch.prepare(kind, ClusterSpec(store="mongodb"), host, print).installation, "mongod")
+    program = config.program(prepare(kind, ClusterSpec(store="mongodb"), host, print).installation, "mongod")
     port = host.free_ports(1)[0]
     options = {"dbpath": folder / "data", "port": port, "bind_ip": "127.0.0.1", "replSet": "secured"}
     options |= {"keyFile": folder / "key", "wiredTigerCacheSizeGB": 0.25, "logpath": folder / "log"}

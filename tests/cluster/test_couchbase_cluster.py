@@ -79,7 +79,7 @@ def test_it_does_not_start_at_another_place(service, spec, state):
         Cluster.start(replace(spec, port=23456))
     node = Node("node-0", address, peer_address="127.0.0.1:20000")
     with pytest.raises(BadInput, match=f"has been at {address}"):
-        seats_again(NetnsHost(), "couchbase", [node], None)
+        seats_again("couchbase", [NetnsHost()], [node], None)
     service.start_again(address)
     with pytest.raises(BadInput, match="that of node-0 is in use") as caught:
         Cluster.start(spec)

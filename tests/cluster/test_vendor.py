@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from loadframe import download
-from loadframe.cluster import Cluster, ClusterSpec, launch, vendor
+from loadframe.cluster import Cluster, ClusterSpec, vendor
+from loadframe.cluster.software import Software, prepare
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
 from loadframe.store import find
@@ -115,10 +116,10 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
         thread.join()
 
 
-def prepared(version: str = "8.15.3", told: list[str] | None = None) -> launch.Software:
+def prepared(version: str = "8.15.3", told: list[str] | None = None) -> Software:
     lines: list[str] = [] if told is None else told
     spec = ClusterSpec(store="elasticsearch", version=version)
-    return launch.prepare(find("elasticsearch"), spec, LocalHost(), lines.append)
+    return prepare(find("elasticsearch"), spec, LocalHost(), lines.append)
 
 
 def unpacked(cache: Path) -> list[str]:
@@ -256,16 +257,16 @@ def test_what_the_system_has_is_left_for_the_version_that_was_asked_for(cache, m
     name = f"mongodb-linux-{platform.machine()}-ubuntu2204-7.0.14.tgz"
     mirror.offer(name, packed({"bin/mongod": program, "bin/mongos": program}), "sha256")
     spec = ClusterSpec(store="mongodb", version="7.0.14")
-    software = launch.prepare(find("mongodb"), spec, LocalHost(), lambda _: None)
+    software = prepare(find("mongodb"), spec, LocalHost(), lambda _: None)
     assert (software.version, software.origin) == ("7.0.14", "vendor")
     assert software.installation.home == cache / "vendor" / "mongodb-7.0.14" / "bin"
     with pytest.raises(BadInput, match=r"this is mongodb 6.0.1, and not 5.0.9"):
-        launch.prepare(find("mongodb"), ClusterSpec(store="mongodb", version="5.0.9"), LocalHost(), lambda _: None)
+        prepare(find("mongodb"), ClusterSpec(store="mongodb", version="5.0.9"), LocalHost(), lambda _: None)
 
 
 @pytest.mark.store
 def test_a_server_that_a_mirror_has_is_started_from_there(state, mirror, tmp_path, monkeypatch):
-    software = launch.prepare(find("mongodb"), ClusterSpec(store="mongodb"), LocalHost(), lambda _: None)
+    software = prepare(find("mongodb"), ClusterSpec(store="mongodb"), LocalHost(), lambda _: None)
     home = software.installation.home
     mongod = next(path for path in (home / "mongod", home / "fiftyone" / "db" / "bin" / "mongod") if path.exists())
     name = f"mongodb-linux-{platform.machine()}-ubuntu2204-6.0.99.tgz"

@@ -11,7 +11,8 @@ import pytest
 from held import Held
 from recorded import run_while
 
-from loadframe.cluster import Cluster, ClusterSpec, launch
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.cluster.software import prepare
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
 from loadframe.store import Balancing, Member, NodeSpec, find
@@ -122,7 +123,7 @@ class Passing:
 def test_a_sharded_cluster_forms_and_gives_a_shard_up_as_far_as_that_goes_without_a_router(store, tmp_path):
     """Routers are in no package registry."""
     host, kind = LocalHost(), find("mongodb")
-    installation = launch.prepare(kind, ClusterSpec(store="mongodb"), host, print).installation
+    installation = prepare(kind, ClusterSpec(store="mongodb"), host, print).installation
     places = {"config-0": "config", "node-0": "shard", "node-1": "shard"}
     members, processes = [], []
     try:

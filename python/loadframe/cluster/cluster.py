@@ -19,6 +19,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.patience import WITHIN, Tell
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
+from loadframe.cluster.software import prepare, require_reads, version
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import ClusterView
 from loadframe.errors import BadInput, LoadframeError
@@ -60,14 +61,14 @@ class Cluster(ClusterView):
         BadInput for whatever is missing.
         """
         store = stores.find(spec.store)
-        launch.prepare(store, spec, spec.place(), report)
+        prepare(store, spec, spec.place(), report)
         return store
 
     @staticmethod
     def prospect(spec: ClusterSpec) -> dict[str, Any]:
         """Return what a plan can know of such a cluster before it is started, as `target` has it afterwards."""
         store = stores.find(spec.store)
-        return {"store": store.software(launch.version(store, spec))}
+        return {"store": store.software(version(store, spec))}
 
     @staticmethod
     def start_seconds(store: str, nodes: int) -> float:
@@ -115,9 +116,9 @@ class Cluster(ClusterView):
         cluster = cls(store, roster, folder)
         cluster._ours = True
         try:
-            software = launch.prepare(store, spec, host, report)
+            software = prepare(store, spec, host, report)
             if saved:
-                launch.require_reads(software, str(saved.facts.get("version", "")), folder)
+                require_reads(software, str(saved.facts.get("version", "")), folder)
             how, reason = launch.limits_in_force(host, spec.limits, report)
             report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
             roster.facts |= {
@@ -243,7 +244,7 @@ class Cluster(ClusterView):
             change = self._change(report, within, tell)
             if not mending.needed(change):
                 return False
-            mend(change, launch.prepare(self.store, change.spec, change.host, report))
+            mend(change, prepare(self.store, change.spec, change.host, report))
             return True
 
     def kill(self, name: str) -> None:

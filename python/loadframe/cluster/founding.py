@@ -3,8 +3,8 @@
 from loadframe import folders
 from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
-from loadframe.cluster.launch import Software
 from loadframe.cluster.planned import layout
+from loadframe.cluster.software import Software
 
 
 def establish(change: ClusterChange, software: Software) -> None:

@@ -9,6 +9,7 @@ from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import BALANCED, JOINED, REQUESTED, ClusterEvent
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.planned import layout_of
+from loadframe.cluster.software import prepare
 from loadframe.errors import LoadframeError
 from loadframe.host import files
 
@@ -24,9 +25,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
         if node.alive or not change.store.joins_without_all:
             change.require_awake(node, "and a node that joins has to meet every other one")
     change.store.require_growing(change.addresses)
-    software = launch.prepare(
-        change.store, replace(change.spec, nodes=change.spec.nodes + count), change.host, change.report
-    )
+    software = prepare(change.store, replace(change.spec, nodes=change.spec.nodes + count), change.host, change.report)
     first = _next_number(change)
     numbers = list(range(first, first + count))
     planned = {number: layout_of(change.store, number, change.spec.settings) for number in numbers}

@@ -1,11 +1,10 @@
 """Starting nodes: software, folders, processes, and the wait until the cluster is complete. Stops nothing."""
 
 import contextlib
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -17,103 +16,19 @@ from loadframe.cluster.patience import gone, not_up
 from loadframe.cluster.planned import Planned, plan
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.seats import seats, seats_again
+from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import LoadframeError
 from loadframe.host import files
-from loadframe.host.base import Command, Host, Machine
+from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
-from loadframe.host.local import LocalHost
-from loadframe.store import Found, Installation, NodeSpec, Store
+from loadframe.store import Installation, NodeSpec, Store
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
 _READY_WITHIN = 240.0
 _POLL = 0.2
 #: Bytes that a node's files take before it holds any data, with room for a first bit.
 _ROOM_PER_NODE = 256 * 2**20
-
-Report = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Software:
-    """What the nodes run."""
-
-    store: Store
-    version: str
-    installation: Installation
-    java_version: str | None  #: of stores that need Java
-    user: int | None
-    origin: str = "embedded"  #: or `vendor`, which has had it for download, or `installed`, when it was there already
-
-
-def version(store: Store, spec: ClusterSpec) -> str:
-    """Return the version that the spec asks for, without looking at what the PATH has."""
-    if spec.home and (installation := _installed(store, spec)):
-        return installation.version
-    return spec.version or next(iter(store.versions), "")
-
-
-def _installed(store: Store, spec: ClusterSpec) -> Found | None:
-    """Return the installation to be started, if it is one; BadInput if it is of another version than asked for.
-
-    One that the system has is not meant when another version was asked for that can be fetched.
-    """
-    installation = store.installation(Path(spec.home).expanduser().absolute() if spec.home else None)
-    if installation and spec.version:
-        number = installation.version.rpartition(" ")[2]
-        if not f"{number}.".startswith(f"{spec.version.rpartition(' ')[2]}."):
-            if not spec.home and (spec.version in store.versions or store.offer(spec.version)):
-                return None
-            raise BadInput(
-                f"this is {store.kind} {installation.version}, and not {spec.version}",
-                where=str(installation.home),
-                remedy="give the installation of that version with --home, or leave --version out",
-            )
-    return installation
-
-
-def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
-    """Return the software that the spec asks for, installed and within reach of the user that will run it."""
-    # Here and not above: commands that start nothing do not need what fetches and installs.
-    from loadframe.cluster import artefacts, java, vendor
-
-    host.require()
-    placing.require(host, spec.limits, spec.nodes, report)
-    store.check_settings(spec.settings)
-    user = server_user(LocalHost(), store)
-    present, origin = _installed(store, spec), "installed"
-    wanted = version(store, spec)
-    if present is None and wanted not in store.versions and (offer := store.offer(wanted)):
-        present, origin = store.installation(vendor.install(offer, report)), "vendor"
-    if present:
-        folders.require_reachable(present.home if present.home.is_dir() else present.home.parent, user)
-        if present.java is None:
-            return Software(store, present.version, Installation(present.home), None, user, origin)
-        runtime = java.find(present.java, user, present.java_most, report, bundled=present.jdk)
-        place = Installation(present.home, runtime.home, present.version)
-        return Software(store, present.version, place, runtime.version, user, origin)
-    distribution = store.distribution(wanted)
-    least, most = distribution.java, distribution.java_most
-    needed = None if least is None else java.find(least, user, most, report)
-    home = artefacts.install(distribution, report)
-    folders.require_reachable(home, user)
-    installation = Installation(home, needed.home if needed else None)
-    return Software(store, distribution.version, installation, needed.version if needed else None, user)
-
-
-def require_reads(software: Software, before: str, folder: Path) -> None:
-    """BadInput for software that is older than what wrote the cluster's data: no store reads newer data reliably."""
-    if _parts(software.version) < _parts(before):
-        raise BadInput(
-            f"the data was written by {software.store.kind} {before}, and {software.version} is older",
-            where=str(folder),
-            remedy="start it with that version or a newer one (--version or --home), or take another name",
-        )
-
-
-def _parts(version: str) -> list[int]:
-    """Return the numbers of a version, by which versions are ordered; its name and its suffix do not count."""
-    return [int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2].partition("-")[0])]
 
 
 def start(
@@ -168,7 +83,7 @@ def start(
             role=to_start.spec.role,
             extra_ports=seat.extra_ports,
         )
-        made = plan(machine, software.store, node, software.installation)
+        made = plan(machine, software.store, node, software.on(machine))
         roster.facts |= made.facts
         machine.call(files.write_node, node.folder, made.folders, made.files, user)
         command = Command(
@@ -182,7 +97,7 @@ def start(
             shared=() if spec.name else tuple(above / name for name in made.shared),
             stop_signal=made.stop_signal,
             address=node.address,
-            software=_software(spec, software.installation),
+            software=_software(spec, software.on(machine)),
         )
         process = machine.start(command, replace(spec.limits, cores=kept or None, cores_each=None))
         started = Node(
@@ -202,11 +117,6 @@ def start(
         roster.update(put=[started])
         if spec.link and process.link:
             process.link.shape(spec.link)
-
-
-def server_user(machine: Machine, store: Store) -> int | None:
-    """Return the numeric user of the store's nodes on a machine, if it is not our own there."""
-    return machine.server_user(named=store.needs_account) if store.refuses_root else None
 
 
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:

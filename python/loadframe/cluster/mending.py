@@ -6,10 +6,10 @@ from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import RESTARTED, ClusterEvent
 from loadframe.cluster.growth import balance, join
-from loadframe.cluster.launch import Software
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.planned import Planned
 from loadframe.cluster.shrinking import depart
+from loadframe.cluster.software import Software
 from loadframe.store import ProcessSpec
 
 

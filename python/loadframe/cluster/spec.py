@@ -12,6 +12,7 @@ from loadframe.host.base import Host
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
+from loadframe.host.placement import Placement, parse
 from loadframe.ranges import MOST_NODES
 
 #: Characters of an invalid name that the message shows.
@@ -30,7 +31,7 @@ def require_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster to start on this machine."""
+    """A cluster to start."""
 
     store: str = "opensearch"
     version: str | None = None  #: None for the newest embedded one
@@ -44,6 +45,9 @@ class ClusterSpec:
     image: str | None = None  #: of nodes in containers
     runtime: str | None = None  #: of nodes in containers; None for the first that works here
     port: int | None = None  #: of the first node, the others count on; None takes any that are free
+    machines: tuple[str, ...] = ()  #: that nodes are placed on, `name` or `name:slots`, where the host has several
+    placement: Placement = field(default_factory=Placement)
+    scratch: str | None = None  #: the folder on the machines for the nodes' data; None for that of the state there
 
     def __post_init__(self) -> None:
         if self.link and self.host != NetnsHost.name:
@@ -55,10 +59,14 @@ class ClusterSpec:
             raise BadInput(f"a cluster of {self.nodes} nodes", remedy=f"give it 1 to {MOST_NODES} nodes")
         if self.name is not None:
             require_name(self.name)
+        for machine in self.machines:
+            parse(machine)
+        if self.scratch is not None and not self.scratch.startswith("/"):
+            raise BadInput(f"scratch {self.scratch} is not a full path", remedy="begin it with /, as on the machines")
 
     def place(self) -> Host:
         """Return the host of its nodes; BadInput when it does not exist."""
-        return choice.find(self.host, self.image, self.runtime)
+        return choice.find(self.host, self.image, self.runtime, self.machines, self.placement, self.scratch)
 
     def to_record(self) -> dict[str, Any]:
         """Return what `from_record` reads back."""
@@ -78,12 +86,21 @@ class ClusterSpec:
             "image": self.image,
             "runtime": self.runtime,
             "port": self.port,
+            "machines": list(self.machines),
+            "placement": dataclasses.asdict(self.placement),
+            "scratch": self.scratch,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Read a record."""
         limits = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each")}
-        rest = {key: value for key, value in record.items() if key not in (*limits, "link")}
+        rest = {key: value for key, value in record.items() if key not in (*limits, "link", "machines", "placement")}
         limits["cores"] = limits["cores"] and tuple(limits["cores"])
-        return cls(limits=Limits(**limits), link=Shape(**record["link"]), **rest)
+        return cls(
+            limits=Limits(**limits),
+            link=Shape(**record["link"]),
+            machines=tuple(record.get("machines", ())),
+            placement=Placement.from_record(record.get("placement", {})),
+            **rest,
+        )

@@ -92,10 +92,24 @@ _T = TypeVar("_T")
 class Machine(Protocol):
     """A place for processes. Paths that it is given, or gives, are on it."""
 
-    hostname: str  #: what people and records call it
-    here: bool  #: whether it is the machine that this process runs on
-    address: str  #: the IP address that processes are to bind
-    own_addresses: bool  #: each process has an address of its own here, whatever the store
+    @property
+    def hostname(self) -> str:
+        """What people and records call it."""
+
+    @property
+    def here(self) -> bool:
+        """Whether it is the machine that this process runs on."""
+
+    @property
+    def address(self) -> str:
+        """The IP address that processes are to bind."""
+
+    @property
+    def own_addresses(self) -> bool:
+        """Whether each process has an address of its own here, whatever the store."""
+
+    def trouble(self) -> str | None:
+        """Return why nothing can be known of the machine at the moment; None while it answers."""
 
     def require(self) -> None:
         """BadInput when this machine has not what it takes."""

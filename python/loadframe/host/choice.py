@@ -1,32 +1,54 @@
 """The hosts that there are, by the names that people choose them by."""
 
-import difflib
+import atexit
+import threading
+from collections.abc import Sequence
 
 from loadframe.errors import BadInput
+from loadframe.host import kinds
+from loadframe.host.agent import Kind
 from loadframe.host.base import Host
-from loadframe.host.container import ContainerHost
-from loadframe.host.local import LocalHost
-from loadframe.host.netns import NetnsHost
+from loadframe.host.machines import MachinesHost
+from loadframe.host.placement import Placement
+from loadframe.host.ssh import SshHost
 
-HOSTS: dict[str, type[LocalHost]] = {host.name: host for host in (LocalHost, NetnsHost, ContainerHost)}
+#: Hosts whose agents serve this process, by what they were asked for; they end with it.
+_OPEN: dict[object, MachinesHost] = {}
+_OPENING = threading.Lock()
 
 
-def find(name: str, image: str | None = None, runtime: str | None = None) -> Host:
-    """Return the host of that name; BadInput, with the nearest one, when there is none.
+def find(
+    name: str,
+    image: str | None = None,
+    runtime: str | None = None,
+    machines: Sequence[str] = (),
+    placement: Placement | None = None,
+    scratch: str | None = None,
+) -> Host:
+    """Return the host of that name; BadInput when there is none, or when what is said besides is not for it.
 
-    The image and the runtime are for containers.
+    The image and the runtime are for containers, the rest is for hosts of several machines. Of these there is one in
+    this process for whoever asks for the same, until a connection of it ends.
     """
-    if name not in HOSTS:
-        near = difflib.get_close_matches(name, HOSTS, n=1)
-        raise BadInput(
-            f"there is no host {name!r} for nodes",
-            remedy=f"did you mean {near[0]}?" if near else f"take one of {', '.join(HOSTS)}",
-        )
-    if name == ContainerHost.name:
-        return ContainerHost(image, runtime)
-    if image is not None or runtime is not None:
-        raise BadInput(
-            "an image and a container runtime are for nodes in containers",
-            remedy="say --host container, or leave --image and --container-runtime out",
-        )
-    return HOSTS[name]()
+    placement = placement or Placement()
+    if name not in kinds.SEVERAL:
+        if machines or scratch or placement != Placement():
+            raise BadInput(
+                "machines, their placement and scratch folders are for nodes on other machines",
+                remedy="say --host ssh (host: ssh in an experiment), or leave them out",
+            )
+        return kinds.find(name, image, runtime)
+    asked = (name, image, runtime, tuple(machines), placement, scratch)
+    with _OPENING:
+        host = _OPEN.get(asked)
+        if host is None or host.lost:
+            if not _OPEN:
+                atexit.register(_close)
+            kind = Kind(image, runtime) if image is not None or runtime is not None else None
+            host = _OPEN[asked] = SshHost(machines, placement, scratch, kind)
+        return host
+
+
+def _close() -> None:
+    for host in _OPEN.values():
+        host.close()

@@ -70,6 +70,11 @@ class LocalProcess:
         self.link = Link(link, pid) if link else None
 
     @property
+    def ours(self) -> bool:
+        """Whether it ends with this process, and was neither kept nor started by another."""
+        return self._watcher is not None
+
+    @property
     def inside(self) -> tuple[str, ...]:
         """Enter its network."""
         return self.link.inside if self.link else ()

@@ -22,6 +22,7 @@ class Sim(SearchStore):
     """Nodes of `loadframe.store.sim.server`; the settings are those of its model."""
 
     kind = "sim"
+    only_here = True  # they share their queues, and are run by this very installation
     start_seconds = (1.0, 0.2)
     watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),

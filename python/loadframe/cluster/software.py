@@ -1,0 +1,155 @@
+"""The software of a cluster's nodes: found, fetched or brought, on every machine that has a node."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from loadframe import folders
+from loadframe.cluster import placing, transport
+from loadframe.cluster.spec import ClusterSpec
+from loadframe.errors import BadInput
+from loadframe.host.base import Host, Machine
+from loadframe.host.local import LocalHost
+from loadframe.store import Found, Installation, Store
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Software:
+    """What the nodes run."""
+
+    store: Store
+    version: str
+    installation: Installation
+    java_version: str | None  #: of stores that need Java
+    user: int | None
+    origin: str = "embedded"  #: or `vendor`, which has had it for download, or `installed`, when it was there already
+    #: Where it is on other machines than this one, by their names.
+    elsewhere: Mapping[str, Installation] = field(default_factory=dict)
+
+    def on(self, machine: Machine) -> Installation:
+        """Return where it is on a machine."""
+        return self.elsewhere.get(machine.hostname, self.installation)
+
+
+def version(store: Store, spec: ClusterSpec) -> str:
+    """Return the version that the spec asks for, without looking at what the PATH has."""
+    if spec.home and (installation := _installed(store, spec)):
+        return installation.version
+    return spec.version or next(iter(store.versions), "")
+
+
+def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) -> Found | None:
+    """Return the installation to be started, if it is one; BadInput if it is of another version than asked for.
+
+    That of the user is here. The system's is the machine's, where one is given that is not this one; it is not meant
+    when another version was asked for that can be fetched.
+    """
+    if spec.home is None and machine and not machine.here:
+        installation = machine.call(transport.system, store.kind)
+    else:
+        installation = store.installation(Path(spec.home).expanduser().absolute() if spec.home else None)
+    if installation and spec.version:
+        number = installation.version.rpartition(" ")[2]
+        if not f"{number}.".startswith(f"{spec.version.rpartition(' ')[2]}."):
+            if not spec.home and (spec.version in store.versions or store.offer(spec.version)):
+                return None
+            raise BadInput(
+                f"this is {store.kind} {installation.version}, and not {spec.version}",
+                where=str(installation.home),
+                remedy="give the installation of that version with --home, or leave --version out",
+            )
+    return installation
+
+
+def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
+    """Return the software that the spec asks for, on each machine within reach of the user that will run it there."""
+    if store.only_here and not all(machine.here for machine in host.machines):
+        raise BadInput(f"nodes of {store.kind} run on this machine alone", remedy="take another store, or --host local")
+    host.require()
+    placing.require(host, spec.limits, spec.nodes, report)
+    store.check_settings(spec.settings)
+    software = _prepared(store, spec, host, report)
+    others = [machine for machine in host.machines if not machine.here]
+    return replace(software, elsewhere=_brought(software, spec, others, report)) if others else software
+
+
+def _brought(
+    software: Software, spec: ClusterSpec, machines: Sequence[Machine], report: Report
+) -> dict[str, Installation]:
+    """Have the software on other machines, and return where it is there."""
+    store, installation = software.store, software.installation
+    users = {machine.hostname: server_user(machine, store) for machine in machines}
+    name = f"{store.kind} {software.version}"
+    javas: dict[str, Path] = {}
+    homes: dict[str, Path] = {}
+    if software.origin == "installed" and spec.home is None:
+        # A container finds it in its image.
+        if not spec.image:
+            homes = transport.system_everywhere(store.kind, software.version, machines)
+    else:
+        top = Path(spec.home).expanduser().absolute() if spec.home else installation.home
+        below = installation.home.relative_to(top)
+        brought = transport.bring(machines, top, name, users, report)
+        homes = {hostname: place / below for hostname, place in brought.items()}
+        if installation.java and installation.java.is_relative_to(top):
+            javas = {hostname: place / installation.java.relative_to(top) for hostname, place in brought.items()}
+    if installation.java and not javas:
+        javas = transport.bring(machines, installation.java, f"Java {software.java_version}", users, report)
+    return {
+        machine.hostname: Installation(
+            homes.get(machine.hostname, installation.home),
+            javas.get(machine.hostname, installation.java),
+            installation.version,
+        )
+        for machine in machines
+    }
+
+
+def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
+    # Here and not above: commands that start nothing do not need what fetches and installs.
+    from loadframe.cluster import artefacts, java, vendor
+
+    user = server_user(LocalHost(), store)
+    there = host.machines[0]
+    present, origin = _installed(store, spec, there), "installed"
+    wanted = version(store, spec)
+    if present is None and wanted not in store.versions and (offer := store.offer(wanted)):
+        present, origin = store.installation(vendor.install(offer, report)), "vendor"
+    if present:
+        if there.here or spec.home or origin == "vendor":
+            folders.require_reachable(present.home if present.home.is_dir() else present.home.parent, user)
+        if present.java is None:
+            return Software(store, present.version, Installation(present.home), None, user, origin)
+        runtime = java.find(present.java, user, present.java_most, report, bundled=present.jdk)
+        place = Installation(present.home, runtime.home, present.version)
+        return Software(store, present.version, place, runtime.version, user, origin)
+    distribution = store.distribution(wanted)
+    least, most = distribution.java, distribution.java_most
+    needed = None if least is None else java.find(least, user, most, report)
+    home = artefacts.install(distribution, report)
+    folders.require_reachable(home, user)
+    installation = Installation(home, needed.home if needed else None)
+    return Software(store, distribution.version, installation, needed.version if needed else None, user)
+
+
+def require_reads(software: Software, before: str, folder: Path) -> None:
+    """BadInput for software that is older than what wrote the cluster's data: no store reads newer data reliably."""
+    if _parts(software.version) < _parts(before):
+        raise BadInput(
+            f"the data was written by {software.store.kind} {before}, and {software.version} is older",
+            where=str(folder),
+            remedy="start it with that version or a newer one (--version or --home), or take another name",
+        )
+
+
+def _parts(version: str) -> list[int]:
+    """Return the numbers of a version, by which versions are ordered; its name and its suffix do not count."""
+    return [int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2].partition("-")[0])]
+
+
+def server_user(machine: Machine, store: Store) -> int | None:
+    """Return the numeric user of the store's nodes on a machine, if it is not our own there."""
+    return machine.server_user(named=store.needs_account) if store.refuses_root else None

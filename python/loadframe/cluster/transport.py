@@ -1,0 +1,169 @@
+"""Software on other machines: found there where the file system is shared or it was brought before, or brought.
+
+What is brought is verified there by its checksums before it is used, and stays in the cache for the next time.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from secrets import token_hex
+
+import loadframe.store as stores
+from loadframe import folders
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.base import Machine
+from loadframe.store import Found
+from loadframe.units import format_size
+
+#: Bytes that are sent at once, and machines that are sent to at once.
+_PIECE, _AT_ONCE = 2**20, 8
+#: Seconds after which what a broken transport has left is removed.
+_STALE = 86_400
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a folder, or a link."""
+
+    path: str
+    size: int
+    sha256: str
+    executable: bool
+    link: str | None  #: where it points to, if it is a link
+    signs: tuple[int, int]  #: inode and time of change in ns, by which the same file of a shared file system is known
+
+
+@cache
+def listing(folder: Path) -> tuple[File, ...]:
+    """Return all files of a folder here."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    return tuple(_file(path, str(path.relative_to(folder))) for path in paths)
+
+
+def system(kind: str) -> Found | None:
+    """Return what this machine's system has of a kind of store."""
+    return stores.find(kind).installation(None)
+
+
+def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> dict[str, Path]:
+    """Return where each machine's system has a store, by the machines' names; BadInput where it is another version."""
+    places = {}
+    for machine in machines:
+        found = machine.call(system, kind)
+        if found is None or found.version != version:
+            raise BadInput(
+                f"its system has {kind} {found.version if found else 'in no version'}, and others have {version}",
+                where=machine.hostname,
+                remedy="install the same version everywhere, or give an installation with --home, which is copied",
+            )
+        places[machine.hostname] = found.home
+    return places
+
+
+def bring(
+    machines: Sequence[Machine], place: Path, name: str, user: Mapping[str, int | None], report: Callable[[str], None]
+) -> dict[str, Path]:
+    """Have a folder of ours on each machine, and return where, by the machines' names.
+
+    `name` says for people what it is, `user` who is to enter it there. BadInput without room.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        jobs = {m.hostname: pool.submit(_brought, m, place, name, user[m.hostname], report) for m in machines}
+        return {hostname: job.result() for hostname, job in jobs.items()}
+
+
+def _brought(machine: Machine, place: Path, name: str, user: int | None, report: Callable[[str], None]) -> Path:
+    files = listing(place)
+    if machine.call(_is_there, place, list(files), user):
+        return place
+    digest = hashlib.sha256(json.dumps([[file.path, file.sha256, file.link] for file in files]).encode()).hexdigest()
+    target, draft = machine.call(_begin, digest[:16], sum(file.size for file in files), name)
+    if draft is None:
+        return target
+    report(f"copying {name} to {machine.hostname}: {format_size(sum(file.size for file in files))}")
+    for file in files:
+        if file.link is None:
+            with (place / file.path).open("rb") as source:
+                first = True
+                while (piece := source.read(_PIECE)) or first:
+                    machine.call(_append, draft / file.path, piece)
+                    first = False
+    machine.call(_settle, draft, target, list(files))
+    return target
+
+
+def _file(path: Path, name: str) -> File:
+    status = path.lstat()
+    signs = (status.st_ino, status.st_mtime_ns)
+    if path.is_symlink():
+        return File(name, 0, "", False, str(path.readlink()), signs)
+    return File(name, status.st_size, _sha256(path), bool(status.st_mode & 0o100), None, signs)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_there(place: Path, files: Sequence[File], user: int | None) -> bool:
+    """Whether this machine has the very same folder in the same place, where the user can enter it."""
+    if not place.is_dir() or (user is not None and not folders.reachable(place, user)):
+        return False
+    return all(_same(place / file.path, file) for file in files)
+
+
+def _same(path: Path, file: File) -> bool:
+    try:
+        status = path.lstat()
+        if file.link is not None:
+            return path.is_symlink() and str(path.readlink()) == file.link
+        if status.st_size != file.size:
+            return False
+        return (status.st_ino, status.st_mtime_ns) == file.signs or _sha256(path) == file.sha256
+    except OSError:
+        return False
+
+
+def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
+    """Return the place of what has that digest, and where to write it first; None for that when it is there."""
+    parent = folders.make(folders.cache() / "brought")
+    for left in parent.glob(".*"):
+        if left.stat().st_mtime < time.time() - _STALE:
+            shutil.rmtree(left, ignore_errors=True)
+    target = parent / digest
+    if target.is_dir():
+        return target, None
+    folders.require_room(parent, size, f"a copy of {name}")
+    return target, folders.make(parent / f".{digest}-{token_hex(4)}")
+
+
+def _append(path: Path, piece: bytes) -> None:
+    with folders.writing("a copy of the store's software", path):
+        folders.make(path.parent)
+        with path.open("ab") as file:
+            file.write(piece)
+
+
+def _settle(draft: Path, target: Path, files: Sequence[File]) -> None:
+    """Verify what has arrived, and put it in its place; LoadframeError, with nothing left, when it is not the same."""
+    for file in files:
+        path = draft / file.path
+        folders.make(path.parent)
+        if file.link is not None:
+            path.symlink_to(file.link)
+        elif path.stat().st_size != file.size or _sha256(path) != file.sha256:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise LoadframeError(f"{file.path} has arrived with another checksum", where=str(target))
+        else:
+            path.chmod(0o755 if file.executable else 0o644)
+    try:
+        draft.rename(target)
+    except OSError:
+        # Another command was faster with the same.
+        shutil.rmtree(draft, ignore_errors=True)

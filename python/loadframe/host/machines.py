@@ -1,0 +1,99 @@
+"""Several machines as the host of a cluster, each with an agent, and which of them takes the next node."""
+
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from loadframe.errors import BadInput
+from loadframe.host import identity
+from loadframe.host.placement import Placement
+from loadframe.host.remote import RemoteMachine
+
+#: Machines that are connected to at once.
+_AT_ONCE = 32
+
+
+class MachinesHost:
+    """The machines that a cluster's nodes are placed on: each where the fewest are, in the machines' order."""
+
+    def __init__(self, name: str, machines: Sequence[RemoteMachine], placement: Placement) -> None:
+        """Connect to nothing yet; BadInput for a machine that is named twice."""
+        self.name = name
+        self._machines = tuple(machines)
+        self._placement = placement
+        names = [machine.hostname for machine in machines]
+        for hostname in names:
+            if names.count(hostname) > 1:
+                raise BadInput(
+                    f"machine {hostname} is named twice",
+                    remedy=f"name it once, with the number of nodes that it takes: {hostname}:{names.count(hostname)}",
+                )
+
+    @property
+    def machines(self) -> Sequence[RemoteMachine]:
+        """All of them."""
+        return self._machines
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection to one of them has ended."""
+        return any(machine.lost for machine in self._machines)
+
+    def require(self) -> None:
+        """BadInput for the first machine that cannot be reached or lacks something, all being tried at once."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for tried in [pool.submit(machine.require) for machine in self._machines]:
+                tried.result()
+        self._require_alike()
+        if not self._placement.share:
+            for machine in self._machines:
+                if machine.facts.identity == identity.machine():
+                    raise BadInput(
+                        f"the generator runs on {platform.node()}, and its machine is to have no nodes",
+                        where=machine.hostname,
+                        remedy="leave that machine out, or let them share it (share: true)",
+                    )
+
+    def machine(self, hostname: str) -> RemoteMachine:
+        """Return the machine of that name."""
+        for machine in self._machines:
+            if machine.hostname == hostname:
+                return machine
+        raise BadInput(
+            f"a node has its data on machine {hostname or 'of another host'}, which is none of this cluster's",
+            where=", ".join(machine.hostname for machine in self._machines),
+            remedy="name that machine as well",
+        )
+
+    def place(self, taken: Sequence[str]) -> RemoteMachine:
+        """Return the machine with the fewest nodes that has room for another."""
+        free = [machine for machine in self._machines if taken.count(machine.hostname) < machine.slots]
+        if not free:
+            slots = sum(machine.slots for machine in self._machines)
+            raise BadInput(
+                f"{len(taken) + 1} nodes are asked for, and the machines take {slots}:"
+                f" {', '.join(f'{machine.hostname} {machine.slots}' for machine in self._machines)}",
+                remedy="name more machines, say how many nodes one takes (name:2), or take more on each "
+                "(--per-machine 2)",
+            )
+        return min(free, key=lambda machine: taken.count(machine.hostname))
+
+    def close(self) -> None:
+        """End the agents, and with them the nodes that are not kept."""
+        # All at once, and without threads, which there are no more when the interpreter ends.
+        for machine in self._machines:
+            machine.hang_up()
+        for machine in self._machines:
+            machine.close()
+
+    def _require_alike(self) -> None:
+        """BadInput for machines that cannot run the same software, or that are one and the same."""
+        first, *others = self._machines
+        for machine in others:
+            if machine.facts.architecture != first.facts.architecture:
+                raise BadInput(
+                    f"the machine is of another kind ({machine.facts.architecture}) than {first.hostname}"
+                    f" ({first.facts.architecture})",
+                    where=machine.hostname,
+                    remedy="take machines of one kind",
+                )

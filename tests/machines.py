@@ -1,0 +1,207 @@
+"""Machines of a test's own: each has its own network, processes, name and boot, and an sshd that lets us in.
+
+They share this machine's kernel and files, but not its checkout, nor its state and cache. Their links meet in a bridge,
+where they can be cut. They end with the test, and what runs on them ends with them.
+"""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from secrets import token_hex
+
+from commands import open_folder
+
+SSHD = Path("/usr/sbin/sshd")
+_REPOSITORY = Path(__file__).parents[1]
+_PROGRAMS = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen")
+_SERVER = """
+ListenAddress {address}
+HostKey {root}/host_key
+AuthorizedKeysFile {root}/key.pub
+StrictModes no
+UsePAM no
+PidFile none
+PermitRootLogin yes
+PasswordAuthentication no
+"""
+_CLIENT = """
+Host {name}
+  HostName {address}
+"""
+_ALL = """
+Host *
+  User root
+  IdentityFile {root}/key
+  IdentitiesOnly yes
+  UserKnownHostsFile {root}/known_hosts
+  StrictHostKeyChecking yes
+"""
+#: Runs as the first process of the machine, which collects what others leave behind.
+_BEGIN = """
+set -e
+hostname {name}
+for place in {private}; do
+  mkdir -p "{root}/{name}$place" "$place"
+  mount --bind "{root}/{name}$place" "$place"
+done
+mount --bind {root}/{name}/boot_id /proc/sys/kernel/random/boot_id
+mount --bind {root}/{name}/machine-id /etc/machine-id
+mount --bind {root}/hosts /etc/hosts
+for hidden in {hidden}; do mount --bind /bin/false "$hidden"; done
+while [ ! -e {root}/{name}/plugged ]; do sleep 0.02; done
+{sshd} -D -e -f {root}/{name}/sshd_config &
+wait
+"""
+
+
+def obstacle() -> str | None:
+    """Return why there can be no such machines here, or None."""
+    if not SSHD.exists():
+        return "there is no sshd, which the package openssh-server has"
+    for program in _PROGRAMS:
+        if shutil.which(program) is None:
+            return f"there is no {program}"
+    command = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "true"]
+    return None if subprocess.run(command, capture_output=True, check=False).returncode == 0 else "it takes root"
+
+
+@dataclass
+class Machines:
+    """The machines by name, with their addresses."""
+
+    root: Path
+    bridge: str
+    addresses: dict[str, str]
+    running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    @property
+    def ssh(self) -> str:
+        """The command that reaches them, as LOADFRAME_SSH has it."""
+        return f"ssh -F {self.root}/ssh_config"
+
+    def run(self, name: str, *command: str) -> str:
+        """Run a command on a machine, and return what it prints."""
+        return subprocess.run(
+            [*self.ssh.split(), name, *command], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
+
+    def cut(self, name: str) -> None:
+        """Unplug a machine: in silence nothing gets there or comes from there any more."""
+        _ip("link", "set", self._link(name), "nomaster")
+
+    def restore(self, name: str) -> None:
+        """Plug it in again."""
+        _ip("link", "set", self._link(name), "master", self.bridge)
+
+    def crash(self, name: str) -> None:
+        """End all that runs on a machine, as a loss of power would."""
+        process = self.running.pop(name)
+        process.kill()
+        process.wait()
+
+    def processes(self, name: str) -> list[str]:
+        """Return the command lines of what runs on a machine beside its sshd."""
+        lines = self.run(name, "ps", "-eo", "args=").splitlines()
+        return [line for line in lines if not line.startswith(("sshd", str(SSHD), "ps ", "sh -c"))]
+
+    def _link(self, name: str) -> str:
+        return f"{self.bridge}{list(self.addresses).index(name)}"
+
+
+@contextlib.contextmanager
+def machines(count: int, *, shared: bool = False, python: bool = True) -> Iterator[Machines]:
+    """Start machines m1, m2, ...; `shared` leaves them one state and cache, without `python` they have none."""
+    with open_folder("machines") as root, contextlib.ExitStack() as ends:
+        bridge, network = f"tm{token_hex(3)}", f"198.18.{Random().randrange(256)}"
+        names = [f"m{number + 1}" for number in range(count)]
+        there = Machines(root, bridge, {name: f"{network}.{number + 2}" for number, name in enumerate(names)})
+        for key in ("key", "host_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", root / key], check=True)
+        public = " ".join((root / "host_key.pub").read_text().split()[:2])
+        lines = [f"{address} {public}\n" for address in there.addresses.values()]
+        (root / "known_hosts").write_text("".join(lines))
+        hosts = [_CLIENT.format(name=name, address=address) for name, address in there.addresses.items()]
+        (root / "ssh_config").write_text("".join(hosts) + _ALL.format(root=root))
+        known = [f"{address} {name}\n" for name, address in there.addresses.items()]
+        (root / "hosts").write_text("127.0.0.1 localhost\n" + "".join(known))
+        Path("/run/sshd").mkdir(exist_ok=True)
+        _ip("link", "add", bridge, "type", "bridge")
+        ends.callback(_ip, "link", "delete", bridge)
+        _ip("address", "add", f"{network}.1/24", "dev", bridge)
+        _ip("link", "set", bridge, "up")
+        ends.callback(lambda: [there.crash(name) for name in list(there.running)])
+        for name in names:
+            _start(there, name, root / "all" if shared else None, python)
+        for address in there.addresses.values():
+            _await(address)
+        yield there
+
+
+def _start(there: Machines, name: str, common: Path | None, python: bool) -> None:
+    folder = there.root / name
+    folder.mkdir()
+    # The form of the kernel's, and nobody else's.
+    number = f"{token_hex(4)}-{token_hex(2)}-{token_hex(2)}-{token_hex(2)}-{token_hex(6)}"
+    (folder / "boot_id").write_text(f"{number}\n")
+    (folder / "machine-id").write_text(f"{token_hex(16)}\n")
+    (folder / "sshd_config").write_text(_SERVER.format(address=there.addresses[name], root=there.root))
+    if common:
+        (folder / "var").mkdir()
+        common.mkdir(exist_ok=True)
+        for part in ("lib", "cache"):
+            (folder / "var" / part).mkdir()
+            (common / part).mkdir(exist_ok=True)
+            (folder / "var" / part / "loadframe").symlink_to(common / part)
+    hidden = "" if python else " ".join(sorted(_pythons()))
+    script = _BEGIN.format(
+        name=name,
+        root=there.root,
+        private=f"/var/lib/loadframe /var/cache/loadframe {'' if common else _REPOSITORY}",
+        hidden=hidden,
+        sshd=SSHD,
+    )
+    apart = ["--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(["unshare", *apart, "/bin/sh", "-c", script], stdout=log, stderr=log)
+    there.running[name] = process
+    here = Path("/proc/self/ns/net").readlink()
+    while Path(f"/proc/{process.pid}/ns/net").readlink() == here:
+        time.sleep(0.01)
+    link = f"{there.bridge}{list(there.addresses).index(name)}"
+    _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(process.pid))
+    _ip("link", "set", link, "master", there.bridge, "up")
+    for words in ("link set lo up", f"address add {there.addresses[name]}/24 dev eth0", "link set eth0 up"):
+        command = ["nsenter", f"--net=/proc/{process.pid}/ns/net", "ip", *words.split()]
+        subprocess.run(command, check=True, capture_output=True)
+    (folder / "plugged").touch()
+
+
+def _pythons() -> set[str]:
+    names = ("python3", *(f"python3.{minor}" for minor in range(30)))
+    places = [f"{place}/{name}" for place in ("/usr/local/bin", "/usr/bin", "/bin") for name in names]
+    return {str(Path(place).resolve()) for place in (*places, sys.executable) if Path(place).exists()}
+
+
+def _await(address: str) -> None:
+    import socket
+
+    end = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection((address, 22), 1).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
