@@ -55,14 +55,14 @@ def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> d
     """Return where each machine's system has a store, by the machines' names; BadInput where it is another version."""
     places = {}
     for machine in machines:
-        found = machine.call(system, kind)
-        if found is None or found.version != version:
+        there = machine.call(system, kind)
+        if there is None or there.version != version:
             raise BadInput(
-                f"its system has {kind} {found.version if found else 'in no version'}, and others have {version}",
+                f"its system has {kind} {there.version if there else 'in no version'}, and others have {version}",
                 where=machine.hostname,
                 remedy="install the same version everywhere, or give an installation with --home, which is copied",
             )
-        places[machine.hostname] = found.home
+        places[machine.hostname] = there.home
     return places
 
 

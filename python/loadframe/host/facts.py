@@ -82,7 +82,7 @@ def _cpu() -> str:
 
 def _addresses() -> dict[str, str]:
     """Return the first IPv4 address of each interface that has one (netdevice(7))."""
-    found = {}
+    addresses = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
@@ -90,5 +90,5 @@ def _addresses() -> dict[str, str]:
                 answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
             except OSError:
                 continue
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+            addresses[name] = socket.inet_ntoa(answer[20:24])
+    return addresses
