@@ -195,7 +195,7 @@ class RemoteMachine:
         address = resolved(name) or self.call(resolved, name)
         if address and self._has(address):
             return address
-        what = f"{wanted!r} is no interface of it, and {name} is no name of it"
+        what = f"it has no interface {wanted!r}, nor an address of the name {name}"
         raise self._no_address(what, f"its interfaces are {_listed(facts.addresses)}")
 
     def _has(self, address: str) -> bool:
