@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.ranks import rank_figures
 from loadframe.record.schema.summary import GeneratorFigures
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ def generator_figures(
     cpu, peak = _worker_shares(watched, "cpu_seconds")
     waited, _ = _worker_shares(watched, "waited_seconds")
     away, _ = _worker_shares(watched, "away_seconds")
+    if ranks := rank_figures(outcome):
+        # Of many workers the telemetry has only the worst of each second.
+        cpu, peak = max(rank.cpu_share for rank in ranks), max(rank.cpu_share_peak for rank in ranks)
+        waited, away = max(rank.waited_share for rank in ranks), max(rank.away_share for rank in ranks)
     lag = histograms.total("generator/lag", start, end)
     return GeneratorFigures(
         threads=threads,

@@ -1,6 +1,8 @@
 """What a process does first that is one of several ranks."""
 
 import os
+import sys
+import traceback
 from collections.abc import Callable
 
 from loadframe.ranks.environment import STARTER, Place
@@ -22,8 +24,14 @@ def run(place: Place, command: Callable[[], int]) -> int:
     lifeline = protect()
     starter = os.environ.get(STARTER)
     tell = adopt(starter) if starter else None
-    with Hub(place, lifeline):
-        status = command()
+    status = 1
+    try:
+        with Hub(place, lifeline):
+            status = command()
+    except Exception:
+        # Said before the terminal is given back.
+        traceback.print_exc()
     if tell:
+        sys.stdout.flush()
         tell(status)
     return status

@@ -49,9 +49,16 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 
 
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`."""
-    for batch in _batches(phase.folder / "generator.csv", _GENERATOR_TYPES):
+    """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`, or where several ranks
+    loaded `generator:RANK.WORKER`."""
+    ranks = [entry["rank"] for entry in _outcome(phase).get("by_rank", ()) if "machine" in entry]
+    types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else _GENERATOR_TYPES
+    for batch in _batches(phase.folder / "generator.csv", types):
         worker = pc.cast(batch.column("worker"), pa.string())
+        if ranks:
+            # The engine numbers those that take part.
+            rank = pa.array([str(ranks[position]) for position in batch.column("rank").to_pylist()], pa.string())
+            worker = pc.binary_join_element_wise(rank, worker, ".")
         source = pc.binary_join_element_wise("generator", worker, ":")
         for field in GENERATOR:
             yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name))

@@ -65,6 +65,14 @@ class RecordedStore:
 
 
 @dataclass(frozen=True, slots=True)
+class RankPlace:
+    """A rank of the generator, and where it ran."""
+
+    rank: int = field(metadata=told("a rank that loaded, where several did"))
+    machine: str | None = field(default=None, metadata=told("its machine"))
+
+
+@dataclass(frozen=True, slots=True)
 class GeneratorSetup:
     """How the load generator was set up."""
 
@@ -77,6 +85,7 @@ class GeneratorSetup:
     connections: int | None = field(
         default=None, metadata=told("connections that all clients share; null: one for each", null=True)
     )
+    members: tuple[RankPlace, ...] = field(default=(), metadata=told(""))
     ceiling: float | None = field(
         default=None, metadata=told("requests that one worker of this driver managed in calibration", "1/s", null=True)
     )

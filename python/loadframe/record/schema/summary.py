@@ -163,7 +163,10 @@ class RankFigures:
     began_late: float = field(default=0.0, metadata=told("after the instant at which all were to begin", "s"))
     last_done: float = field(default=0.0, metadata=told("its last answer, since the load began", "s"))
     cpu_share: float = field(default=0.0, metadata=told("greatest mean CPU share of one of its workers", "share"))
-    waited_share: float = field(default=0.0, metadata=told("share of time that its workers waited for a core", "share"))
+    cpu_share_peak: float = field(default=0.0, metadata=told("greatest CPU share of one in one second", "share"))
+    waited_share: float = field(
+        default=0.0, metadata=told("greatest mean share of time that one of its workers waited for a core", "share")
+    )
     lateness_p99: float | None = field(
         default=None, metadata=told("99th percentile of how late it handled due requests", "s", null=True)
     )
@@ -172,7 +175,8 @@ class RankFigures:
     )
     longest_stall: float | None = field(default=None, metadata=told("greatest lag of its event loops", "s", null=True))
     away_share: float = field(
-        default=0.0, metadata=told("share of time that its event loops spent in stalls of 50 ms or more", "share")
+        default=0.0,
+        metadata=told("greatest mean share of time that an event loop spent in stalls of 50 ms or more", "share"),
     )
     clock_offset: float = field(
         default=0.0, metadata=told("its monotonic clock minus that of rank 0, before the load", "s")

@@ -8,7 +8,12 @@ from loadframe.record.schema.field import Field
 
 TELEMETRY = (
     Field("time", "double", "s", "since the run began; a rate covers the time since the sample before"),
-    Field("source", "string", "", "what was watched, such as `node:0`, `generator:0`, `target:HOST`, `host`"),
+    Field(
+        "source",
+        "string",
+        "",
+        "what was watched, such as `node:0`, `generator:0` (or `generator:2.0`, of rank 2), `target:HOST`, `host`",
+    ),
     Field("metric", "string", "", "see the metrics of that source"),
     Field("value", "double", "see metric", "the sample"),
 )

@@ -1,0 +1,160 @@
+"""Real ranks, started by a real mpirun: what they record together, and what becomes of them when one dies."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from commands import PATIENCE, Running, loadframe, open_folder
+from loadframe.record import Run
+
+pytestmark = pytest.mark.store
+
+WORKLOAD = """\
+workload: small
+collections: {trips: {elasticsearch: {}}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 120}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 10}}
+  look: {search: {collection: trips, size: 1}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 3, until: exhausted}
+  - {name: look, operation: look, clients: 6, warmup: 500ms, duration: SECONDS}
+  - {name: some, operation: look, clients: 6, requests: 240}
+"""
+
+
+@pytest.fixture
+def workload(monkeypatch):
+    """A folder to work in, with a workload; its `look` takes 2 s."""
+    with open_folder("ranks") as folder:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        Path("small.yaml").write_text(WORKLOAD.replace("SECONDS", "2s"))
+        Path("long.yaml").write_text(WORKLOAD.replace("SECONDS", "10m"))
+        yield folder
+
+
+def bench(*words):
+    return ("bench", *words, "--store", "sim", "--seed", "5")
+
+
+def of_rank(launcher: int, rank: int) -> list[psutil.Process]:
+    """Return the processes of a rank among all that a launcher has started."""
+    ranks = []
+    for process in psutil.Process(launcher).children(recursive=True):
+        try:
+            number = process.environ().get("OMPI_COMM_WORLD_RANK")
+        except psutil.Error:
+            continue
+        if number == str(rank) and "loadframe" in " ".join(process.cmdline()):
+            ranks.append(process)
+    return ranks
+
+
+def wait_until_gone(processes: list[psutil.Process], seconds: float) -> None:
+    _, alive = psutil.wait_procs(processes, seconds)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_ranks_send_what_one_process_sends_and_are_in_the_record(workload):
+    alone = loadframe(*bench("small.yaml", "--output", "alone"))
+    assert alone.returncode == 0, alone.stderr
+    together = loadframe(*bench("small.yaml", "--output", "together", "--ranks", "3"))
+    assert together.returncode == 0, together.stderr
+    one, three = Run(Path("alone")), Run(Path("together"))
+    for name in ("fill", "some"):
+        counts = []
+        for run in (one, three):
+            (phase,) = [phase for phase in run.summary.phases if phase.name == name]
+            (operation,) = phase.operations.values()
+            counts.append((operation.requests, operation.successes, operation.documents, operation.response.count))
+        assert counts[0] == counts[1]
+    generator = three.raw_manifest["generator"]
+    assert (generator["ranks"], [member["rank"] for member in generator["members"]]) == (3, [0, 1, 2])
+    look = three.summary.phases[1]
+    assert [rank.rank for rank in look.ranks] == [0, 1, 2]
+    assert sum(rank.requests for rank in look.ranks) == look.operations["look"].requests
+    assert all(rank.machine == os.uname().nodename for rank in look.ranks)
+    assert "ranks" not in one.raw_summary["phases"][0] and "members" not in one.raw_manifest["generator"]
+    assert three.summary.verdict is not None
+
+
+def test_a_rank_that_dies_ends_all_and_what_was_measured_is_kept(workload):
+    words = bench("long.yaml", "--output", "kept", "--ranks", "3")
+    with Running(*words, folder=workload) as command:
+        command.wait_for("phase look", "2 s:")
+        everything = psutil.Process(command.process.pid).children(recursive=True)
+        (victim,) = of_rank(command.process.pid, 2)
+        victim.kill()
+        began = time.monotonic()
+        status = command.process.wait(PATIENCE)
+        wait_until_gone(everything, 30)
+    assert status == 1, command.stderr
+    assert time.monotonic() - began < 60
+    assert "rank 2" in command.stderr and "died" in command.stderr
+    kept = Run(Path("kept")).summary
+    assert kept.status == "failed" and kept.fault == "generator"
+    assert kept.phases[1].operations["look"].requests > 0
+
+
+def test_when_rank_0_is_killed_nothing_is_left_running(workload):
+    with Running(*bench("long.yaml", "--ranks", "3"), folder=workload) as command:
+        command.wait_for("phase look", "2 s:")
+        everything = psutil.Process(command.process.pid).children(recursive=True)
+        for process in of_rank(command.process.pid, 0):
+            process.kill()
+        assert command.process.wait(PATIENCE) == 1
+        wait_until_gone(everything, 60)
+
+
+def test_an_interrupt_reaches_rank_0_which_keeps_the_run(workload):
+    with Running(*bench("long.yaml", "--output", "kept", "--ranks", "2"), folder=workload) as command:
+        command.wait_for("phase look", "2 s:")
+        everything = psutil.Process(command.process.pid).children(recursive=True)
+        status, _ = command.send(signal.SIGINT)
+        wait_until_gone(everything, 30)
+    assert status == 130
+    assert Run(Path("kept")).summary.status == "interrupted"
+
+
+def test_an_mpirun_of_the_users_own_starts_ranks_as_well(workload):
+    mpirun = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert mpirun
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    before = (mpirun, *root, "--oversubscribe", "-n", "2")
+    done = loadframe(*bench("small.yaml", "--output", "theirs"), before=before)
+    assert done.returncode == 0, done.stderr
+    assert Run(Path("theirs")).raw_manifest["generator"]["ranks"] == 2
+    # More than were started: said, and nothing is started.
+    refused = loadframe(*bench("small.yaml", "--ranks", "5"), before=before)
+    assert refused.returncode == 2
+    assert "5 ranks are asked for, and 2 were started" in refused.stderr
+    wrong = loadframe("bench", "no-such-workload", before=before)
+    assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
+
+
+def test_a_launcher_of_another_mpi_is_seen(workload):
+    environment = {**os.environ, "PMI_RANK": "0", "PMI_SIZE": "4"}
+    refused = loadframe(*bench("small.yaml"), env=environment)
+    assert refused.returncode == 2
+    assert "PMI started 4 ranks, but" in refused.stderr and "another MPI" in refused.stderr
+    # The others end without a word of their own.
+    other = loadframe(*bench("small.yaml"), env={**environment, "PMI_RANK": "3"})
+    assert (other.returncode, other.stdout) == (2, "")
+
+
+def test_without_mpi_it_is_not_imported(workload):
+    probe = (
+        "import sys\nfrom loadframe.cli import main\n"
+        "try: main(['stores', '--json'])\nfinally: print('mpi4py' in sys.modules, file=sys.stderr)"
+    )
+    done = loadframe(before=(sys.executable, "-c", probe))
+    assert done.stderr.strip().endswith("False")
+    assert json.loads(done.stdout)
