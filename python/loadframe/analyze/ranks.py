@@ -16,6 +16,7 @@ _SIGMAS = 5
 
 def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
     """Return the figures of each rank by the outcome of a phase; none where one process made the load."""
+    # What a phase is too short for is None there.
     return tuple(
         RankFigures(
             rank=entry["rank"],
@@ -24,13 +25,13 @@ def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
             successes=entry["successes"],
             began_late=entry["began_late"],
             last_done=entry["last_done"],
-            cpu_share=entry["cpu_share"],
-            cpu_share_peak=entry["cpu_share_peak"],
-            waited_share=entry["waited_share"],
+            cpu_share=entry["cpu_share"] or 0.0,
+            cpu_share_peak=entry["cpu_share_peak"] or 0.0,
+            waited_share=entry["waited_share"] or 0.0,
             lateness_p99=entry["lateness_p99"],
             lag_p99=entry["lag_p99"],
             longest_stall=entry["lag_max"],
-            away_share=entry["away_share"],
+            away_share=entry["away_share"] or 0.0,
             clock_offset=entry["clock_offset"],
             clock_uncertainty=entry["clock_uncertainty"],
             clock_change=entry["clock_change"],
