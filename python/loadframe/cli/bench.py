@@ -17,10 +17,15 @@ from loadframe.cli.choices import (
     Home,
     HostName,
     Image,
+    Machines,
+    Network,
+    PerMachine,
     Ranks,
+    Scratch,
     assignments,
     core_limits,
     exclude,
+    placed,
     require_writable,
     start_ranks,
 )
@@ -61,6 +66,10 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     host: HostName = None,
     image: Image = None,
     container_runtime: ContainerRuntime = None,
+    machines: Machines = None,
+    per_machine: PerMachine = None,
+    network: Network = None,
+    scratch: Scratch = None,
     hosts: Annotated[
         str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
     ] = None,
@@ -136,6 +145,10 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             "--host": host,
             "--image": image,
             "--container-runtime": container_runtime,
+            "--machines": machines,
+            "--per-machine": per_machine,
+            "--network": network,
+            "--scratch": scratch,
             "--replace": replace,
             "--reuse": reuse,
             "--clients": clients,
@@ -190,6 +203,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
                 host=host or LocalHost.name,
                 image=image,
                 runtime=container_runtime,
+                **placed(machines, per_machine, network, scratch),
             )
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
@@ -279,7 +293,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
     exclude(given, ["--clients"], ["--arrivals"], "clients send when they are answered, and do not arrive")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
-    starting += ["--host", "--image", "--container-runtime"]
+    starting += ["--host", "--image", "--container-runtime", "--machines", "--per-machine", "--network", "--scratch"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
     for option in ("--replace", "--reuse"):
         if given[option] and not (given["--hosts"] or given["--cluster"]):

@@ -25,11 +25,28 @@ Home = Annotated[
 HostName = Annotated[
     str | None,
     typer.Option(
-        "--host", help="Where nodes run: local (if not given), netns (each in a network of its own), container."
+        "--host",
+        help="Where nodes run: local (if not given), netns (each in a network of its own), container, ssh.",
     ),
 ]
 Image = Annotated[
     str | None, typer.Option(help="Of --host container: a root file system's folder, an image file, or a name.")
+]
+Machines = Annotated[
+    str | None,
+    typer.Option(help="Of --host ssh: machines for nodes, name or name:slots, comma-separated; or @FILE, a line each."),
+]
+PerMachine = Annotated[
+    int | None,
+    typer.Option(min=1, help="Of --host ssh: nodes on a machine that says no slots; 1 if not given."),
+]
+Network = Annotated[
+    str | None,
+    typer.Option(help="Of --host ssh: the nodes' network: an interface, 10.1.0.0/16, or a suffix such as -ib."),
+]
+Scratch = Annotated[
+    str | None,
+    typer.Option(help="Of --host ssh: the machines' folder for data; that of their state if not given."),
 ]
 ContainerRuntime = Annotated[
     str | None,
@@ -120,3 +137,17 @@ def share(text: str, option: str) -> float:
     if rest or not 0 < value < 100:
         raise BadInput(f"{option} {text!r} is not a share", remedy="write a percentage above 0, such as 5%")
     return value
+
+
+def placed(machines: str | None, per_machine: int | None, network: str | None, scratch: str | None) -> dict[str, Any]:
+    """Return the parts of a ClusterSpec that those options say; none that was left out."""
+    from loadframe.host.placement import Placement, listed
+
+    parts: dict[str, Any] = {}
+    if machines is not None:
+        parts["machines"] = listed(machines)
+    if per_machine is not None or network is not None:
+        parts["placement"] = Placement(per_machine, network=network)
+    if scratch is not None:
+        parts["scratch"] = scratch
+    return parts

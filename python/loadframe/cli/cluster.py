@@ -7,7 +7,20 @@ import typer
 
 from loadframe.cli import access, cluster_command
 from loadframe.cli.app import Group, app
-from loadframe.cli.choices import ContainerRuntime, Cores, Home, HostName, Image, assignments, core_limits
+from loadframe.cli.choices import (
+    ContainerRuntime,
+    Cores,
+    Home,
+    HostName,
+    Image,
+    Machines,
+    Network,
+    PerMachine,
+    Scratch,
+    assignments,
+    core_limits,
+    placed,
+)
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
@@ -61,6 +74,10 @@ def up(
     host: HostName = None,
     image: Image = None,
     container_runtime: ContainerRuntime = None,
+    machines: Machines = None,
+    per_machine: PerMachine = None,
+    network: Network = None,
+    scratch: Scratch = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
     ] = None,
@@ -106,6 +123,7 @@ def up(
         runtime=container_runtime,
         port=port,
         settings=assignments(set_) if set_ else None,
+        **placed(machines, per_machine, network, scratch),
     )
     limits = core_limits(cores) | _without_none(
         cpus=cpus,

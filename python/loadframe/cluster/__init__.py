@@ -3,8 +3,10 @@
 from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
+from loadframe.host.base import Machine
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
+from loadframe.host.placement import Placement
 from loadframe.store import Balancing
 
-__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Node", "Shape"]
+__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Machine", "Node", "Placement", "Shape"]

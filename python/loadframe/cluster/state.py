@@ -1,5 +1,6 @@
 """What a cluster was asked to be, for manifests, and in which ways it is not that."""
 
+import dataclasses
 from typing import Any
 
 from loadframe.cluster.node import Node, State
@@ -36,6 +37,31 @@ def describe(roster: Roster) -> dict[str, Any]:
         "jvm_options": facts.get("jvm_options"),
         "settings": dict(spec.settings) if spec else {},
         "adapted": dict(facts.get("adapted", {})),
+        **_placed(roster),
+    }
+
+
+def _placed(roster: Roster) -> dict[str, Any]:
+    """Return which other machines have which nodes, and what these machines are; nothing where all are on this one."""
+    machines = {node.machine.hostname: node.machine for node in roster.nodes if node.machine and not node.machine.here}
+    if not machines or roster.spec is None:
+        return {}
+    told = [
+        {
+            "name": name,
+            "nodes": [node.name for node in roster.nodes if node.on == name],
+            "address": machine.address,
+            "cpu": machine.facts.cpu,
+            "threads": len(machine.facts.cores),
+            "memory": machine.facts.memory,
+            "kernel": machine.facts.kernel,
+        }
+        for name, machine in machines.items()
+    ]
+    return {
+        "machines": told,
+        "placement": dataclasses.asdict(roster.spec.placement),
+        "scratch": roster.spec.scratch,
     }
 
 
@@ -43,7 +69,9 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
     """Return how the processes differ from what was asked for, one sentence each."""
     sentences = []
     for node in roster.nodes:
-        if not node.alive:
+        if trouble := node.machine.trouble() if node.machine else None:
+            sentences.append(f"nothing is known of {node.name}: {trouble}")
+        elif not node.alive:
             sentences.append(_gone(node))
         elif node.paused:
             sentences.append(f"{node.name} is paused")
@@ -60,7 +88,8 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
 
 def losses(roster: Roster) -> list[str]:
     """Return which nodes ended although nobody ended them, one sentence each, as in `deviations`."""
-    return [_gone(node) for node in roster.nodes if not node.alive and node.state != State.KILLED]
+    reached = [node for node in roster.nodes if node.machine is None or node.machine.trouble() is None]
+    return [_gone(node) for node in reached if not node.alive and node.state != State.KILLED]
 
 
 def unready(health: Health, size: int) -> list[str]:

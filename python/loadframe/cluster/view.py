@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.cluster import state
@@ -11,6 +11,7 @@ from loadframe.cluster.roster import Roster
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import cores
+from loadframe.host.base import Machine
 from loadframe.store import OPEN, Health, Store
 
 
@@ -38,6 +39,11 @@ class ClusterView:
         return list(self._roster.nodes)
 
     @property
+    def machines(self) -> Sequence[Machine]:
+        """The machines that its nodes are, or may come to be, on; none of a cluster that Loadframe did not start."""
+        return self.spec.place().machines if self.spec else ()
+
+    @property
     def size(self) -> int:
         """How many data-bearing nodes the cluster is to have; of one that was attached to, how many it had."""
         return self._attached if self._attached is not None else self._of_ours().nodes
@@ -57,6 +63,8 @@ class ClusterView:
     def cores_left(self) -> set[int] | None:
         """The cores that the nodes leave to whoever asks them; None where they share them all."""
         if self.spec is None or (self.spec.limits.cores is None and self.spec.limits.cores_each is None):
+            return None
+        if not all(machine.here for machine in self.machines):
             return None
         return os.sched_getaffinity(0) - set(cores.pool(self.spec.limits, self.spec.nodes)) or None
 

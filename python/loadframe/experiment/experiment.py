@@ -70,6 +70,9 @@ class Experiment:
             "host": store.host,
             "image": store.image,
             "runtime": store.runtime,
+            "machines": store.machines,
+            "placement": store.placement.model_dump(),
+            "scratch": store.scratch,
             "link": {
                 name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
             },

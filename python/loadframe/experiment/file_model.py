@@ -52,6 +52,14 @@ class LinkEntry(Model):
     rate: Bandwidth | None = None
 
 
+class PlacementEntry(Model):
+    """How nodes are put on machines: nodes a machine, whether the generator may share it, and their network."""
+
+    per_machine: Annotated[int, Field(ge=1)] | None = None
+    share: bool = True
+    network: str | None = None
+
+
 class StoreEntry(Model):
     """The store under test, and its state where no factor says otherwise."""
 
@@ -60,7 +68,10 @@ class StoreEntry(Model):
     nodes: Nodes = 1
     limits: LimitsEntry = LimitsEntry()
     home: str | None = None
-    host: Literal["local", "netns", "container"] = "local"
+    host: Literal["local", "netns", "container", "ssh"] = "local"
+    machines: Annotated[tuple[str, ...], Strict(False)] = ()
+    placement: PlacementEntry = PlacementEntry()
+    scratch: str | None = None
     image: str | None = None
     runtime: str | None = None
     link: LinkEntry = LinkEntry()

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadframe import interrupts
-from loadframe.cluster import Cluster, ClusterSpec, Limits, Shape
+from loadframe.cluster import Cluster, ClusterSpec, Limits, Placement, Shape
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.clusters import Clusters
 from loadframe.experiment.deadline import NEVER, Deadline, OutOfTime
@@ -203,7 +203,8 @@ class _Group:
 
 def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
     asked = experiment.cluster_spec(treatment)
-    return ClusterSpec(**{**asked, "limits": Limits(**asked["limits"]), "link": Shape(**asked["link"])})
+    parts = {"limits": Limits(**asked["limits"]), "link": Shape(**asked["link"])}
+    return ClusterSpec(**{**asked, **parts, "placement": Placement(**asked["placement"])})
 
 
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:

@@ -1,17 +1,50 @@
 """Which samplers look at a cluster: while load is on it, and while somebody watches it."""
 
-from loadframe.cluster import Cluster
-from loadframe.observe import CgroupSampler, HostSampler, ProcessSampler, Sampler, StoreSampler
+from collections.abc import Iterable
+from functools import partial
+from secrets import token_hex
+
+from loadframe.cluster import Cluster, Machine
+from loadframe.cluster.node import Node
+from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, Sample, Sampler, StoreSampler, there
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
-    """Return those of its nodes, of this machine, and of what the store itself tells."""
-    return [
+    """Return those of its nodes, of this machine and those that nodes are on, and of what the store itself tells."""
+
+    def here() -> Iterable[Node]:
         # Asked at each look: nodes come and go.
+        return (node for node in cluster.nodes if node.machine is None or node.machine.here)
+
+    return [
         ProcessSampler(
-            lambda: {node.name: node.pid for node in cluster.nodes if node.pid}, families=cluster.store.many_processes
+            lambda: {node.name: node.pid for node in here() if node.pid}, families=cluster.store.many_processes
         ),
-        CgroupSampler(lambda: {node.name: node.control_groups for node in cluster.nodes if node.control_groups}),
+        CgroupSampler(lambda: {node.name: node.control_groups for node in here() if node.control_groups}),
         HostSampler(),
         StoreSampler(cluster.statistics),
+        *_elsewhere(cluster),
+    ]
+
+
+def _elsewhere(cluster: Cluster) -> list[Sampler]:
+    """Return a sampler for each other machine that the cluster may have nodes on."""
+    watch = token_hex(4)
+
+    def wanted(hostname: str) -> there.Wanted:
+        nodes = [node for node in cluster.nodes if node.on == hostname and node.alive]
+        return there.Wanted(
+            {node.name: node.pid for node in nodes if node.pid},
+            {node.name: node.control_groups for node in nodes if node.control_groups},
+            cluster.store.many_processes,
+        )
+
+    def ask(machine: Machine, wanted: there.Wanted) -> Iterable[Sample | Gap]:
+        seen: Iterable[Sample | Gap] = machine.call_within(there.PATIENCE, there.look, watch, wanted)
+        return seen
+
+    return [
+        there.MachineSampler(machine.hostname, partial(wanted, machine.hostname), partial(ask, machine))
+        for machine in cluster.machines
+        if not machine.here
     ]

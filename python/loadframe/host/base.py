@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from loadframe.host.facts import Facts
 from loadframe.host.limits import Limits
 from loadframe.host.link import Link
 
@@ -108,6 +109,10 @@ class Machine(Protocol):
     def own_addresses(self) -> bool:
         """Whether each process has an address of its own here, whatever the store."""
 
+    @property
+    def facts(self) -> Facts:
+        """What it tells of itself."""
+
     def trouble(self) -> str | None:
         """Return why nothing can be known of the machine at the moment; None while it answers."""
 
@@ -120,6 +125,9 @@ class Machine(Protocol):
         Elsewhere than here it must be at the top of a module that imports the standard library alone, and values are as
         in `wire`. What it raises is raised here; MachineLost when the machine does not answer any more.
         """
+
+    def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """The same, given up when the machine is silent for `patience` s."""
 
     def folder(self, cluster: Path) -> Path:
         """Return the folder on the machine for the nodes of the cluster that has that folder here."""

@@ -21,6 +21,7 @@ from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import guard, limits
 from loadframe.host.base import Command
+from loadframe.host.facts import Facts, facts
 from loadframe.host.limits import Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
 from loadframe.ranges import FIRST_PORT, LAST_PORT
@@ -67,6 +68,15 @@ class LocalHost:
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call it."""
         return function(*args, **kwargs)
+
+    def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call it: there is no silence here."""
+        return function(*args, **kwargs)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Look at it."""
+        return facts()
 
     def trouble(self) -> str | None:
         """Return None: we are here."""

@@ -56,6 +56,13 @@ class RecordedStore:
     origin: str | None = field(default=None, metadata=told("where its software comes from"))
     nodes: int | None = field(default=None, metadata=told("nodes", "nodes"))
     host: str | None = field(default=None, metadata=told("where its nodes run"))
+    machines: tuple[Mapping[str, Any], ...] = field(
+        default=(),
+        metadata=told("the other machines that its nodes run on: name, nodes, address, cpu, threads, memory, kernel"),
+    )
+    placement: Mapping[str, Any] = field(
+        default_factory=dict, metadata=told("how its nodes were placed on them: per_machine, share, network")
+    )
     image: str | None = field(default=None, metadata=told("the image of its containers"))
     links: Mapping[str, Any] = field(default_factory=dict, metadata=told("what the nodes' links did to packets"))
     limits: RecordedLimits = field(default=RecordedLimits(), metadata=told(""))
