@@ -48,8 +48,11 @@ class ClusterChange:
         return Patience(what, [*concerned, *others], self.within, self.tell)
 
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
-        """Tell of nodes by the names of their first processes."""
-        self.emit(ClusterEvent(kind, tuple(self.roster.of(number)[0].name for number in numbers)))
+        """Tell of nodes by the names of their first processes, and of their machines where those are others."""
+        nodes = [self.roster.of(number)[0] for number in numbers]
+        machines = dict.fromkeys(node.machine.hostname for node in nodes if node.machine and not node.machine.here)
+        detail = {"machines": ", ".join(machines)} if machines else {}
+        self.emit(ClusterEvent(kind, tuple(node.name for node in nodes), detail))
 
     def require_awake(self, node: Node, consequence: str) -> None:
         """BadInput if a node is gone, paused or cut off; `consequence` says why it is needed."""

@@ -25,7 +25,9 @@ class ClusterEvent:
 
     kind: str
     nodes: tuple[str, ...]
-    detail: Mapping[str, float | None] = field(default_factory=dict)  #: what there is to know besides, in base units
+    detail: Mapping[str, float | str | None] = field(
+        default_factory=dict
+    )  #: what there is to know besides, in base units
     wall: float = field(default_factory=time.time)  #: s since the epoch
     monotonic: float = field(default_factory=time.monotonic)  #: s, for durations and a run's time axis
 

@@ -43,20 +43,22 @@ def describe(roster: Roster) -> dict[str, Any]:
 
 def _placed(roster: Roster) -> dict[str, Any]:
     """Return which other machines have which nodes, and what these machines are; nothing where all are on this one."""
-    machines = {node.machine.hostname: node.machine for node in roster.nodes if node.machine and not node.machine.here}
-    if not machines or roster.spec is None:
+    if roster.spec is None:
+        return {}
+    machines = [machine for machine in roster.spec.place().machines if not machine.here]
+    if not machines:
         return {}
     told = [
         {
-            "name": name,
-            "nodes": [node.name for node in roster.nodes if node.on == name],
+            "name": machine.hostname,
+            "nodes": [node.name for node in roster.nodes if node.on == machine.hostname],
             "address": machine.address,
             "cpu": machine.facts.cpu,
             "threads": len(machine.facts.cores),
             "memory": machine.facts.memory,
             "kernel": machine.facts.kernel,
         }
-        for name, machine in machines.items()
+        for machine in machines
     ]
     return {
         "machines": told,

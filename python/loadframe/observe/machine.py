@@ -10,6 +10,7 @@ from loadframe.observe.sampler import Gap, Rates, Sample
 
 _LOOPBACK = "lo"
 _SOURCE = "host"
+_PROC, _BLOCKS = Path("/proc"), Path("/sys/block")
 #: Bytes of a sector as /proc/diskstats counts them, whatever a disk's own have (the kernel's admin-guide/iostats).
 _SECTOR = 512
 #: Bytes that an interface has received and sent.
@@ -25,7 +26,6 @@ class HostSampler:
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")):
         self._proc = proc
         self._interfaces = sys / "class" / "net"
-        self._blocks = sys / "block"
         self._rates = Rates()
         self._carried = Rates()
         self._cpu: tuple[float, float, float] | None = None
@@ -42,7 +42,7 @@ class HostSampler:
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
-        with (self._proc / "stat").open() as lines:
+        with (_PROC / "stat").open() as lines:
             # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; guests' are counted as user's too.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]
         idle, stolen = times[3] + times[4], times[7]
@@ -55,22 +55,22 @@ class HostSampler:
 
     def _available(self) -> float:
         """Return the bytes that can be given out without swapping."""
-        for line in (self._proc / "meminfo").read_text().splitlines():
+        for line in (_PROC / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return 1024.0 * int(line.split()[1])
         return 0.0
 
     def _carried_by(self) -> dict[str, Carried]:
         """Return what each interface has carried (proc(5), /proc/net/dev)."""
-        rows = (line.partition(":") for line in (self._proc / "net" / "dev").read_text().splitlines()[2:])
+        rows = (line.partition(":") for line in (_PROC / "net" / "dev").read_text().splitlines()[2:])
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
     def _disks(self) -> dict[str, float]:
         """Return the bytes that all disks have read and written; partitions are parts of theirs."""
         totals = {"disk.read": 0.0, "disk.written": 0.0}
-        for line in (self._proc / "diskstats").read_text().splitlines():
+        for line in (_PROC / "diskstats").read_text().splitlines():
             _, _, name, _, _, read, _, _, _, written, *_ = line.split()
-            if (self._blocks / name.replace("/", "!")).exists():
+            if (_BLOCKS / name.replace("/", "!")).exists():
                 totals["disk.read"] += _SECTOR * int(read)
                 totals["disk.written"] += _SECTOR * int(written)
         return totals

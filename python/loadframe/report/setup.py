@@ -96,6 +96,7 @@ def _store(store: RecordedStore) -> dict[str, str | None]:
         "origin": store.origin,
         "nodes": None if store.nodes is None else str(store.nodes),
         "host": _host(store),
+        "machines": _machines(store),
         "limits": words or "none",
         "heap": _size(store.heap),
         "Java": str(store.java) if store.java else None,
@@ -108,6 +109,15 @@ def _host(store: RecordedStore) -> str | None:
     links = {str(shape) for shape in store.links.values()}
     words = [store.host, store.image, *sorted(links)]
     return ", ".join(word for word in words if word) or None
+
+
+def _machines(store: RecordedStore) -> str | None:
+    """Return the other machines, each with the nodes that it had when the run began."""
+    told = []
+    for machine in store.machines:
+        nodes = ", ".join(machine["nodes"]) or "no node at first"
+        told.append(f"{machine['name']} ({nodes}; {machine['threads']} CPUs, {format_size(machine['memory'])})")
+    return ", ".join(told) or None
 
 
 def _workload(workload: RecordedWorkload) -> dict[str, str | None]:
