@@ -1,4 +1,4 @@
-"""`loadframe report`: writes where it is told, prints in brief, refuses a folder that is not a run."""
+"""`loadframe report`: writes into the folder or where it is told, prints in brief, refuses what is not a run."""
 
 import json
 import shutil
