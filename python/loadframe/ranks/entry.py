@@ -21,12 +21,12 @@ def run(place: Place, command: Callable[[], int]) -> int:
     from loadframe.ranks.launch import adopt
     from loadframe.ranks.protect import protect
 
-    lifeline = protect()
     starter = os.environ.get(STARTER)
+    line = protect(place)
     tell = adopt(starter) if starter else None
     status = 1
     try:
-        with Hub(place, lifeline):
+        with Hub(place.size, line):
             status = command()
     except Exception:
         # Said before the terminal is given back.

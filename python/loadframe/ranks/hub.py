@@ -1,6 +1,7 @@
 """Rank 0's thread that talks to the others, and what the rest of rank 0 asks of it."""
 
 import contextlib
+import json
 import os
 import queue
 import select
@@ -17,12 +18,13 @@ from typing import Any, Self, TypeVar
 
 from loadframe import interrupts
 from loadframe.errors import BadInput
-from loadframe.ranks.environment import Place
 from loadframe.ranks.messages import Header
 from loadframe.ranks.phase import PhaseOfRanks
+from loadframe.ranks.protect import Line
 from loadframe.ranks.station import Station
+from loadframe.ranks.survey import wait
 from loadframe.ranks.top import Top
-from loadframe.ranks.world import RankLost, World
+from loadframe.ranks.world import RankLost
 
 T = TypeVar("T")
 
@@ -30,6 +32,8 @@ T = TypeVar("T")
 _BEAT = 2.0
 #: How long rank 0 waits for all ranks to come, s.
 _COMING = 120.0
+#: How long it waits for what it has asked all ranks, s.
+_ANSWERING = 120.0
 #: How long it waits for the last words of ranks when the job is over, s.
 _LAST_WORDS = 0.5
 #: How long it waits for all to leave, s.
@@ -51,7 +55,7 @@ class Rank:
 class _Told(Station):
     """The station of rank 0: here all introductions arrive."""
 
-    def __init__(self, world: World, all_here: "Future[list[Header]]") -> None:
+    def __init__(self, world: Line, all_here: "Future[list[Header]]") -> None:
         self._all_here = all_here
         self.farewells: set[int] = set()
         super().__init__(world)
@@ -64,11 +68,10 @@ class _Told(Station):
 class Hub:
     """All ranks, for the main thread of rank 0. A context manager; leaving it ends the others."""
 
-    def __init__(self, place: Place, lifeline: int) -> None:
-        """Come together in the background; `lifeline` is the pipe that says when the launcher ends the job."""
-        self.size = place.size
-        self._place = place
-        self._lifeline = lifeline
+    def __init__(self, size: int, line: Line) -> None:
+        """Come together in the background, over the line to the process that has MPI."""
+        self.size = size
+        self._line = line
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ears, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._all_here: Future[list[Header]] = Future()
@@ -127,6 +130,20 @@ class Hub:
         if self.broken:
             raise RankLost(self.broken, remedy="start the ranks again")
 
+    def ask(self, question: str, about: Any) -> dict[int, Any]:
+        """Ask all ranks one of `survey.QUESTIONS`; return the answers by rank. RankLost if one does not answer."""
+        self.require_whole()
+        header = {"kind": "ask", "number": next(self._numbers), "question": question}
+        asked = self._asked(lambda: self._station.ask(header, json.dumps(about).encode()))
+        answers = wait(asked, _ANSWERING, self._look)
+        if answers is None:
+            raise RankLost(f"not all ranks answered within {_ANSWERING:.0f} s", remedy="start the ranks again")
+        return answers
+
+    def _look(self) -> None:
+        interrupts.check()
+        self.require_whole()
+
     def phase(
         self, plan: Mapping[str, Any], folder: Path, ranks: Sequence[Rank], cores: Collection[int] | None
     ) -> PhaseOfRanks:
@@ -178,13 +195,14 @@ class Hub:
     # In the thread of the ranks
 
     def _run(self) -> None:
+        line = self._line
         try:
-            world = World(self._place)
+            line.open()
         except BaseException as error:
             self._all_here.set_exception(error)
             return
-        self.library = world.library
-        self._station = _Told(world, self._all_here)
+        self.library = line.library
+        self._station = _Told(line, self._all_here)
         beaten = 0.0
         while not self._leaving:
             self._station.step()
@@ -194,36 +212,38 @@ class Hub:
             if now - beaten > _BEAT and not self.broken:
                 self._station.spread({"kind": "beat"})
                 beaten = now
+            if not self.broken and (line.over or line.lost):
+                self._job_over()
             self._listen(self._station.pause)
-        if self.broken:
-            return
-        self._station.spread({"kind": "end"})
-        world.close()
+        if not self.broken:
+            self._station.spread({"kind": "end"})
+            line.close()
 
     def _listen(self, pause: float) -> None:
-        """Sleep, unless there is work, or the job is over."""
-        ready, _, _ = select.select([self._ears, *([] if self.broken else [self._lifeline])], [], [], pause)
+        """Sleep, unless there is work, or something arrives."""
+        line = [] if self._line.lost else [self._line.fileno()]
+        ready, _, _ = select.select([self._ears, *line], [], [], pause)
         if self._ears in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._ears, 512)
-        if self._lifeline in ready:
-            self._job_over()
 
     def _job_over(self) -> None:
         """The launcher ends the ranks: because one died, or because it was told to."""
-        until = time.monotonic() + _LAST_WORDS
+        told = self._all_here.result() if self._all_here.done() else []
+        # The launcher ends the others a moment after one has died.
+        dead = [t for t in told if t["rank"] and t["boot"] == told[0]["boot"] and _is_dead(t["process"])]
         others = set(range(1, self.size))
-        while time.monotonic() < until and self._station.farewells != others:
-            with contextlib.suppress(Exception):
-                self._station.step()
+        until = time.monotonic() + _LAST_WORDS
+        while time.monotonic() < until and self._station.farewells != others and not self._line.lost:
+            self._station.step()
             time.sleep(0.01)
-        dead = sorted(others - self._station.farewells)
-        names = {t["rank"]: t["machine"] for t in self._all_here.result()} if self._all_here.done() else {}
-        if (dead and len(dead) < self.size - 1) or (self.size == 2 and dead):
-            words = ", ".join(f"rank {rank} on {names.get(rank, '?')}" for rank in dead[:8])
+        if not dead and self._line.over:
+            dead = [t for t in told if t["rank"] and t["rank"] not in self._station.farewells]
+        if dead and len(dead) <= max(len(others) // 2, 1):
+            words = ", ".join(f"rank {t['rank']} on {t['machine']}" for t in dead[:8])
             self.broken = f"{words} died"
-        elif dead:
-            self.broken = "the launcher ended all ranks"
+        elif dead or not self._line.over:
+            self.broken = "a rank died, or was ended by its launcher, which says more"
         else:
             self.broken = "all ranks were told to end"
             # As an interrupt is: what was measured is kept.
@@ -231,6 +251,14 @@ class Hub:
         for phase in list(self._station.phases.values()):
             if isinstance(phase, Top):
                 phase.abandon(self.broken)
+
+
+def _is_dead(process: int) -> bool:
+    """Whether a process of this machine has ended, even if its parent does not know yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 _present: Hub | None = None

@@ -52,6 +52,8 @@ def launch(number: int) -> int:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        if status:
+            _say_notice(said)
         if status is None:
             raise _never_began(said, process.returncode)
         return status
@@ -177,6 +179,14 @@ def _command() -> list[str]:
     script = Path(sys.argv[0])
     start = [str(script)] if script.is_file() else ["-c", "from loadframe.cli import main; main()"]
     return [sys.executable, *start, *sys.argv[1:]]
+
+
+def _say_notice(said: IO[bytes]) -> None:
+    """Print what mpirun noticed of ranks that died."""
+    said.seek(0)
+    for line in said.read().decode(errors="replace").splitlines():
+        if "noticed" in line or "exited on" in line:
+            print(f"mpirun: {line.strip()}", file=sys.stderr)
 
 
 def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:

@@ -18,7 +18,7 @@ from loadframe.ranks.messages import Header
 from loadframe.ranks.own_machine import OwnMachine
 from loadframe.ranks.reach import unreachable
 from loadframe.ranks.reduction import Reduction
-from loadframe.ranks.world import World
+from loadframe.ranks.wire import Wire
 
 #: A rank that is not heard of for so long counts as lost, s; one that has nothing to say says that every `BEAT` s.
 SILENCE = 15.0
@@ -38,7 +38,7 @@ _SELF = "self"
 class Member:
     """One rank in one phase. What comes from below is added up and goes to `_up`, which the top replaces."""
 
-    def __init__(self, world: World, order: Header, plan: dict[str, Any]) -> None:
+    def __init__(self, world: Wire, order: Header, plan: dict[str, Any]) -> None:
         """Take part in the phase of an order: `id`, `members` (their ranks), `boots` (of their clocks), `cores`."""
         self.id: int = order["id"]
         self._world = world
@@ -308,4 +308,4 @@ class Member:
 
 
 #: Makes a member of an order; the top has another.
-Joining = Callable[[World, Header, dict[str, Any]], Member]
+Joining = Callable[[Wire, Header, dict[str, Any]], Member]

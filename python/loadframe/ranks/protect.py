@@ -1,42 +1,166 @@
-"""Keeps rank 0 alive for long enough to write its record when its launcher ends all ranks.
+"""Keeps rank 0 alive when its launcher ends all ranks, for long enough to write its record.
 
-A launcher that sees a rank die kills the others at once. It knows the process that it started; the work is done by a
-child of that process, in a session of its own, which learns by a pipe that the job is over.
+A launcher that sees a rank die kills the others at once, and so does MPI itself. What they know is the process that was
+started; it only passes messages on between MPI and its child, in which the work is done.
 """
 
+import contextlib
 import os
+import select
 import signal
+import socket
+import time
 from types import FrameType
+from typing import NoReturn
+
+from loadframe.errors import BadInput
+from loadframe.ranks.environment import Place, forget
+from loadframe.ranks.frames import Frames
+from loadframe.ranks.messages import Header
+from loadframe.ranks.world import World
 
 _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+#: How long MPI is not looked at while nothing goes on, s; clocks are compared without such pauses.
+_PAUSE = 0.02
+_TIGHT = 0.05
 
 
-def protect() -> int:
-    """Go on as a child of this process; return the pipe that says, by any byte or by its end, that the job is over.
-
-    This process stays and leaves with the child's status; it passes interrupts on.
-    """
-    ours, theirs = os.pipe()
+def protect(place: Place) -> "Line":
+    """Go on as a child of this process, which has MPI; return the line to it. It leaves with the child's status."""
+    ours, theirs = socket.socketpair()
     child = os.fork()
     if child:
-        os.close(ours)
-        _stand_before(child, theirs)
-    os.close(theirs)
+        ours.close()
+        _relay(place, theirs, child)
+    theirs.close()
     os.setsid()
-    return ours
+    forget()
+    return Line(ours)
 
 
-def _stand_before(child: int, pipe: int) -> None:
+class Line:
+    """All ranks as messages, over the process that has MPI: what `World` is to the others."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._frames = Frames()
+        self.rank, self.size, self.library = 0, 1, ""
+        #: Whether the launcher has told us that it ends the job.
+        self.over = False
+        #: Whether the process that has MPI is gone.
+        self.lost = False
+
+    def open(self) -> None:
+        """Wait until MPI is there. BadInput where it cannot be."""
+        while not self._frames.ready and not self.lost:
+            self._read(block=True)
+        if self.lost:
+            raise BadInput(
+                "MPI ended this rank before it had begun", remedy="try mpirun by itself: mpirun -n 2 hostname"
+            )
+        _, told, _ = self._frames.take()
+        if told["kind"] == "refused":
+            raise BadInput(told["what"], where=told["where"], remedy=told["remedy"])
+        self.size, self.library = told["size"], told["library"]
+
+    def fileno(self) -> int:
+        """Return what can be waited for."""
+        return self._line.fileno()
+
+    def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
+        """Send a message; one that can reach nobody any more is forgotten."""
+        try:
+            self._line.sendall(Frames.pack(rank, header, payload))
+        except OSError:
+            self.lost = True
+
+    def receive(self) -> tuple[int, Header, bytes] | None:
+        """Return a message that has arrived with the rank that it is from; None if there is none."""
+        self._read(block=False)
+        while self._frames.ready:
+            source, header, payload = self._frames.take()
+            if header["kind"] != "job over":
+                return source, header, payload
+            self.over = True
+        return None
+
+    def close(self) -> None:
+        """Have MPI left in good order."""
+        self.send(-1, {"kind": "leave"})
+        while not self.lost:
+            self._read(block=True)
+
+    def _read(self, *, block: bool) -> None:
+        try:
+            data = self._line.recv(1 << 20, 0 if block else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._frames.add(data)
+        self.lost = self.lost or not data
+
+
+def _relay(  # noqa: PLR0912 - one loop between two sides
+    place: Place, line: socket.socket, child: int
+) -> NoReturn:
+    """Pass messages on between MPI and the child until that has ended."""
+    told: list[int] = []
+
     def pass_on(number: int, _: FrameType | None) -> None:
         os.kill(child, number)
 
-    def job_over(number: int, _: FrameType | None) -> None:
-        os.write(pipe, b"T")
-
     for number in _TO_CHILD:
         signal.signal(number, pass_on)
-    signal.signal(signal.SIGTERM, job_over)
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        world = World(place)
+    except BadInput as error:
+        refused = {"kind": "refused", "what": error.what, "where": error.where, "remedy": error.remedy}
+        line.sendall(Frames.pack(-1, refused))
+        _leave(child)
+    line.setblocking(False)
+    out = bytearray(Frames.pack(-1, {"kind": "open", "size": world.size, "library": world.library}))
+    frames, tight, leaving = Frames(), 0.0, False
     while True:
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        os._exit(code if code >= 0 else 128 - code)
+        while (arrived := world.receive()) is not None:
+            out += Frames.pack(*arrived)
+            tight = _tight_after(arrived[1], tight)
+        if told:
+            told.clear()
+            out += Frames.pack(-1, {"kind": "job over"})
+        pause = 0.0 if time.monotonic() < tight else _PAUSE
+        ready, _, _ = select.select([line], [line] if out else [], [], pause)
+        if ready:
+            try:
+                data = line.recv(1 << 20)
+            except ConnectionError:
+                data = b""
+            if not data:
+                # The child has died; without leaving MPI, so that all ranks end.
+                _leave(child)
+            frames.add(data)
+        while frames.ready:
+            rank, header, payload = frames.take()
+            if header["kind"] == "leave":
+                leaving = True
+            else:
+                world.send(rank, header, payload)
+                tight = _tight_after(header, tight)
+        if out:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                del out[: line.send(out)]
+        if leaving and world.idle:
+            world.close()
+            line.close()
+            _leave(child)
+
+
+def _tight_after(header: Header, tight: float) -> float:
+    return time.monotonic() + _TIGHT if header["kind"] in ("ping", "pong") else tight
+
+
+def _leave(child: int) -> NoReturn:
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)

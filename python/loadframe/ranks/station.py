@@ -4,10 +4,12 @@ import json
 import time
 from collections.abc import Callable
 
-from loadframe.ranks import tree
+from loadframe.ranks import survey, tree
 from loadframe.ranks.member import Member
 from loadframe.ranks.messages import Header
-from loadframe.ranks.world import World, introduce
+from loadframe.ranks.survey import Survey
+from loadframe.ranks.wire import Wire
+from loadframe.ranks.world import introduce
 
 #: How long a rank sleeps while it has nothing to do, s, between phases and in one.
 IDLE = 0.05
@@ -23,11 +25,18 @@ Handler = Callable[[int, Header, bytes], None]
 class Station:
     """A rank among all. `step` hears what has arrived and looks at what goes on; it never waits."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Wire) -> None:
         self.world = world
         self.over = False
         self.phases: dict[int, Member] = {}
-        self.handlers: dict[str, Handler] = {"hello": self._hello, "beat": self._spread, "end": self._end}
+        self.surveys: dict[int, Survey] = {}
+        self.handlers: dict[str, Handler] = {
+            "hello": self._hello,
+            "beat": self._spread,
+            "end": self._end,
+            "ask": self._asked,
+            "answer": lambda source, header, payload: survey.hear(self.surveys, source, header, payload),
+        }
         self._above = tree.parent(world.rank)
         self._below = tree.children(world.rank, world.size)
         self._silent = set(self._below)
@@ -53,6 +62,15 @@ class Station:
             self._hear(*arrived)
         for phase in list(self.phases.values()):
             phase.tick()
+        for number in [number for number, asked in self.surveys.items() if asked.tick()]:
+            del self.surveys[number]
+
+    def ask(self, header: Header, payload: bytes) -> Survey:
+        """Ask all ranks from here down what a message says; as rank 0, all there are."""
+        self.spread(header, payload)
+        asked = Survey(self.world, header["number"], header["question"], json.loads(payload))
+        self.surveys[asked.number] = asked
+        return asked
 
     def spread(self, header: Header, payload: bytes = b"") -> None:
         """Send something to the ranks below in the tree of all; they pass it on."""
@@ -93,6 +111,9 @@ class Station:
         """Tell the rank above of all ranks behind this one."""
         if self._above is not None:
             self.world.send(self._above, {"kind": "hello"}, json.dumps(introductions).encode())
+
+    def _asked(self, source: int, header: Header, payload: bytes) -> None:
+        self.ask(header, payload)
 
     def _spread(self, source: int, header: Header, payload: bytes) -> None:
         self.spread(header, payload)

@@ -13,7 +13,8 @@ from loadframe.ranks import tree
 from loadframe.ranks.clock import Offset
 from loadframe.ranks.member import Member
 from loadframe.ranks.messages import Header
-from loadframe.ranks.world import RankLost, World
+from loadframe.ranks.wire import Wire
+from loadframe.ranks.world import RankLost
 
 #: From the word that all begin to the instant at which they do, s: for the way, and for each step of it.
 _RUN_UP = 0.25
@@ -31,7 +32,7 @@ _REFUSALS: dict[str, type[Exception]] = {
 class Top(Member):
     """The member above all others. `begun` has when the load begins, s after the run; `done` its outcome."""
 
-    def __init__(self, world: World, order: Header, plan: dict[str, Any], folder: Path) -> None:
+    def __init__(self, world: Wire, order: Header, plan: dict[str, Any], folder: Path) -> None:
         super().__init__(world, order, plan)
         self._order = order
         self.begun: Future[float] = Future()
@@ -159,6 +160,7 @@ class Top(Member):
         outcome["by_rank"] = [self._of_rank(entry) for entry in outcome["by_rank"]]
         boots = dict(zip(self._order["boots"], self._names, strict=True))
         outcome["by_machine"] = {boots[boot]: figures for boot, figures in self._machines.items()}
+        outcome["members"] = self._ranks
         outcome["lost"] = [{"rank": rank, "why": why} for rank, why in sorted(self._lost.items())]
         (self._folder / "outcome.json").write_text(json.dumps(outcome))
         self._settle(outcome)

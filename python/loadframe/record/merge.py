@@ -51,7 +51,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`, or where several ranks
     loaded `generator:RANK.WORKER`."""
-    ranks = [entry["rank"] for entry in _outcome(phase).get("by_rank", ()) if "machine" in entry]
+    ranks = _outcome(phase).get("members")
     types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else _GENERATOR_TYPES
     for batch in _batches(phase.folder / "generator.csv", types):
         worker = pc.cast(batch.column("worker"), pa.string())

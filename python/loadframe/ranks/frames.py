@@ -1,0 +1,44 @@
+"""Messages with the rank that they are for or from, one after the other in a stream of bytes."""
+
+import struct
+from collections import deque
+
+from loadframe.ranks.messages import Header, decode, encode
+
+#: Length of the message in bytes, and the rank; -1 is nobody.
+_HEAD = struct.Struct("<Ii")
+
+
+class Frames:
+    """Takes bytes as they come, and gives the messages that are whole."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._whole: deque[tuple[int, bytes]] = deque()
+
+    @staticmethod
+    def pack(rank: int, header: Header, payload: bytes = b"") -> bytes:
+        """Return a message as bytes of the stream."""
+        message = encode(header, payload)
+        return _HEAD.pack(len(message), rank) + message
+
+    def add(self, data: bytes) -> None:
+        """Take what has come."""
+        self._rest += data
+        while len(self._rest) >= _HEAD.size:
+            length, rank = _HEAD.unpack_from(self._rest)
+            end = _HEAD.size + length
+            if len(self._rest) < end:
+                return
+            self._whole.append((rank, bytes(self._rest[_HEAD.size : end])))
+            del self._rest[:end]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a whole message."""
+        return bool(self._whole)
+
+    def take(self) -> tuple[int, Header, bytes]:
+        """Return the next message with its rank."""
+        rank, message = self._whole.popleft()
+        return rank, *decode(message)
