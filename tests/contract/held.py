@@ -1,6 +1,7 @@
 """A store that is held to the contract: its cluster, and how it is asked."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from subjects import subject_of
@@ -27,19 +28,19 @@ class Held:
             )
         )
 
-    def restart(self) -> None:
-        """Stop all nodes, and start them again with their data."""
+    def restart(self, nodes: int) -> None:
+        """Stop all nodes, and start them again with their data; then there are as many as that."""
         self.cluster.stop()
         assert self.cluster.spec
-        self.cluster = Cluster.start(self.cluster.spec)
+        self.cluster = Cluster.start(replace(self.cluster.spec, nodes=nodes))
 
-    def create(self) -> None:
-        """Create the collection `things`."""
-        self.cluster.create_collection("things", self.subject.collection)
+    def create(self, name: str = "things") -> None:
+        """Create a collection."""
+        self.cluster.create_collection(name, self.subject.collection)
 
-    def drop(self) -> None:
+    def drop(self, name: str = "things") -> None:
         """Drop it."""
-        self.cluster.drop_collection("things")
+        self.cluster.drop_collection(name)
 
     def plan(self, operations: dict[str, Any], **more: Any) -> dict[str, Any]:
         """Return a plan that sends each operation once."""

@@ -6,9 +6,14 @@ The tests of one store go on with its cluster and its documents as the one befor
 import os
 import signal
 import time
+from ipaddress import IPv4Address
 
 import pytest
 from recorded import DOCUMENTS, Loaded, errors, totals, written
+
+from documents import compare, write
+from loadframe.cluster.node import Node
+from loadframe.host.local import LocalHost
 
 pytestmark = pytest.mark.store
 
@@ -16,6 +21,12 @@ pytestmark = pytest.mark.store
 GROWING, DYING = DOCUMENTS, 1000 * DOCUMENTS
 #: Share of the requests that may time out while nodes come and go.
 LATE = 0.05
+#: Where the first node of this machine listens, and a place that has no address in common with those from there on.
+AT_HOME, AWAY = IPv4Address("127.0.0.1"), IPv4Address("127.0.64.1")
+
+
+def address_of(node: Node) -> str:
+    return node.address.rpartition(":")[0]
 
 
 def test_a_thousand_documents_are_counted(store, tmp_path):
@@ -58,12 +69,29 @@ def test_a_node_comes_and_goes_under_load_and_nothing_is_lost(store, tmp_path):
         assert of_newcomer > 0.4 * sum(row["value"] for row in both) / (size + 1), "it did not serve its share"
 
 
-def test_stopped_it_starts_again_elsewhere_with_its_data(store):
-    documents, addresses = store.cluster.count("things"), set(store.cluster.addresses)
-    store.restart()
-    assert store.cluster.deviations() == []
-    assert not addresses & set(store.cluster.addresses)
-    assert store.cluster.count("things") == documents
+def test_stopped_it_comes_back_at_other_addresses_with_more_nodes_and_with_fewer(store, monkeypatch):
+    documents, size = store.cluster.count("things"), store.cluster.size
+    names = [node.name for node in store.cluster.nodes]
+    store.create("moved")
+    keeps = "test_what_is_written_is_read_back" not in store.subject.excused
+    if keeps:
+        write(store.cluster, "moved", DOCUMENTS)
+    was_at = [address_of(node) for node in store.cluster.nodes]
+    for nodes, place in ((size + 1, AWAY), (size, AT_HOME)):
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalHost, "address", str(place))
+            patch.setattr(LocalHost, "address_of", lambda _, number, *__, place=place: str(place + number))
+            store.restart(nodes=nodes)
+        assert [node.name for node in store.cluster.nodes][:size] == names
+        assert store.cluster.size == len(names) + nodes - size
+        assert store.cluster.deviations() == []
+        now_at = [address_of(node) for node in store.cluster.nodes]
+        assert not set(was_at) & set(now_at), "it is where it was"
+        was_at = now_at
+        assert store.cluster.count("things") == documents
+        if keeps:
+            compare(store.cluster, "moved", DOCUMENTS)
+    store.drop("moved")
 
 
 def test_a_node_killed_under_load_is_noticed_and_recorded_and_comes_back(store, tmp_path):

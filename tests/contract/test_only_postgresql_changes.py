@@ -80,7 +80,7 @@ def test_a_replica_that_joins_gets_its_share_of_the_reads(things, tmp_path):
 def test_replicas_find_the_primary_at_its_new_address(things):
     operations(things)
     before = things.cluster.count("things")
-    things.restart()
+    things.restart(nodes=things.cluster.size)
     assert things.cluster.deviations() == []
     assert things.cluster.count("things") == before
     role = {"sql": {"statement": "SELECT 1"}, "read_from": "replica"}

@@ -1,0 +1,39 @@
+"""Documents whose content follows from their numbers, so that each can be compared with what was written."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from loadframe.cluster import Cluster
+from loadframe.load import run_phase
+
+_VARIABLES = {
+    "n": {"sequential": {"from": 0}},
+    "key": {"derived": "k${n}"},
+    "name": {"derived": "document ${n} and no other"},
+}
+_CONTENT = {"key": "${key}", "name": "${name}", "age": "${n}"}
+
+
+def write(cluster: Cluster, collection: str, count: int) -> None:
+    """Insert documents 0 to `count` - 1 into a collection that is there."""
+    insert = {"insert": {"collection": collection, "id": "${n}", "document": _CONTENT}}
+    assert _answered(cluster, insert, count) == (count, [])
+
+
+def compare(cluster: Cluster, collection: str, count: int) -> None:
+    """Fail unless the collection has those documents and no others: it is counted, and each is read and compared."""
+    assert cluster.count(collection) == count
+    read = {"read": {"collection": collection, "id": "${n}"}, "assert": {"fields": _CONTENT}}
+    assert _answered(cluster, read, count) == (count, [])
+
+
+def _answered(cluster: Cluster, operation: dict[str, Any], count: int) -> tuple[int, list[Any]]:
+    """Send an operation for each number; return how many succeeded, and how the others failed."""
+    stream = {"name": "s", "mix": [["o", 1]], "pacing": {"closed": {"clients": 4}}, "stop": {"requests": count}}
+    target = {"driver": cluster.store.driver, "hosts": cluster.addresses, **cluster.target()}
+    plan = {"seed": 1, "phase": "p", "target": target, "operations": {"o": operation}, "streams": [stream]}
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run_phase({**plan, "variables": _VARIABLES}, Path(folder), lambda _: None)
+    [answered] = outcome["operations"]
+    return answered["successes"], answered["errors"]
