@@ -9,11 +9,13 @@ import time
 from ipaddress import IPv4Address
 
 import pytest
+from held import Held
 from recorded import DOCUMENTS, Loaded, errors, totals, written
 
 from documents import compare, write
 from loadframe.cluster.node import Node
 from loadframe.host.local import LocalHost
+from loadframe.store.search import membership
 
 pytestmark = pytest.mark.store
 
@@ -23,6 +25,14 @@ GROWING, DYING = DOCUMENTS, 1000 * DOCUMENTS
 LATE = 0.05
 #: Where the first node of this machine listens, and a place that has no address in common with those from there on.
 AT_HOME, AWAY = IPv4Address("127.0.0.1"), IPv4Address("127.0.64.1")
+
+
+def elected(store: Held) -> list[str]:
+    """Return the nodes that may be elected, as the store has it where it elects."""
+    cluster = store.cluster
+    if cluster.store.electors(1) is None:
+        return [node.name for node in cluster.nodes if node.elects]
+    return membership.names(cluster.store.request, cluster.addresses, "master")
 
 
 def address_of(node: Node) -> str:
@@ -85,6 +95,7 @@ def test_stopped_it_comes_back_at_other_addresses_with_more_nodes_and_with_fewer
         assert [node.name for node in store.cluster.nodes][:size] == names
         assert store.cluster.size == len(names) + nodes - size
         assert store.cluster.deviations() == []
+        assert len(elected(store)) == (store.cluster.store.electors(nodes) or len(elected(store)))
         now_at = [address_of(node) for node in store.cluster.nodes]
         assert not set(was_at) & set(now_at), "it is where it was"
         was_at = now_at

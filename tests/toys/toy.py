@@ -45,6 +45,8 @@ class Toy(Store):
         self.joins_without_all = False
         self.extra_ports = 0
         self.routers = 0
+        #: How many may be elected of how many nodes; None for all.
+        self.elected: Callable[[int], int] | None = None
         self.planned = []
 
     def distribution(self, version):
@@ -55,6 +57,12 @@ class Toy(Store):
 
     def companions(self, settings):
         return tuple(ProcessSpec(f"router-{index}", "router") for index in range(self.routers))
+
+    def electors(self, nodes):
+        return self.elected(nodes) if self.elected else None
+
+    def resign(self, addresses, member):
+        self.told.append(("resign", member.name))
 
     def node_processes(self, number, settings):
         return (ProcessSpec(f"node-{number}", "data", serves=not self.routers),)

@@ -67,6 +67,15 @@ class ClusterChange:
             return
         raise BadInput(f"{node.name} is {how}, {consequence}", remedy=f"{remedy}, and try again")
 
+    def equip(self, name: str) -> None:
+        """Give a node that was started its quota, and the cluster's length of life."""
+        process = next(node.process for node in self.roster.nodes if node.name == name)
+        assert process
+        if self.throttled:
+            process.throttle(True)
+        if self.kept:
+            process.keep()
+
     def mark(self, number: int, state: State) -> None:
         """Write down what a node is in the middle of."""
         self.roster.update(put=[replace(node, state=state) for node in self.roster.of(number)])

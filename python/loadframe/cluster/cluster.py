@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import diary, events, launch, mending, named, password
+from loadframe.cluster import diary, electing, events, launch, mending, named, password
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.founding import establish
@@ -131,7 +131,7 @@ class Cluster(ClusterView):
             cluster._let_in()
             change = cluster._change(report)
             if saved:
-                mend(change, software)
+                mend(change, software, spec.nodes)
             else:
                 establish(change, software)
             if software.origin == "installed" and spec.image is not None:
@@ -143,6 +143,7 @@ class Cluster(ClusterView):
                 grow(change, spec.nodes - before.nodes)
             if spec.nodes < before.nodes:
                 shrink(change, roster.numbers[: spec.nodes - 1 : -1])
+            electing.settle(change, software)
         except BaseException:
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()

@@ -43,6 +43,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
                 change.roster,
                 founding=False,
                 state=State.JOINING,
+                size=len(change.roster.numbers) + 1,
             )
             join(change, number)
         except BaseException:

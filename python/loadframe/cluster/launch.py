@@ -13,7 +13,7 @@ from loadframe.cluster import placing
 from loadframe.cluster.dealing import deal
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.patience import gone, not_up
-from loadframe.cluster.planned import Planned, plan
+from loadframe.cluster.planned import Planned, electors, plan
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.software import Report, Software, server_user
@@ -41,10 +41,12 @@ def start(
     *,
     founding: bool,
     state: State = State.SETTLED,
+    size: int | None = None,
 ) -> None:
     """Start processes at once, below `folder`, beside those of the roster, into which each goes as soon as it runs.
 
-    Whoever catches an error here finds there what to stop. The plan's facts go to the roster's.
+    `size` is how many nodes the cluster is to have then, if not as many as the spec says. Whoever catches an error here
+    finds in the roster what to stop. The plan's facts go to the roster's.
     """
     folders.make(folder)
     machines = placing.places(host, planned, roster.nodes)
@@ -63,6 +65,7 @@ def start(
     founders = tuple(process.spec.name for process in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
+    voting = electors(software.store, size or spec.nodes, roster.nodes, planned)
     dealt = deal(spec, planned, machines, roster.nodes)
     token = token_hex(4)
     name = roster.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
@@ -82,6 +85,7 @@ def start(
             settings=spec.settings,
             role=to_start.spec.role,
             extra_ports=seat.extra_ports,
+            electors=voting,
         )
         made = plan(machine, software.store, node, software.on(machine))
         roster.facts |= made.facts
@@ -112,6 +116,7 @@ def start(
             state=state,
             shape=str(spec.link),
             cores=kept,
+            elects=node.elects,
             machine=machine,
         )
         roster.update(put=[started])

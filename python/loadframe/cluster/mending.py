@@ -6,11 +6,10 @@ from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import RESTARTED, ClusterEvent
 from loadframe.cluster.growth import balance, join
-from loadframe.cluster.node import Node, State
-from loadframe.cluster.planned import Planned
+from loadframe.cluster.node import State
+from loadframe.cluster.planned import again
 from loadframe.cluster.shrinking import depart
 from loadframe.cluster.software import Software
-from loadframe.store import ProcessSpec
 
 
 def needed(change: ClusterChange) -> bool:
@@ -18,11 +17,14 @@ def needed(change: ClusterChange) -> bool:
     return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.roster.nodes)
 
 
-def mend(change: ClusterChange, software: Software) -> None:
-    """Start each node that does not run, with its data; return when the cluster is complete, settled and balanced."""
+def mend(change: ClusterChange, software: Software, size: int | None = None) -> None:
+    """Start each node that does not run, with its data; return when the cluster is complete, settled and balanced.
+
+    `size` is how many nodes it is to have thereafter, if not as many as it has.
+    """
     gone = [node for node in change.roster.nodes if not node.alive and node.state != State.LEFT]
     for state in sorted({node.state for node in gone}):
-        planned = [_again(node) for node in gone if node.state == state]
+        planned = [again(node) for node in gone if node.state == state]
         launch.start(
             change.spec,
             software,
@@ -32,18 +34,19 @@ def mend(change: ClusterChange, software: Software) -> None:
             change.roster,
             founding=False,
             state=State.SETTLED if state == State.KILLED else state,
+            size=size,
         )
     unsure = [number for number in change.roster.numbers if _state(change, number) in (State.JOINING, State.LEFT)]
     there = [node for node in change.roster.nodes if node.number not in unsure]
-    size = len(change.roster.numbers) - len(unsure)
+    members = len(change.roster.numbers) - len(unsure)
     if gone:
         running = [node for node in change.roster.nodes if node.alive]
         change.store.reunite(
             [node.member() for node in running], change.patience("bringing the nodes together", running)
         )
-    launch.wait_until_ready(change.store, there, size, more=len(unsure))
+    launch.wait_until_ready(change.store, there, members, more=len(unsure))
     for node in gone:
-        _equip(change, node.name)
+        change.equip(node.name)
     if gone:
         change.emit(ClusterEvent(RESTARTED, tuple(node.name for node in gone)))
     for number in change.roster.numbers:
@@ -52,22 +55,8 @@ def mend(change: ClusterChange, software: Software) -> None:
         balance(change)
 
 
-def _again(node: Node) -> Planned:
-    return Planned(ProcessSpec(node.name, node.role, node.serves), node.number)
-
-
 def _state(change: ClusterChange, number: int) -> State:
     return change.roster.of(number)[0].state
-
-
-def _equip(change: ClusterChange, name: str) -> None:
-    """Give a node that was started again its quota, and the cluster's length of life."""
-    process = next(node.process for node in change.roster.nodes if node.name == name)
-    assert process
-    if change.throttled:
-        process.throttle(True)
-    if change.kept:
-        process.keep()
 
 
 def _finish(change: ClusterChange, number: int) -> None:

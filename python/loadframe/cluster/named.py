@@ -82,6 +82,7 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
                 "cut": node.cut,
                 "shape": node.shape,
                 "cores": node.cores,
+                "elects": node.elects,
                 "machine": node.on,
                 "process": node.process.record() if node.process else None,
             }
@@ -117,6 +118,7 @@ def load(name: str) -> Saved | None:
                 bool(entry.get("cut")),
                 entry.get("shape", ""),
                 tuple(entry.get("cores", ())),
+                bool(entry.get("elects", True)),
                 machine,
             )
             for entry, machine in ((entry, host.machine(entry.get("machine") or "")) for entry in record["nodes"])

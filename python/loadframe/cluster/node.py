@@ -38,6 +38,7 @@ class Node:
     cut: bool = False  #: its link was cut
     shape: str = ""  #: what its link does to packets, in words
     cores: tuple[int, ...] = ()  #: the numbers of the cores that it keeps to; empty for all there are
+    elects: bool = True  #: it may be elected to lead the others, in stores where that is not for all
     machine: Machine | None = field(default=None, compare=False)  #: that loadframe has started it on
 
     @property

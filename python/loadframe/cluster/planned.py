@@ -1,10 +1,11 @@
 """The processes that a cluster consists of, before they run, and their plans."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import loadframe.store as stores
+from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.base import Machine
 from loadframe.store import Installation, NodePlan, NodeSpec, ProcessSpec, Store
@@ -18,6 +19,11 @@ class Planned:
     number: int | None  #: of the data-bearing node that it belongs to
 
 
+def again(node: Node) -> Planned:
+    """Return the process of a node that is started again."""
+    return Planned(ProcessSpec(node.name, node.role, node.serves), node.number)
+
+
 def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
     """Return the processes of the data-bearing node of that number."""
     return [Planned(process, number) for process in store.node_processes(number, settings)]
@@ -27,6 +33,26 @@ def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
     """Return the processes of a new cluster."""
     nodes = [process for number in range(spec.nodes) for process in layout_of(store, number, spec.settings)]
     return nodes + [Planned(process, None) for process in store.companions(spec.settings)]
+
+
+def electors(store: Store, size: int, known: Sequence[Node], planned: Sequence[Planned]) -> tuple[str, ...] | None:
+    """Return the names of those that may be elected once `planned` runs, in a cluster that is to have `size` nodes.
+
+    None where all may. Those that are known to stay so: nobody takes votes from nodes that do not run. Of those that
+    are planned as many are added as are missing among the first `size` numbers, which are those that stay.
+    """
+    wanted = store.electors(size)
+    if wanted is None:
+        return None
+    numbers = {node.name: node.number for node in known if node.number is not None}
+    numbers |= {process.spec.name: process.number for process in planned if process.number is not None}
+    staying = set(sorted(set(numbers.values()))[:size])
+    names = [node.name for node in known if node.elects and node.name in numbers]
+    for process in sorted(planned, key=lambda process: process.number or 0):
+        enough = sum(numbers[name] in staying for name in names) >= wanted
+        if not enough and process.number in staying and process.spec.name not in names:
+            names.append(process.spec.name)
+    return tuple(names)
 
 
 def plan(machine: Machine, store: Store, node: NodeSpec, installation: Installation) -> NodePlan:

@@ -50,6 +50,12 @@ class NodeSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)  #: the user's, over the store's own
     role: str = ""  #: what the process is for, in stores whose processes differ; see Store.node_processes
     extra_ports: tuple[int, ...] = ()  #: as many more of its own as the store says, free on 127.0.0.1
+    electors: tuple[str, ...] | None = None  #: names of the nodes that may be elected; None for all, see Store.electors
+
+    @property
+    def elects(self) -> bool:
+        """Whether it may be elected, and so has a vote."""
+        return self.electors is None or self.name in self.electors
 
 
 @dataclass(frozen=True)
@@ -255,6 +261,16 @@ class Store(ABC):
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the processes beside the data-bearing nodes, such as routers, which stay as nodes come and go."""
         return ()
+
+    def electors(self, nodes: int) -> int | None:
+        """Return how many of that many nodes may be elected to lead the others; None where all may, or none leads."""
+        return None
+
+    def resign(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - most elect nobody
+        """Have the cluster decide without a node, which is stopped then and comes back as one without a vote.
+
+        `stay` undoes it, for the vote's name and not for the node.
+        """
 
     @abstractmethod
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:

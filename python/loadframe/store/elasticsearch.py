@@ -169,8 +169,9 @@ class Elasticsearch(SearchStore):
         """Keep shards off the node and wait until it holds none; then have the others elect without it."""
         if not self._elects_by_number(addresses):
             return super().leave(addresses, member, watch)
+        membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
-        return self._count_voters(addresses, without=1)
+        return self._count_voters(addresses, without=member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards to a node of that name again, and votes where `leave` has taken them."""
@@ -189,9 +190,15 @@ class Elasticsearch(SearchStore):
         """Whether masters are elected by as many nodes as a setting says, and not by as many as the cluster has."""
         return self._version_number(addresses) < (7,)
 
-    def _count_voters(self, addresses: Sequence[str], without: int = 0) -> None:
-        nodes = len(membership.names(self.request, addresses))
-        membership.require_majority(self.request, addresses, nodes - without)
+    def resign(self, addresses: Sequence[str], member: Member) -> None:
+        """Have the others elect without the node."""
+        if not self._elects_by_number(addresses):
+            return super().resign(addresses, member)
+        return self._count_voters(addresses, without=member.name)
+
+    def _count_voters(self, addresses: Sequence[str], without: str = "") -> None:
+        voters = set(membership.names(self.request, addresses, "master")) - {without}
+        membership.require_majority(self.request, addresses, len(voters))
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index as `SearchStore` does; before version 7 its mappings are those of the one type `_doc`."""
@@ -236,15 +243,18 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
             "transport.tcp.port": node.peer_port,
             "discovery.zen.ping.unicast.hosts": list(node.peers),
             # Of all that there are when it starts; those that join and leave later change it in the cluster itself.
-            "discovery.zen.minimum_master_nodes": membership.majority(len(node.peers)),
+            "discovery.zen.minimum_master_nodes": membership.majority(
+                len(node.peers if node.electors is None else node.electors)
+            ),
         }
     else:
         settings |= {
             # Renamed in 7.1, and both names go until 8.
             "transport.port" if version >= (7, 1) else "transport.tcp.port": node.peer_port,
             **membership.SEEDED,
-            "cluster.initial_master_nodes": list(node.founders),
+            "cluster.initial_master_nodes": membership.founders(node),
         }
+    settings |= membership.roles(node, by_name=version >= (8,))
     # Nothing of these is measured, and each costs a node time when it starts. Security, on by default since 8, would
     # want certificates and a password; a build without these parts does not know their settings.
     if version < (7,):

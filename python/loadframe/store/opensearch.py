@@ -121,7 +121,8 @@ def _configuration(node: NodeSpec, home: Path) -> str:
         "http.port": node.port,
         "transport.port": node.peer_port,
         **membership.SEEDED,
-        "cluster.initial_cluster_manager_nodes": list(node.founders),
+        "cluster.initial_cluster_manager_nodes": membership.founders(node),
+        **membership.roles(node, by_name=True),
         # A developer's disk is often fuller than a server's; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
     }

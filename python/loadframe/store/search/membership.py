@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store.base import Balancing, Member, Watch
+from loadframe.store.base import Balancing, Member, NodeSpec, Watch
 from loadframe.units import format_size
 
 #: Seconds between looks.
@@ -16,10 +16,37 @@ _POLL = 0.5
 #: them a moment after a node has come.
 _CALM, _CALM_UNEVEN = 2, 8
 _EXCLUDED = "cluster.routing.allocation.exclude._name"
+#: As many as this elect one of them, from that many nodes on; below one is enough, since two could not outvote each
+#: other. More would only make elections slower.
+_ELECTORS = 3
+#: How nodes were told what they are before there was `node.roles`.
+_SAID_BEFORE = ("node.master", "node.data", "node.ingest")
+#: What a node is that nobody elects, beside holding data.
+_ROLES = ["data", "ingest", "remote_cluster_client"]
 #: Where a node reads the addresses of the others, again and again for as long as it knows no manager.
 SEEDS = "config/unicast_hosts.txt"
 #: Has it look there, and nowhere else: unset, the hosts would be this machine's first ports.
 SEEDED = {"discovery.seed_hosts": [], "discovery.seed_providers": "file"}
+
+
+def electors(nodes: int) -> int:
+    """Return how many of that many nodes may be elected: 1 below three nodes, three from there on."""
+    return _ELECTORS if nodes >= _ELECTORS else 1
+
+
+def roles(node: NodeSpec, *, by_name: bool) -> dict[str, Any]:
+    """Return the settings of a node that may not be elected; none of one that may, or where the user says what it is.
+
+    Versions that do not know roles `by_name` have a setting for each.
+    """
+    if node.elects or any(key == "node.roles" or key in _SAID_BEFORE for key in node.settings):
+        return {}
+    return {"node.roles": _ROLES} if by_name else {"node.master": False}
+
+
+def founders(node: NodeSpec) -> list[str]:
+    """Return the names of those who elect the first manager of a new cluster."""
+    return [name for name in node.founders if node.electors is None or name in node.electors]
 
 
 class Request(Protocol):
@@ -137,10 +164,20 @@ def allow(request: Request, addresses: Sequence[str], name: str) -> None:
         _exclude(request, addresses, excluded - {name})
 
 
-def names(request: Request, addresses: Sequence[str]) -> list[str]:
-    """Return the names of the nodes that may hold data."""
-    nodes = request(addresses, "GET", "/_nodes/data:true/none?filter_path=nodes.*.name", timeout=10.0)
+def names(request: Request, addresses: Sequence[str], role: str = "data") -> list[str]:
+    """Return the names of the nodes that may hold data, or of those that may be elected (`master`)."""
+    nodes = request(addresses, "GET", f"/_nodes/{role}:true/none?filter_path=nodes.*.name", timeout=10.0)
     return [node["name"] for node in nodes.get("nodes", {}).values()]
+
+
+def require_electors(request: Request, addresses: Sequence[str], member: Member) -> None:
+    """BadInput when nobody could be elected without the node."""
+    if set(names(request, addresses, "master")) <= {member.name}:
+        raise BadInput(
+            f"{member.name} cannot leave: it is the only node that may be elected to lead the others",
+            remedy="take another node out; with three nodes or more three may be elected (`loadframe cluster down`, "
+            "and `up` with --nodes 3)",
+        )
 
 
 def _shards(request: Request, addresses: Sequence[str]) -> Counter[str]:

@@ -141,8 +141,17 @@ class SearchStore(Store):
         """Tell each where the others are now: one that ran on looks for them where they were."""
         membership.introduce(members)
 
+    def electors(self, nodes: int) -> int | None:
+        """Return how many nodes may be elected manager."""
+        return membership.electors(nodes)
+
+    def resign(self, addresses: Sequence[str], member: Member) -> None:
+        """Take the node's vote; its shards stay."""
+        membership.take_vote(self.request, addresses, member.name)
+
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Keep shards off the node and wait until it holds none; then take its vote."""
+        membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
         membership.take_vote(self.request, addresses, member.name)
 

@@ -44,6 +44,10 @@ class Sim(SearchStore):
         """It speaks as OpenSearch does."""
         return {"distribution": "opensearch", "version": "3.0"}
 
+    def electors(self, nodes: int) -> int | None:
+        """All nodes are alike, and nobody is elected."""
+        return None
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are the parameters of the model."""
         SimModel.from_settings(settings)
