@@ -4,12 +4,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import diary, electing, events, launch, mending, named, password
+from loadframe.cluster import diary, electing, events, launch, mending, moving, named, password
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.founding import establish
@@ -19,7 +20,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.patience import WITHIN, Tell
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
-from loadframe.cluster.software import prepare, require_reads, version
+from loadframe.cluster.software import prepare, require_reads, server_user, version
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import ClusterView
 from loadframe.errors import BadInput, LoadframeError
@@ -115,6 +116,7 @@ class Cluster(ClusterView):
         roster = Roster(before, {}, saved.nodes if saved else (), formed=saved is not None)
         cluster = cls(store, roster, folder)
         cluster._ours = True
+        moved: moving.Moved | None = None
         try:
             software = prepare(store, spec, host, report)
             if saved:
@@ -131,7 +133,9 @@ class Cluster(ClusterView):
             cluster._let_in()
             change = cluster._change(report)
             if saved:
+                moved = moving.move(roster, saved, host, folder, spec.nodes, partial(server_user, store=store), report)
                 mend(change, software, spec.nodes)
+                moved.commit(report)
             else:
                 establish(change, software)
             if software.origin == "installed" and spec.image is not None:
@@ -147,6 +151,8 @@ class Cluster(ClusterView):
         except BaseException:
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()
+            if moved:
+                moved.undo()
             if not roster.formed:
                 named.remove(host, folder)
             raise

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
-from loadframe.cluster.software import Software
 from loadframe.cluster.node import Node
 from loadframe.cluster.planned import again
+from loadframe.cluster.software import Software
 from loadframe.store import Store
 
 

@@ -1,0 +1,147 @@
+"""A folder of data that goes from one machine to another in pieces: each function runs on the machine it is about.
+
+What arrives is compared with what was sent by its checksums before it gets its name, and what was sent stays as it is.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadframe import folders
+from loadframe.errors import BadInput, LoadframeError
+
+#: A file in a folder, by which it is recognised from another machine, or at another path.
+_SIGN = ".sign"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A folder, a file or a link below the folder that is copied."""
+
+    path: str
+    mode: int
+    size: int = 0
+    sha256: str = ""  #: of a file
+    link: str | None = None  #: where it points to, if it is a link
+    folder: bool = False
+
+
+def sign(folder: Path, token: str) -> bool:
+    """Leave a sign in a folder, and return whether it is there."""
+    if not folder.is_dir():
+        return False
+    (folder / _SIGN).write_text(token)
+    return True
+
+
+def signed(folder: Path, token: str) -> bool:
+    """Whether a folder is the one in which that sign was left."""
+    try:
+        return (folder / _SIGN).read_text() == token
+    except OSError:
+        return False
+
+
+def unsign(folder: Path) -> None:
+    """Take the sign away."""
+    (folder / _SIGN).unlink(missing_ok=True)
+
+
+def entries(folder: Path) -> list[Entry]:
+    """Return all that is in a folder. Sockets and the like, which nobody can copy, are not."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        status, name = path.lstat(), str(path.relative_to(folder))
+        mode = stat.S_IMODE(status.st_mode)
+        if path.is_symlink():
+            found.append(Entry(name, mode, link=str(path.readlink())))
+        elif path.is_dir():
+            found.append(Entry(name, mode, folder=True))
+        elif path.is_file() and name != _SIGN:
+            found.append(Entry(name, mode, status.st_size, _sha256(path)))
+    return found
+
+
+def read(path: Path, start: int, size: int) -> bytes:
+    """Return as many bytes of a file."""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
+
+
+def begin(place: Path, size: int, what: str) -> Path:
+    """Return where to write what is to be at `place` in the end; what a copy that was cut off has left is removed.
+
+    BadInput where there is something already, or no room.
+    """
+    if place.exists():
+        raise BadInput(
+            f"there is another copy of {what}, from before it went elsewhere",
+            where=str(place),
+            remedy="move it away, or delete it",
+        )
+    folders.require_room(folders.make(place.parent), size, f"a copy of {what}")
+    draft = place.with_name(f".{place.name}.arriving")
+    shutil.rmtree(draft, ignore_errors=True)
+    return folders.make(draft)
+
+
+def append(path: Path, piece: bytes) -> None:
+    """Add bytes to a file of the draft."""
+    with folders.writing("a copy of the data", path):
+        folders.make(path.parent)
+        with path.open("ab") as file:
+            file.write(piece)
+
+
+def copy(source: Path, draft: Path) -> None:
+    """Copy a folder that this machine sees, too."""
+    with folders.writing("a copy of the data", draft):
+        shutil.copytree(source, draft, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_SIGN))
+
+
+def settle(draft: Path, place: Path, wanted: Sequence[Entry], user: int | None) -> None:
+    """Compare what has arrived with what is wanted, give it to its user, and put it in its place.
+
+    LoadframeError, with nothing left, when it is not the same.
+    """
+    for entry in wanted:
+        path = draft / entry.path
+        if entry.folder:
+            path.mkdir(parents=True, exist_ok=True)
+        elif entry.link is not None:
+            if not path.is_symlink():
+                path.symlink_to(entry.link)
+        elif not path.is_file() or path.stat().st_size != entry.size or _sha256(path) != entry.sha256:
+            discard(draft)
+            raise LoadframeError(f"{entry.path} has not arrived as it was sent", where=str(place), remedy="try again")
+    # Folders last, and from within: one that may not be written to could get no more files.
+    for entry in reversed(wanted):
+        path = draft / entry.path
+        if user is not None:
+            os.chown(path, user, user, follow_symlinks=False)
+        if entry.link is None:
+            path.chmod(entry.mode)
+    if user is not None:
+        os.chown(draft, user, user)
+    draft.chmod(0o700)
+    draft.rename(place)
+
+
+def discard(folder: Path) -> None:
+    """Remove a copy, and the folder above it if nothing else is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.parent.rmdir()
+    except OSError:
+        # Others have theirs there, or it is gone with them.
+        return
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,133 @@
+"""A stopped cluster that is started on other machines, which have nothing in common with those that it was on."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePath
+
+import pytest
+
+from documents import compare, write
+from loadframe.cluster import Cluster, ClusterSpec, named
+from loadframe.errors import BadInput, LoadframeError
+from machines import Machines, machines, obstacle
+
+SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
+pytestmark = [
+    pytest.mark.store,
+    pytest.mark.skipif(SERVER is None, reason="there is no redis-server and no valkey-server on this machine"),
+    pytest.mark.skipif(obstacle() is not None, reason=f"no machines here: {obstacle()}"),
+]
+DOCUMENTS = 500
+#: Where clusters are on each machine.
+PLACE = "/var/lib/loadframe/clusters"
+
+
+@pytest.fixture(scope="module")
+def there(module_state) -> Iterator[Machines]:
+    with machines(5) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADFRAME_SSH", running.ssh)
+        yield running
+
+
+def on(*names: str, nodes: int = 3, name: str = "moving") -> ClusterSpec:
+    return ClusterSpec(store="redis", name=name, nodes=nodes, host="ssh", machines=names)
+
+
+def ids(cluster: Cluster) -> dict[str, str]:
+    """Return by which each node is known to the others, wherever it is."""
+    return {node.name: cluster.store.client(node.address).ask("CLUSTER", "MYID") for node in cluster.nodes}
+
+
+def kept(there: Machines, machine: str) -> list[str]:
+    """Return the folders of nodes that a machine has."""
+    found = there.run(machine, "find", PLACE, "-mindepth", "2", "-maxdepth", "2").split()
+    return [PurePath(path).name for path in found]
+
+
+def test_three_nodes_become_four_elsewhere_and_three_again_with_each_document(there):
+    with Cluster.start(on("m1", "m2", "m3")) as first:
+        first.create_collection("things", {})
+        write(first, "things", DOCUMENTS)
+        known, was_at = ids(first), set(first.addresses)
+    lines: list[str] = []
+    with Cluster.start(on("m4:2", "m5:2", nodes=4), lines.append) as second:
+        assert [node.on for node in second.nodes] == ["m4", "m5", "m4", "m5"]
+        assert not was_at & set(second.addresses)
+        assert {name: ids(second)[name] for name in known} == known
+        compare(second, "things", DOCUMENTS)
+        assert second.deviations() == []
+        assert min(node["slots"] for node in second.statistics().values()) == 4096
+    assert sum("copying the data of" in line for line in lines) == 3
+    assert [kept(there, name) for name in ("m1", "m2", "m3")] == [[], [], []]
+    assert sorted(kept(there, "m4") + kept(there, "m5")) == ["node-0", "node-1", "node-2", "node-3"]
+    with Cluster.start(on("m3", "m1", "m2")) as third:
+        assert [node.on for node in third.nodes] == ["m3", "m1", "m2"]
+        assert ids(third) == known
+        compare(third, "things", DOCUMENTS)
+        assert third.deviations() == []
+    assert kept(there, "m4") + kept(there, "m5") == []
+    # Where it stays, nothing is copied.
+    lines.clear()
+    with Cluster.start(on("m2", "m1", "m3"), lines.append) as again:
+        assert [node.on for node in again.nodes] == ["m3", "m1", "m2"]
+        compare(again, "things", DOCUMENTS)
+    assert not [line for line in lines if "copying the data" in line]
+
+
+def test_from_this_machine_to_others_and_back(there):
+    here = ClusterSpec(store="redis", name="abroad", nodes=2)
+    with Cluster.start(here) as cluster:
+        cluster.create_collection("things", {})
+        write(cluster, "things", DOCUMENTS)
+    with Cluster.start(on("m1", "m2", nodes=2, name="abroad")) as abroad:
+        assert [node.on for node in abroad.nodes] == ["m1", "m2"]
+        compare(abroad, "things", DOCUMENTS)
+    assert not list(named.folder_of("abroad").glob("node-*"))
+    with Cluster.start(here) as home:
+        compare(home, "things", DOCUMENTS)
+    named.delete("abroad")
+    assert "node-0" not in kept(there, "m1")
+
+
+def test_a_start_elsewhere_that_fails_leaves_the_cluster_where_it_was(there):
+    with Cluster.start(on("m1", "m2", nodes=2, name="back")) as cluster:
+        cluster.create_collection("things", {})
+        write(cluster, "things", DOCUMENTS)
+    before = named.existing("back")
+    wrong = replace(on("m4", "m5", nodes=2, name="back"), settings={"no-such-parameter": "1"})
+    with pytest.raises(LoadframeError, match="no-such-parameter"):
+        Cluster.start(wrong)
+    after = named.existing("back")
+    assert (after.spec, after.facts) == (before.spec, before.facts)
+    assert [(node.on, node.folder) for node in after.nodes] == [(node.on, node.folder) for node in before.nodes]
+    assert "node-0" not in kept(there, "m4")
+    with pytest.raises(BadInput, match="2 nodes are asked for, and the machines take 1"):
+        Cluster.start(on("m4", nodes=2, name="back"))
+    there.run("m4", "mkdir", "-p", f"{PLACE}/back/node-0")
+    with pytest.raises(BadInput, match="there is another copy of the data of node-0") as caught:
+        Cluster.start(on("m4", "m5", nodes=2, name="back"))
+    assert "m4" in str(caught.value.where)
+    there.run("m4", "rm", "-r", f"{PLACE}/back")
+    assert "node-1" not in kept(there, "m5")
+    with Cluster.start(before.spec) as again:
+        compare(again, "things", DOCUMENTS)
+    named.delete("back")
+
+
+def test_data_that_is_gone_or_out_of_reach_is_refused_and_no_node_starts_without_it(there):
+    with Cluster.start(on("m4", "m5", nodes=2, name="lost")):
+        pass
+    there.run("m5", "mv", f"{PLACE}/lost/node-1", "/var/lib/loadframe/aside")
+    for spec in (on("m4", "m5", nodes=2, name="lost"), on("m1", "m2", nodes=2, name="lost")):
+        with pytest.raises(BadInput, match="the data of node-1 is not where it was left") as caught:
+            Cluster.start(spec)
+        assert "m5" in str(caught.value.where)
+    there.run("m5", "mv", "/var/lib/loadframe/aside", f"{PLACE}/lost/node-1")
+    there.crash("m5")
+    # The second one does not try a connection that has ended.
+    for kind in (LoadframeError, BadInput):
+        with pytest.raises(kind) as caught:
+            Cluster.start(on("m1", "m2", nodes=2, name="lost"))
+        assert str(caught.value.where).startswith("m5")
+    assert "node-0" not in kept(there, "m1")
