@@ -41,6 +41,17 @@ def test_nodes_that_join_are_elected_while_that_is_wanted_and_the_others_from_th
     assert not [step for step in toy.told if step[0] == "resign"]
 
 
+def test_one_that_joins_alone_is_not_elected_since_two_are_no_better_than_one(toy):
+    with Cluster.start(SPEC) as cluster:
+        cluster.grow()
+        assert electing(cluster) == ["node-0"]
+    with Cluster.start(replace(SPEC, nodes=3)) as again:
+        assert electing(again) == ["node-0", "node-1", "node-2"]
+        again.shrink("node-1")
+        assert again.grow() == ["node-3"]
+        assert electing(again) == ["node-0", "node-2", "node-3"]
+
+
 def test_a_cluster_that_comes_back_with_more_nodes_has_its_electors_at_once(toy):
     with Cluster.start(SPEC):
         pass

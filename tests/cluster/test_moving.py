@@ -41,8 +41,8 @@ def ids(cluster: Cluster) -> dict[str, str]:
 
 def kept(there: Machines, machine: str) -> list[str]:
     """Return the folders of nodes that a machine has."""
-    found = there.run(machine, "find", PLACE, "-mindepth", "2", "-maxdepth", "2").split()
-    return [PurePath(path).name for path in found]
+    listed = there.run(machine, "find", PLACE, "-mindepth", "2", "-maxdepth", "2").split()
+    return [PurePath(path).name for path in listed]
 
 
 def test_three_nodes_become_four_elsewhere_and_three_again_with_each_document(there):

@@ -30,6 +30,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
     numbers = list(range(first, first + count))
     planned = {number: layout_of(change.store, number, change.spec.settings) for number in numbers}
     names = [planned[number][0].spec.name for number in numbers]
+    size = len(change.roster.numbers) + count
     change.emit(ClusterEvent(REQUESTED, tuple(names)))
     for number in numbers:
         change.report(f"starting {planned[number][0].spec.name}")
@@ -43,7 +44,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
                 change.roster,
                 founding=False,
                 state=State.JOINING,
-                size=len(change.roster.numbers) + 1,
+                size=size,
             )
             join(change, number)
         except BaseException:

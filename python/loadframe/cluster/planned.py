@@ -38,20 +38,23 @@ def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
 def electors(store: Store, size: int, known: Sequence[Node], planned: Sequence[Planned]) -> tuple[str, ...] | None:
     """Return the names of those that may be elected once `planned` runs, in a cluster that is to have `size` nodes.
 
-    None where all may. Those that are known to stay so: nobody takes votes from nodes that do not run. Of those that
-    are planned as many are added as are missing among the first `size` numbers, which are those that stay.
+    None where all may. Those that are known to stay so: nobody takes votes from nodes that do not run. Those that are
+    missing come from the planned ones, among the first `size` numbers, which stay, and from those that are yet to come.
+    Where these are too few, none is added: two that may be elected are no better than one, and both would be needed.
     """
     wanted = store.electors(size)
     if wanted is None:
         return None
     numbers = {node.name: node.number for node in known if node.number is not None}
     numbers |= {process.spec.name: process.number for process in planned if process.number is not None}
-    staying = set(sorted(set(numbers.values()))[:size])
+    ordered = sorted(set(numbers.values()))
+    staying = set(ordered[:size])
     names = [node.name for node in known if node.elects and node.name in numbers]
-    for process in sorted(planned, key=lambda process: process.number or 0):
-        enough = sum(numbers[name] in staying for name in names) >= wanted
-        if not enough and process.number in staying and process.spec.name not in names:
-            names.append(process.spec.name)
+    missing = wanted - sum(numbers[name] in staying for name in names)
+    candidates = [process.spec.name for process in planned if process.number in staying]
+    candidates = sorted((name for name in candidates if name not in names), key=lambda name: numbers[name])
+    if len(candidates) + size - len(staying) >= missing:
+        names += candidates[: max(missing, 0)]
     return tuple(names)
 
 

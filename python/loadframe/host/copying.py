@@ -53,17 +53,17 @@ def unsign(folder: Path) -> None:
 
 def entries(folder: Path) -> list[Entry]:
     """Return all that is in a folder. Sockets and the like, which nobody can copy, are not."""
-    found = []
+    contents = []
     for path in sorted(folder.rglob("*")):
         status, name = path.lstat(), str(path.relative_to(folder))
         mode = stat.S_IMODE(status.st_mode)
         if path.is_symlink():
-            found.append(Entry(name, mode, link=str(path.readlink())))
+            contents.append(Entry(name, mode, link=str(path.readlink())))
         elif path.is_dir():
-            found.append(Entry(name, mode, folder=True))
+            contents.append(Entry(name, mode, folder=True))
         elif path.is_file() and name != _SIGN:
-            found.append(Entry(name, mode, status.st_size, _sha256(path)))
-    return found
+            contents.append(Entry(name, mode, status.st_size, _sha256(path)))
+    return contents
 
 
 def read(path: Path, start: int, size: int) -> bytes:
