@@ -84,7 +84,8 @@ impl Http1 {
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let timeout = target.timeout;
         let access = Access::new(target)?;
-        let topology = Topology::new(&target.hosts, target.spread, access.tls.clone())?;
+        let topology =
+            Topology::new(&target.hosts, target.spread, access.tls.clone())?.with_homes(target.homes.clone());
         Ok(Self { topology: Arc::new(topology), access, timeout, cap: None })
     }
 

@@ -115,6 +115,10 @@ pub struct Target {
     /// Which of several hosts a request goes to.
     #[serde(default)]
     pub spread: Spread,
+    /// With a fixed spread: the place in `hosts` of each client's host, client by client and from the start again; by
+    /// default client *i* has host *i* mod *n*. Drivers whose nodes are all alike know it.
+    #[serde(default)]
+    pub homes: Vec<u64>,
     /// How many connections may be open at a time, over all generators; by default as many as there are clients.
     #[serde(default)]
     pub connections: Option<u64>,

@@ -109,9 +109,15 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
     ranks: Ranks = None,
     spread: Annotated[
-        Literal["fixed", "round_robin", "all"],
-        typer.Option(help="Each client keeps to one node, requests go to the nodes in turn, or to the idlest of all."),
+        Literal["fixed", "round_robin", "all", "nearest"],
+        typer.Option(
+            help="Each client keeps to one node, requests go to the nodes in turn, or to the idlest of all; nearest:"
+            " each client keeps to one that is near to its rank."
+        ),
     ] = "fixed",
+    nearest_as: Annotated[
+        Path | None, typer.Option("--nearest-as", help="With --spread nearest: spread clients as in this run.")
+    ] = None,
     connections: Annotated[
         int | None, typer.Option(min=1, help="Connections that all clients share; one for each if not given.")
     ] = None,
@@ -183,7 +189,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     from loadframe.store import find
 
     limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
-    generator = Generator(threads, spread, connections, ranks)
+    generator = Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread))
     generator.members()
     interrupted = False
     with Console() as console:
@@ -239,6 +245,20 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     _show(path, as_json)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
+    """Return how a run's clients were spread over nodes; None without a run. BadInput if it was not by nearness."""
+    if path is None:
+        return None
+    if spread != "nearest":
+        raise BadInput("--nearest-as is about --spread nearest", remedy="give both, or neither")
+    from loadframe.record import Run
+
+    recorded: dict[str, Any] | None = Run(path).raw_manifest["generator"].get("nearest")
+    if recorded is None:
+        raise BadInput("its clients were not spread by nearness", where=str(path), remedy="name a run that was")
+    return recorded
 
 
 def _named(name: str, asked: str, context: typer.Context) -> "Cluster":

@@ -77,6 +77,7 @@ def require_sound(
     """
     # Nothing is sent to these addresses; the cluster's own may not be known yet.
     hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
+    generator.require(driver)
     everything = {**generator.target(), **target}
     for phase in phases:
         load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
@@ -99,6 +100,8 @@ class Session:
         self.workload = workload
         self.seed = seed
         self.generator = generator
+        #: By phase, the ways to the nodes and who asks which, where the nearest are asked.
+        self._nearest: dict[str, Any] = {}
         self.listener = listener
         calibration = Calibration.load(folders.cache())
         #: Requests per second that one worker is good for, if calibration found out.
@@ -184,6 +187,8 @@ class Session:
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt
+            if self._nearest:
+                manifest["generator"]["nearest"] = self._nearest
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
             if not beside.disturbs:
@@ -292,7 +297,7 @@ class Session:
             driver=self.cluster.store.driver,
             threads=self.generator.threads,
             began=began,
-            target={**self.generator.target(), **self.cluster.target()},
+            target={**self.generator.target(), **self._homes(phase), **self.cluster.target()},
         )
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
 
@@ -316,6 +321,21 @@ class Session:
             started=started,
             ranks=self.generator.members(),
         )
+
+    def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
+        """Return which node each client asks, where that is the nearest; nothing otherwise."""
+        if self.generator.spread != "nearest":
+            return {}
+        from loadframe.load.nearest import Nearest
+
+        ranks, hosts, threads = self.generator.members(), self.cluster.addresses, self.generator.threads
+        closed = [int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float)]
+        clients = max(closed, default=threads * max(len(ranks), 1) * len(hosts))
+        nearest = Nearest.measure(hosts, ranks, clients, threads)
+        if known := (self.generator.nearest_as or {}).get(phase.name):
+            nearest = Nearest.again(known, hosts, ranks)
+        self._nearest[phase.name] = nearest.describe()
+        return {"homes": nearest.homes(threads)}
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a

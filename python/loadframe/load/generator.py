@@ -1,14 +1,17 @@
 """The generator of a run's load, and how it spreads requests over hosts and connections."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadframe.errors import BadInput
 from loadframe.ranks.hub import Rank, present
 
-#: Which host a request goes to: always the client's own, each host in turn, or the one with the fewest in flight.
-Spread = Literal["fixed", "round_robin", "all"]
+#: Which host a request goes to: always the client's own (by turns, or near to its rank), each host in turn, or the one
+#: with the fewest in flight.
+Spread = Literal["fixed", "round_robin", "all", "nearest"]
+#: Drivers of stores whose nodes all take any request, so that a client may have the one that is near.
+_ANY_NODE = ("http", "search")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Generator:
     spread: Spread = "fixed"
     connections: int | None = None
     ranks: int | None = None
+    #: With the spread `nearest`: what a manifest recorded of it, by phase, to be done again.
+    nearest_as: Mapping[str, Any] | None = None
 
     def members(self) -> Sequence[Rank]:
         """Return the ranks that load; none where this process loads alone. BadInput if there are too few."""
@@ -36,15 +41,18 @@ class Generator:
             )
         return ()
 
-    @property
-    def workers(self) -> int:
-        """The worker threads of all ranks together."""
-        return self.threads * max(len(self.members()), 1)
+    def require(self, driver: str) -> None:
+        """BadInput if clients of this driver cannot be spread so."""
+        if self.spread == "nearest" and driver not in _ANY_NODE:
+            raise BadInput(
+                f"clients of the driver {driver} have no nearest node: it asks the one that has the data",
+                remedy="leave --spread nearest out, or use a store whose nodes take any request, such as opensearch",
+            )
 
     def target(self) -> dict[str, Any]:
         """Return the generator's part of the target in the engine's plan."""
         limit = {} if self.connections is None else {"connections": self.connections}
-        return {"spread": self.spread, **limit}
+        return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
     def describe(self) -> dict[str, Any]:
         """Return the generator's part of a manifest."""

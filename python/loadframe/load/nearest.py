@@ -4,13 +4,17 @@ Clients are divided over nodes by a transportation problem: ranks have clients, 
 client's cost is the round trip from its rank to its node.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
+
+from loadframe.errors import BadInput
+from loadframe.ranks.hub import Rank, present
+from loadframe.ranks.reach import distances
 
 #: The cost of a node that a rank does not reach, s: more than any way there is.
 _OUT_OF_REACH = 1e3
@@ -24,6 +28,45 @@ class Nearest:
     ranks: tuple[int, ...]
     round_trips: tuple[tuple[float | None, ...], ...]
     clients: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def measure(cls, hosts: Sequence[str], ranks: Sequence[Rank], clients: int, threads: int) -> Self:
+        """Measure the ways from these ranks (none: from this process) and divide the clients.
+
+        RankLost if a rank does not answer.
+        """
+        hub = present()
+        if hub is not None and ranks:
+            answers = hub.ask("distances", list(hosts))
+            trips = [answers[rank.rank] for rank in ranks]
+        else:
+            trips = [distances(hosts)]
+        rows = divide(trips, seats(clients, len(trips), threads))
+        return cls.of([rank.rank for rank in ranks] or [0], hosts, trips, rows)
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Sequence[int],
+        hosts: Sequence[str],
+        round_trips: Sequence[Sequence[float | None]],
+        clients: Sequence[Sequence[int]],
+    ) -> Self:
+        """Return a division as it was measured."""
+        return cls(tuple(hosts), tuple(ranks), tuple(map(tuple, round_trips)), tuple(map(tuple, clients)))
+
+    @classmethod
+    def again(cls, recorded: Mapping[str, Any], hosts: Sequence[str], ranks: Sequence[Rank]) -> Self:
+        """Return the division that a manifest has, for hosts in the same order. BadInput if their numbers differ."""
+        numbers = [rank.rank for rank in ranks] or [0]
+        if (len(recorded["hosts"]), len(recorded["ranks"])) != (len(hosts), len(numbers)):
+            raise BadInput(
+                f"that run spread {len(recorded['ranks'])} ranks over {len(recorded['hosts'])} nodes, and here are"
+                f" {len(numbers)} and {len(hosts)}",
+                where="--nearest-as",
+                remedy="give the same numbers, or have the ways measured anew with --spread nearest alone",
+            )
+        return cls.of(numbers, hosts, recorded["round_trips"], recorded["clients"])
 
     def homes(self, threads: int) -> list[int]:
         """Return each client's host by its number: client c belongs to worker c mod all workers (threads a rank)."""

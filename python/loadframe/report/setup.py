@@ -1,11 +1,12 @@
 """What was measured, on what, and how: the facts of manifests that a reader needs to judge or repeat a run."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loadframe.record import Manifest
-from loadframe.record.schema.manifest import Hardware, RecordedStore, RecordedWorkload, Versions
+from loadframe.record.schema.manifest import GeneratorSetup, Hardware, RecordedStore, RecordedWorkload, Versions
 from loadframe.report.labels import limits_text
 from loadframe.units import format_count, format_duration, format_size
 
@@ -63,8 +64,25 @@ def run_facts(manifest: Manifest) -> Facts:
                 "started": manifest.started,
                 "command": " ".join(manifest.command),
                 "seed": "" if manifest.seed is None else str(manifest.seed),
+                "ranks": _ranks(manifest.generator),
+                "ways to nodes": _ways(manifest.generator),
             }
         ),
+    )
+
+
+def _ranks(generator: GeneratorSetup) -> str:
+    """Return the ranks by machine, where several loaded."""
+    machines = Counter(str(member.machine) for member in generator.members)
+    return ", ".join(f"{count} on {machine}" for machine, count in machines.items())
+
+
+def _ways(generator: GeneratorSetup) -> str:
+    """Return the mean round trip of clients to their nodes, beside what it would have been by turns."""
+    return "; ".join(
+        f"{phase}: {format_duration(seen['mean_round_trip'])} on average to the nearest,"
+        f" {format_duration(seen['mean_round_trip_in_turn'])} if clients took nodes in turn"
+        for phase, seen in generator.nearest.items()
     )
 
 

@@ -23,6 +23,8 @@ const PROBE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Topology {
     spread: Spread,
+    /// Which of the first hosts each client begins at, where the plan says it.
+    homes: Vec<u64>,
     tls: Option<Tls>,
     began: Instant,
     /// Counts the changes of the hosts.
@@ -70,7 +72,19 @@ impl Topology {
         let nodes: Vec<_> = hosts.into_iter().enumerate().map(node).collect();
         let members = nodes.as_slice().into();
         let shape = Mutex::new(Shape { nodes, members, seats: Vec::new() });
-        Ok(Self { spread, tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
+        Ok(Self { spread, homes: Vec::new(), tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
+    }
+
+    /// Has clients begin where a plan says; once the hosts have changed, they are spread as usual.
+    pub fn with_homes(self, homes: Vec<u64>) -> Self {
+        Self { homes, ..self }
+    }
+
+    /// Which of so many hosts a client begins at.
+    fn first_home(&self, client: u64, hosts: u64) -> u64 {
+        let told = !self.homes.is_empty() && self.epoch.load(Ordering::Relaxed) == 0;
+        let place = told.then(|| self.homes[(client % self.homes.len() as u64) as usize]);
+        place.filter(|place| *place < hosts).unwrap_or(client % hosts)
     }
 
     /// Changes the hosts while load runs. A host that returns has its old number; no client moves to a new one before
@@ -118,7 +132,7 @@ impl Topology {
         let mut shape = self.shape();
         let seen = self.epoch.load(Ordering::Acquire);
         let members = shape.members.clone();
-        let home = (client % members.len() as u64) as usize;
+        let home = self.first_home(client, members.len() as u64) as usize;
         let taken = Some(Seat { client, home: members[home].number });
         let seat = shape.seats.iter().position(Option::is_none).unwrap_or(shape.seats.len());
         if seat == shape.seats.len() {
@@ -404,6 +418,17 @@ mod tests {
             all.extend(homes(&mut assignments));
         }
         assert_eq!(counts(&all), BTreeMap::from([(1, 4), (2, 4), (3, 4)]));
+    }
+
+    #[test]
+    fn a_plan_may_say_which_host_each_client_begins_at() {
+        let topology = Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap().with_homes(vec![2, 2, 0, 7]);
+        let topology = Arc::new(topology);
+        let mut assignments: Vec<Assignment> = (0..5).map(|client| topology.assign(client)).collect();
+        // A place that no host has is as good as none: client 3 begins at host 0 as it would by its number.
+        assert_eq!(homes(&mut assignments), [3, 3, 1, 1, 3]);
+        topology.set_hosts(&hosts(&[1, 2])).unwrap();
+        assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
     }
 
     #[test]

@@ -93,6 +93,14 @@ class GeneratorSetup:
         default=None, metadata=told("connections that all clients share; null: one for each", null=True)
     )
     members: tuple[RankPlace, ...] = field(default=(), metadata=told(""))
+    nearest: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata=told(
+            "with the spread `nearest`, by phase: round trips from ranks to hosts (s), and how many clients of each"
+            " rank ask each host",
+            below=True,
+        ),
+    )
     ceiling: float | None = field(
         default=None, metadata=told("requests that one worker of this driver managed in calibration", "1/s", null=True)
     )
