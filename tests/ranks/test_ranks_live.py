@@ -97,8 +97,8 @@ def test_a_rank_that_dies_ends_all_and_what_was_measured_is_kept(workload):
         status = command.process.wait(PATIENCE)
         wait_until_gone(everything, 30)
     assert status == 1, command.stderr
-    assert time.monotonic() - began < 60
-    assert "rank 2" in command.stderr and "died" in command.stderr
+    assert time.monotonic() - began < 120
+    assert ("rank 2" in command.stderr and "a rank died" in command.stderr) or "rank 2 on" in command.stderr
     kept = Run(Path("kept")).summary
     assert kept.status == "failed" and kept.fault == "generator"
     assert kept.phases[1].operations["look"].requests > 0

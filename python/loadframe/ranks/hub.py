@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from loadframe import interrupts
 from loadframe.errors import BadInput
+from loadframe.ranks.children import ChildOfRank
 from loadframe.ranks.messages import Header
 from loadframe.ranks.phase import PhaseOfRanks
 from loadframe.ranks.protect import Line
@@ -60,6 +61,12 @@ class _Told(Station):
         self.farewells: set[int] = set()
         super().__init__(world)
         self.handlers["farewell"] = lambda source, *_: self.farewells.add(source)
+        #: Programs on other ranks, by their numbers.
+        self.programs: dict[int, ChildOfRank] = {}
+        self.handlers["child said"] = self.handlers["child over"] = self._said
+
+    def _said(self, source: int, header: Header, payload: bytes) -> None:
+        self.programs[header["number"]].hear(header, payload)
 
     def introduced(self, introductions: list[Header]) -> None:
         self._all_here.set_result(introductions)
@@ -129,6 +136,22 @@ class Hub:
         """Raise RankLost if ranks are gone: no phase could be run."""
         if self.broken:
             raise RankLost(self.broken, remedy="start the ranks again")
+
+    def start(self, rank: int, command: Sequence[str]) -> ChildOfRank:
+        """Start a program on a rank above 0, and return the line to it. It ends when its input does, or its rank.
+
+        RankLost if ranks are gone.
+        """
+        self.ranks()
+        self.require_whole()
+        number = next(self._numbers)
+
+        def say(header: Header, payload: bytes) -> None:
+            self._tell(lambda: self._station.world.send(rank, header, payload))
+
+        program = ChildOfRank(say, number, list(command))
+        self._tell(lambda: self._station.programs.update({number: program}))
+        return program
 
     def ask(self, question: str, about: Any) -> dict[int, Any]:
         """Ask all ranks one of `survey.QUESTIONS`; return the answers by rank. RankLost if one does not answer."""
@@ -248,6 +271,8 @@ class Hub:
             self.broken = "all ranks were told to end"
             # As an interrupt is: what was measured is kept.
             os.kill(os.getpid(), signal.SIGINT)
+        for program in self._station.programs.values():
+            program.lose(None, self.broken)
         for phase in list(self._station.phases.values()):
             if isinstance(phase, Top):
                 phase.abandon(self.broken)

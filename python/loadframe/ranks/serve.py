@@ -41,6 +41,7 @@ def serve(place: Place) -> int:
             os._exit(1)
         if station.pause:
             time.sleep(station.pause)
+    station.children.end()
     world.close()
     return 0
 

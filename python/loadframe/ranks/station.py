@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from loadframe.ranks import survey, tree
+from loadframe.ranks.children import Children
 from loadframe.ranks.member import Member
 from loadframe.ranks.messages import Header
 from loadframe.ranks.survey import Survey
@@ -30,11 +31,13 @@ class Station:
         self.over = False
         self.phases: dict[int, Member] = {}
         self.surveys: dict[int, Survey] = {}
+        self.children = Children(world)
         self.handlers: dict[str, Handler] = {
             "hello": self._hello,
             "beat": self._spread,
             "end": self._end,
             "ask": self._asked,
+            "child": self.children.hear,
             "answer": lambda source, header, payload: survey.hear(self.surveys, source, header, payload),
         }
         self._above = tree.parent(world.rank)
@@ -62,6 +65,7 @@ class Station:
             self._hear(*arrived)
         for phase in list(self.phases.values()):
             phase.tick()
+        self.children.tick()
         for number in [number for number, asked in self.surveys.items() if asked.tick()]:
             del self.surveys[number]
 
