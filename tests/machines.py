@@ -115,12 +115,16 @@ class Machines:
 
 
 @contextlib.contextmanager
-def machines(count: int, *, shared: bool = False, python: bool = True) -> Iterator[Machines]:
-    """Start machines m1, m2, ...; `shared` leaves them one state and cache, without `python` they have none."""
+def machines(count: int, *, shared: bool = False, python: bool = True, network: bool = True) -> Iterator[Machines]:
+    """Start machines m1, m2, ...; `shared` leaves them one state and cache, without `python` they have none.
+
+    Without a `network` of their own they have addresses of this machine's loopback: some servers ask more of a machine
+    than every machine for tests grants when they listen elsewhere.
+    """
     with open_folder("machines") as root, contextlib.ExitStack() as ends:
-        bridge, network = f"tm{token_hex(3)}", f"198.18.{Random().randrange(256)}"
+        bridge, block = f"tm{token_hex(3)}", f"{'198.18' if network else '127.18'}.{Random().randrange(256)}"
         names = [f"m{number + 1}" for number in range(count)]
-        there = Machines(root, bridge, {name: f"{network}.{number + 2}" for number, name in enumerate(names)})
+        there = Machines(root, bridge, {name: f"{block}.{number + 2}" for number, name in enumerate(names)})
         for key in ("key", "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", root / key], check=True)
         public = " ".join((root / "host_key.pub").read_text().split()[:2])
@@ -131,19 +135,20 @@ def machines(count: int, *, shared: bool = False, python: bool = True) -> Iterat
         known = [f"{address} {name}\n" for name, address in there.addresses.items()]
         (root / "hosts").write_text("127.0.0.1 localhost\n" + "".join(known))
         Path("/run/sshd").mkdir(exist_ok=True)
-        _ip("link", "add", bridge, "type", "bridge")
-        ends.callback(_ip, "link", "delete", bridge)
-        _ip("address", "add", f"{network}.1/24", "dev", bridge)
-        _ip("link", "set", bridge, "up")
+        if network:
+            _ip("link", "add", bridge, "type", "bridge")
+            ends.callback(_ip, "link", "delete", bridge)
+            _ip("address", "add", f"{block}.1/24", "dev", bridge)
+            _ip("link", "set", bridge, "up")
         ends.callback(lambda: [there.crash(name) for name in list(there.running)])
         for name in names:
-            _start(there, name, root / "all" if shared else None, python)
+            _start(there, name, root / "all" if shared else None, python, network)
         for address in there.addresses.values():
             _await(address)
         yield there
 
 
-def _start(there: Machines, name: str, common: Path | None, python: bool) -> None:
+def _start(there: Machines, name: str, common: Path | None, python: bool, network: bool) -> None:
     folder = there.root / name
     folder.mkdir()
     # The form of the kernel's, and nobody else's.
@@ -166,20 +171,34 @@ def _start(there: Machines, name: str, common: Path | None, python: bool) -> Non
         hidden=hidden,
         sshd=SSHD,
     )
-    apart = ["--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    apart = [
+        *(["--net"] if network else []),
+        "--mount",
+        "--uts",
+        "--ipc",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "--kill-child",
+    ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["unshare", *apart, "/bin/sh", "-c", script], stdout=log, stderr=log)
     there.running[name] = process
+    if network:
+        _plug(there, name, process.pid)
+    (folder / "plugged").touch()
+
+
+def _plug(there: Machines, name: str, pid: int) -> None:
     here = Path("/proc/self/ns/net").readlink()
-    while Path(f"/proc/{process.pid}/ns/net").readlink() == here:
+    while Path(f"/proc/{pid}/ns/net").readlink() == here:
         time.sleep(0.01)
     link = f"{there.bridge}{list(there.addresses).index(name)}"
-    _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(process.pid))
+    _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
     _ip("link", "set", link, "master", there.bridge, "up")
     for words in ("link set lo up", f"address add {there.addresses[name]}/24 dev eth0", "link set eth0 up"):
-        command = ["nsenter", f"--net=/proc/{process.pid}/ns/net", "ip", *words.split()]
+        command = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", *words.split()]
         subprocess.run(command, check=True, capture_output=True)
-    (folder / "plugged").touch()
 
 
 def _pythons() -> set[str]:

@@ -262,6 +262,7 @@ def _state(name: str) -> dict[str, Any]:
             {
                 "name": node.name,
                 "address": node.address,
+                "machine": node.on,
                 "pid": node.pid,
                 "alive": bool(node.process and node.process.alive()),
                 "log": str(node.log),

@@ -29,20 +29,21 @@ _STALE = 86_400
 
 @dataclass(frozen=True)
 class File:
-    """One file of a folder, or a link."""
+    """One file of a folder, or a link or a folder in it."""
 
     path: str
     size: int
     sha256: str
     executable: bool
     link: str | None  #: where it points to, if it is a link
+    folder: bool
     signs: tuple[int, int]  #: inode and time of change in ns, by which the same file of a shared file system is known
 
 
 @cache
 def listing(folder: Path) -> tuple[File, ...]:
-    """Return all files of a folder here."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    """Return all that is in a folder here; folders count, since some software wants empty ones to be there."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file() or path.is_dir())
     return tuple(_file(path, str(path.relative_to(folder))) for path in paths)
 
 
@@ -82,13 +83,15 @@ def _brought(machine: Machine, place: Path, name: str, user: int | None, report:
     files = listing(place)
     if machine.call(_is_there, place, list(files), user):
         return place
-    digest = hashlib.sha256(json.dumps([[file.path, file.sha256, file.link] for file in files]).encode()).hexdigest()
+    digest = hashlib.sha256(
+        json.dumps([[file.path, file.sha256, file.link, file.folder] for file in files]).encode()
+    ).hexdigest()
     target, draft = machine.call(_begin, digest[:16], sum(file.size for file in files), name)
     if draft is None:
         return target
     report(f"copying {name} to {machine.hostname}: {format_size(sum(file.size for file in files))}")
     for file in files:
-        if file.link is None:
+        if file.link is None and not file.folder:
             with (place / file.path).open("rb") as source:
                 first = True
                 while (piece := source.read(_PIECE)) or first:
@@ -102,8 +105,10 @@ def _file(path: Path, name: str) -> File:
     status = path.lstat()
     signs = (status.st_ino, status.st_mtime_ns)
     if path.is_symlink():
-        return File(name, 0, "", False, str(path.readlink()), signs)
-    return File(name, status.st_size, _sha256(path), bool(status.st_mode & 0o100), None, signs)
+        return File(name, 0, "", False, str(path.readlink()), False, signs)
+    if path.is_dir():
+        return File(name, 0, "", False, None, True, signs)
+    return File(name, status.st_size, _sha256(path), bool(status.st_mode & 0o100), None, False, signs)
 
 
 def _sha256(path: Path) -> str:
@@ -121,6 +126,8 @@ def _is_there(place: Path, files: Sequence[File], user: int | None) -> bool:
 def _same(path: Path, file: File) -> bool:
     try:
         status = path.lstat()
+        if file.folder:
+            return path.is_dir()
         if file.link is not None:
             return path.is_symlink() and str(path.readlink()) == file.link
         if status.st_size != file.size:
@@ -154,7 +161,9 @@ def _settle(draft: Path, target: Path, files: Sequence[File]) -> None:
     """Verify what has arrived, and put it in its place; LoadframeError, with nothing left, when it is not the same."""
     for file in files:
         path = draft / file.path
-        folders.make(path.parent)
+        folders.make(path if file.folder else path.parent)
+        if file.folder:
+            continue
         if file.link is not None:
             path.symlink_to(file.link)
         elif path.stat().st_size != file.size or _sha256(path) != file.sha256:

@@ -178,9 +178,10 @@ class RemoteMachine:
     def _found(self) -> str:
         facts, wanted = self.facts, self._network
         if wanted is None:
-            candidates = [facts.reached, resolved(self.hostname.rpartition("@")[2]), *facts.addresses.values()]
-            for address in candidates:
-                if address and not address.startswith("127.") and self._has(address):
+            # A name is often its machine's own loopback; who was reached there is on this machine's network.
+            candidates = [resolved(self.hostname.rpartition("@")[2]), *facts.addresses.values()]
+            for address in (facts.reached, *(named for named in candidates if named and not named.startswith("127."))):
+                if address and self._has(address):
                     return address
             raise self._no_address("it has none that is not loopback", "name an interface with --network")
         if wanted in facts.addresses:
