@@ -104,6 +104,10 @@ def _hosts() -> Iterator[Check]:
         yield Check(host, "ok", "each node can have a network of its own, with links that are shaped and cut")
     else:
         yield Check(host, "optional", network, "run as root, with the packages iproute2 and util-linux")
+    if shutil.which("ssh"):
+        yield Check("--host ssh", "ok", "nodes can run on machines that ssh reaches without a password")
+    else:
+        yield Check("--host ssh", "optional", "there is no ssh", "install OpenSSH's client (openssh-client)")
     obstacles = [(runtime, runtime.obstacle()) for runtime in RUNTIMES]
     working = [runtime.name for runtime, obstacle in obstacles if obstacle is None]
     if working:

@@ -91,13 +91,10 @@ class Runtime:
 
     def server(self, name: str, started: int) -> int:
         """Return the id of the process that runs in the container; `started` is the one that we started."""
-        # Here and in `_innermost`, not above: only containers need it, and it takes a while to import.
-        import psutil
-
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:
-            with contextlib.suppress(psutil.Error, ValueError):
-                if not psutil.pid_exists(started) or psutil.Process(started).status() == psutil.STATUS_ZOMBIE:
+            with contextlib.suppress(OSError, ValueError):
+                if not _alive(started):
                     break
                 inner = self._inspected(name) if self.engine else _innermost(started)
                 if inner:
@@ -209,10 +206,23 @@ def _mount_points(image: Path, binds: Sequence[str]) -> None:
 
 def _innermost(started: int) -> int | None:
     """Return the last process of the chain that a runtime makes, once it is not part of the runtime any more."""
-    import psutil
-
-    process = psutil.Process(started)
-    while children := process.children():
+    process = started
+    while children := _children(process):
         process = children[0]
     parts_of_runtimes = ("apptainer", "singularity", "starter", "appinit", "sinit")
-    return None if process.name().lower().startswith(parts_of_runtimes) else process.pid
+    name = Path(f"/proc/{process}/comm").read_text().strip().lower()
+    return None if name.startswith(parts_of_runtimes) else process
+
+
+def _alive(process: int) -> bool:
+    """Whether a process runs (proc(5)): it is there, and does not only wait to be collected."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+def _children(process: int) -> list[int]:
+    """Return the processes that this one has started, by any of its threads."""
+    lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    return sorted(int(number) for text in lists for number in text.split())
