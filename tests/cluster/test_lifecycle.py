@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -301,6 +302,32 @@ def test_data_of_a_newer_version_is_not_given_to_an_older_one(cluster, toy):
     with pytest.raises(BadInput, match=r"the data was written by toy 1\.10, and 1 is older"):
         Cluster.start(saved().spec)
     assert all(node.folder.exists() for node in saved().nodes)
+
+
+def test_a_node_whose_folder_is_gone_is_not_started_empty(cluster):
+    cluster.kill("node-1")
+    _wait(lambda: not cluster.nodes[1].alive)
+    folder = cluster.nodes[1].folder
+    folder.rename(folder.with_name("aside"))
+    with pytest.raises(BadInput, match="the data of node-1 is not where it was left"):
+        cluster.mend()
+    cluster.stop()
+    with pytest.raises(BadInput, match="the data of node-1 is not where it was left"):
+        Cluster.start(saved().spec)
+    assert not folder.exists()
+    folder.with_name("aside").rename(folder)
+    with Cluster.start(saved().spec) as again:
+        assert again.deviations() == []
+
+
+def test_nodes_that_keep_their_addresses_come_back_to_them(cluster, toy):
+    cluster.stop()
+    before = cluster.addresses
+    toy.keeps = "that is how toys are"
+    with Cluster.start(saved().spec) as again:
+        assert again.addresses == before
+    with pytest.raises(BadInput, match=r"nodes of toy keep their addresses \(that is how toys are\), and node-0 has"):
+        Cluster.start(replace(saved().spec, port=24000))
 
 
 def test_a_first_start_that_fails_leaves_neither_node_nor_folder(toy, state):

@@ -39,6 +39,15 @@ def test_a_node_elects_with_a_majority_of_all_also_if_it_joins_later(nodes, leas
     assert f"discovery.zen.minimum_master_nodes: {least}\n" in plan(later).files["config/elasticsearch.yml"]
 
 
+def test_a_node_that_nobody_elects_is_told_so_and_does_not_count():
+    text = plan(dataclasses.replace(NODE, electors=("node-0",))).files["config/elasticsearch.yml"]
+    assert "node.master: false\n" in text
+    assert "discovery.zen.minimum_master_nodes: 1\n" in text
+    text = plan(dataclasses.replace(NODE, electors=("node-0", NODE.name, "node-2"))).files["config/elasticsearch.yml"]
+    assert "node.master" not in text
+    assert "discovery.zen.minimum_master_nodes: 2\n" in text
+
+
 def test_a_node_writes_into_its_own_folder_and_reads_the_shared_software():
     argv = plan().argv
     assert argv[0] == "/java/bin/java"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store import Balancing, Member
+from loadframe.store import Balancing, Member, find
 from loadframe.store.mongodb import shards
 from loadframe.store.mongodb.client import MongoError
 
@@ -73,6 +73,11 @@ def test_a_shard_gives_its_chunks_first_and_then_the_databases_that_it_is_home_t
         (0, "chunks", "ongoing"),
     ]
     assert len(router.named("removeShard")) == 4
+
+
+def test_only_a_sharded_cluster_has_to_be_where_it_was():
+    assert find("mongodb").keeps_addresses({}) is None
+    assert "the address of the cluster's configuration" in str(find("mongodb").keeps_addresses({"members": 1}))
 
 
 def test_databases_move_to_no_shard_that_leaves_itself():

@@ -83,6 +83,20 @@ def test_a_node_binds_its_own_address_and_looks_for_its_peers():
     assert settings["cluster.initial_cluster_manager_nodes"] == ["node-0", "node-1"]
 
 
+def test_a_node_that_nobody_elects_is_told_so_unless_a_setting_says_what_it_is():
+    settings = configuration(plan(electors=("node-0",)))
+    assert settings["node.roles"] == ["data", "ingest", "remote_cluster_client"]
+    assert settings["cluster.initial_cluster_manager_nodes"] == ["node-0"]
+    assert "node.roles" not in configuration(plan(electors=("node-0", "node-1")))
+    asked = {"node.roles": ["cluster_manager", "data"]}
+    assert configuration(plan(electors=("node-0",), settings=asked))["node.roles"] == asked["node.roles"]
+
+
+@pytest.mark.parametrize(("nodes", "wanted"), [(1, 1), (2, 1), (3, 3), (4, 3), (60, 3)])
+def test_one_is_elected_below_three_nodes_and_three_from_there_on(nodes, wanted):
+    assert find("opensearch").electors(nodes) == find("elasticsearch").electors(nodes) == wanted
+
+
 def test_a_node_writes_only_into_its_own_folder():
     planned = plan()
     assert configuration(planned)["path.data"] == "/clusters/x/node-1/data"

@@ -47,6 +47,8 @@ class Toy(Store):
         self.routers = 0
         #: How many may be elected of how many nodes; None for all.
         self.elected: Callable[[int], int] | None = None
+        #: Why nodes keep their addresses, if they do.
+        self.keeps: str | None = None
         self.planned = []
 
     def distribution(self, version):
@@ -57,6 +59,9 @@ class Toy(Store):
 
     def companions(self, settings):
         return tuple(ProcessSpec(f"router-{index}", "router") for index in range(self.routers))
+
+    def keeps_addresses(self, settings):
+        return self.keeps
 
     def electors(self, nodes):
         return self.elected(nodes) if self.elected else None

@@ -133,7 +133,9 @@ class Cluster(ClusterView):
             cluster._let_in()
             change = cluster._change(report)
             if saved:
-                moved = moving.move(roster, saved, host, folder, spec.nodes, partial(server_user, store=store), report)
+                moved = moving.move(
+                    roster, saved, store, host, folder, spec.nodes, partial(server_user, store=store), report
+                )
                 mend(change, software, spec.nodes)
                 moved.commit(report)
             else:

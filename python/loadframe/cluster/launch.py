@@ -57,8 +57,8 @@ def start(
         machine.call(files.make_room, *room)
     present = [node for node in roster.nodes if node.alive]
     before = [node for process in planned for node in roster.nodes if node.name == process.spec.name]
-    if before and software.store.keeps_address:
-        places = seats_again(software.store.kind, machines, before, spec.port)
+    if before and (reason := software.store.keeps_addresses(spec.settings)):
+        places = seats_again(software.store.kind, reason, machines, before, spec.port)
     else:
         numbers = [process.number for process in planned]
         places = seats(software.store, spec, machines, numbers, present, before)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from loadframe.cluster import launch
+from loadframe.cluster import launch, moving
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import RESTARTED, ClusterEvent
 from loadframe.cluster.growth import balance, join
@@ -23,6 +23,8 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
     `size` is how many nodes it is to have thereafter, if not as many as it has.
     """
     gone = [node for node in change.roster.nodes if not node.alive and node.state != State.LEFT]
+    for node in gone:
+        moving.require_there(node)
     for state in sorted({node.state for node in gone}):
         planned = [again(node) for node in gone if node.state == state]
         launch.start(

@@ -16,8 +16,9 @@ from loadframe.cluster.named import Saved
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.roster import Roster
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import copying
+from loadframe.host import copying, files
 from loadframe.host.base import Host, Machine
+from loadframe.store import Store
 from loadframe.units import format_size
 
 #: Bytes that go at once, and nodes whose data goes at a time.
@@ -73,6 +74,7 @@ def _discard(moves: Sequence[_Move]) -> None:
 def move(
     roster: Roster,
     saved: Saved,
+    store: Store,
     host: Host,
     folder: Path,
     staying: int,
@@ -86,6 +88,7 @@ def move(
     """
     nodes = [node for node in roster.nodes if node.state != State.LEFT]
     targets = _targets(nodes, host, staying)
+    _require_movable(store, roster, nodes, targets)
     wanted = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
     stop = threading.Event()
     jobs: list[Future[_Move]] = []
@@ -102,6 +105,18 @@ def move(
         raise
     roster.update(put=[replace(made.node, machine=made.target, folder=made.place) for made in moves])
     return Moved(roster, saved, moves)
+
+
+def _require_movable(store: Store, roster: Roster, nodes: Sequence[Node], targets: Mapping[str, Machine]) -> None:
+    """BadInput for nodes that keep their addresses and are to go to a machine that has others."""
+    reason = store.keeps_addresses(roster.spec.settings if roster.spec else {})
+    for node in nodes if reason else ():
+        if targets[node.name].hostname != node.on:
+            raise BadInput(
+                f"nodes of {store.kind} keep their addresses ({reason}), and {node.name} has been at {node.address}",
+                where=node.on,
+                remedy="start the cluster on the machines that it was on, or fill a new one",
+            )
 
 
 def _targets(nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Machine]:
@@ -145,11 +160,7 @@ def _bring(wanted: _Move, user: int | None, report: Report, stop: threading.Even
             remedy="make that machine reachable: without it the data cannot be brought elsewhere; nothing was changed",
         ) from error
     if not there:
-        raise BadInput(
-            f"the data of {node.name} is not where it was left",
-            where=f"{source.hostname}: {folder}",
-            remedy="bring it back there, or delete the cluster with `loadframe cluster down NAME --delete-data`",
-        )
+        raise _missing(node)
     try:
         if target.call(copying.signed, wanted.place, token):
             return replace(wanted, copied=False)
@@ -171,6 +182,20 @@ def _bring(wanted: _Move, user: int | None, report: Report, stop: threading.Even
         with contextlib.suppress(LoadframeError):
             source.call(copying.unsign, folder)
     return wanted
+
+
+def require_there(node: Node) -> None:
+    """BadInput for a node whose folder is gone: started without it, it would come back empty."""
+    if node.machine and node.folder and not node.machine.call(files.exists, node.folder):
+        raise _missing(node)
+
+
+def _missing(node: Node) -> BadInput:
+    return BadInput(
+        f"the data of {node.name} is not where it was left",
+        where=f"{node.on}: {node.folder}",
+        remedy="bring it back there, or delete the cluster with `loadframe cluster down NAME --delete-data`",
+    )
 
 
 def _send(

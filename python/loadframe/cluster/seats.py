@@ -109,12 +109,14 @@ def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present
     ]
 
 
-def seats_again(kind: str, machines: Sequence[Machine], nodes: Sequence[Node], first: int | None) -> list[Seat]:
+def seats_again(
+    kind: str, reason: str, machines: Sequence[Machine], nodes: Sequence[Node], first: int | None
+) -> list[Seat]:
     """Return the seats that nodes had before, of a kind of store whose nodes keep them; BadInput where one is taken.
 
-    `first` is the port that is asked for. Further ports are in the nodes' folders.
+    `reason` is why they do, `first` the port that is asked for. Further ports are in the nodes' folders.
     """
-    kept = f"nodes of {kind} keep their addresses"
+    kept = f"nodes of {kind} keep their addresses ({reason})"
     if first is not None and first != _port(nodes[0].address):
         raise BadInput(
             f"{kept}, and {nodes[0].name} has been at {nodes[0].address}", remedy="leave --port out, or give that port"

@@ -177,7 +177,6 @@ class Store(ABC):
     ages: bool = False  #: a node gets faster for minutes after its start, so an old one is not equal to a new one
     #: s that a cluster's start and stop take about, on two cores: of one node, and of each further one.
     start_seconds: tuple[float, float] = (20.0, 5.0)
-    keeps_address: bool = False  #: nodes are known by their addresses, and have to get the same ones again
     administrator: str = (
         ""  #: the user that a cluster started here gets, with a password; empty if it asks for no password
     )
@@ -261,6 +260,10 @@ class Store(ABC):
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the processes beside the data-bearing nodes, such as routers, which stay as nodes come and go."""
         return ()
+
+    def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
+        """Return why nodes have to get the addresses again that they had, in words; None where that does not matter."""
+        return None
 
     def electors(self, nodes: int) -> int | None:
         """Return how many of that many nodes may be elected to lead the others; None where all may, or none leads."""

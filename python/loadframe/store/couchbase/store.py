@@ -69,7 +69,6 @@ class Couchbase(Store):
     family = "couchbase"
     driver = "couchbase"
     administrator = "Administrator"
-    keeps_address = True
     many_processes = True
     extra_ports = launch.EXTRA_PORTS
     watched = (
@@ -111,6 +110,10 @@ class Couchbase(Store):
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the node's own copy of what the installation starts by."""
         return launch.plan(node, installation)
+
+    def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
+        """Their addresses are their names."""
+        return "a node's address is its name, by which the others know it"
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, such as 7.6.2-3721-enterprise."""

@@ -137,6 +137,12 @@ class MongoDB(Store):
         """Return the node's files and command line."""
         return config.plan(node, installation)
 
+    def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
+        """A replica set finds together anywhere; a sharded cluster does not."""
+        if not config.sharded(settings):
+            return None
+        return "each shard has the address of the cluster's configuration in its data, and waits for it there"
+
     def client(self, address: str) -> Client:
         """Return a connection to one server."""
         if address not in self._clients:
