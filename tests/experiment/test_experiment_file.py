@@ -34,9 +34,26 @@ def test_a_treatment_makes_the_cluster(load):
         "host": "local",
         "image": None,
         "runtime": None,
+        "machines": (),
+        "placement": {"per_machine": None, "share": True, "network": None},
+        "scratch": None,
         "link": {"delay": 0.0, "loss": 0.0, "rate": None},
     }
     assert experiment.cluster_spec({"nodes": 4, "clients": 1}) == {**spec, "settings": {"a.b": 1}}
+
+
+def test_nodes_on_other_machines_say_which_and_how(load):
+    placed = "machines: [a, 'b:2'], placement: {per_machine: 3, share: false, network: ib0}, scratch: /scratch"
+    experiment = load(EXPERIMENT.replace("limits: {", f"host: ssh, {placed}, limits: {{"))
+    spec = experiment.cluster_spec({"nodes": 1})
+    assert (spec["machines"], spec["scratch"]) == (("a", "b:2"), "/scratch")
+    assert spec["placement"] == {"per_machine": 3, "share": False, "network": "ib0"}
+    assert experiment.describe()["store"]["machines"] == ["a", "b:2"]
+    assert "machines" not in load(EXPERIMENT).describe()["store"], "folders of before cannot go on"
+    with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*machines is for nodes on other machines.*host: ssh"):
+        load(EXPERIMENT.replace("limits: {", "machines: [a], limits: {"))
+    with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*'a b' does not name a machine"):
+        load(EXPERIMENT.replace("limits: {", "host: ssh, machines: [a b], limits: {"))
 
 
 def test_cores_that_are_none_are_said_with_their_place(load):

@@ -26,7 +26,8 @@ HostName = Annotated[
     str | None,
     typer.Option(
         "--host",
-        help="Where nodes run: local (if not given), netns (each in a network of its own), container, ssh.",
+        help="Where nodes run: local (if not given), netns (each in a network of its own), container, or on other "
+        "machines: ssh, slurm (those of the job that this is part of).",
     ),
 ]
 Image = Annotated[
@@ -34,19 +35,23 @@ Image = Annotated[
 ]
 Machines = Annotated[
     str | None,
-    typer.Option(help="Of --host ssh: machines for nodes, name or name:slots, comma-separated; or @FILE, a line each."),
+    typer.Option(
+        help="Of --host ssh and slurm: machines for nodes, name or name:slots, comma-separated; or @FILE, a line each."
+    ),
 ]
 PerMachine = Annotated[
     int | None,
-    typer.Option(min=1, help="Of --host ssh: nodes on a machine that says no slots; 1 if not given."),
+    typer.Option(min=1, help="Of --host ssh and slurm: nodes on a machine that says no slots; 1 if not given."),
 ]
 Network = Annotated[
     str | None,
-    typer.Option(help="Of --host ssh: the nodes' network: an interface, 10.1.0.0/16, or a suffix such as -ib."),
+    typer.Option(
+        help="Of --host ssh and slurm: the nodes' network: an interface, 10.1.0.0/16, or a suffix such as -ib."
+    ),
 ]
 Scratch = Annotated[
     str | None,
-    typer.Option(help="Of --host ssh: the machines' folder for data; that of their state if not given."),
+    typer.Option(help="Of --host ssh and slurm: the machines' folder for data; that of their state if not given."),
 ]
 ContainerRuntime = Annotated[
     str | None,

@@ -24,6 +24,7 @@ from loadframe.cli.choices import (
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.cluster import Cluster, ClusterSpec, Limits, named
 from loadframe.errors import BadInput
+from loadframe.host.kinds import ENDING
 from loadframe.ranges import FIRST_PORT, LAST_PORT, MOST_NODES
 from loadframe.report.labels import cores_text
 from loadframe.units import format_nodes, format_size, parse_size
@@ -130,6 +131,12 @@ def up(
         memory=None if memory is None else parse_size(memory),
     )
     saved = named.load(name)
+    where = host or (saved.spec.host if saved else None)
+    if where in ENDING and not command:
+        raise BadInput(
+            f"nodes of --host {where} end with the command that has started them, so this one would keep none",
+            remedy=f"have it run what needs them: loadframe cluster up {name} ... -- COMMAND",
+        )
     if saved and saved.running and not command and not given and not limits and Cluster.load(name).mend(step):
         show(name, as_json)
         return

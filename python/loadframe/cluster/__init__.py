@@ -7,6 +7,7 @@ from loadframe.host.base import Machine
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
 from loadframe.host.placement import Placement
+from loadframe.host.placement import parse as parse_machine
 from loadframe.store import Balancing
 
-__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Machine", "Node", "Placement", "Shape"]
+__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Machine", "Node", "Placement", "Shape", "parse_machine"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadframe.errors import BadInput
 from loadframe.experiment.file_factors import COLLECTIONS, SETTINGS, WITH, Factor, Level
-from loadframe.experiment.file_model import ExperimentFile
+from loadframe.experiment.file_model import OTHER_MACHINES, PLACING, ExperimentFile
 from loadframe.load import Generator
 from loadframe.workload import ResolvedWorkload, Workload
 from loadframe.workload.collections import redefined
@@ -139,6 +139,9 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for the experiment's folder, ready for JSON."""
         told = self.file.model_dump(mode="json", by_alias=True, exclude={"factors", "prepare", "measure"})
+        if self.file.store.host not in OTHER_MACHINES:
+            # Folders of before there were such hosts go on.
+            told["store"] = {key: told["store"][key] for key in told["store"] if key not in PLACING}
         return {
             **told,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
+from loadframe.cluster import parse_machine
 from loadframe.errors import BadInput
 from loadframe.load.generator import Spread
 from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
@@ -52,12 +53,31 @@ class LinkEntry(Model):
     rate: Bandwidth | None = None
 
 
+#: Hosts that have machines of their own for nodes. On all others the nodes are beside the generator.
+OTHER_MACHINES = ("ssh", "slurm")
+#: What is said of those machines.
+PLACING = ("machines", "placement", "scratch")
+
+
 class PlacementEntry(Model):
     """How nodes are put on machines: nodes a machine, whether the generator may share it, and their network."""
 
     per_machine: Annotated[int, Field(ge=1)] | None = None
     share: bool = True
     network: str | None = None
+
+
+def _machine(value: Any) -> Any:
+    try:
+        if isinstance(value, str):
+            parse_machine(value)
+    except BadInput as error:
+        raise wrong(error.what, error.remedy) from None
+    return value
+
+
+#: A machine by its name, with the number of nodes that it takes behind a colon where that is not that of all.
+MachineName = Annotated[str, BeforeValidator(_machine, json_schema_input_type=str)]
 
 
 class StoreEntry(Model):
@@ -68,14 +88,23 @@ class StoreEntry(Model):
     nodes: Nodes = 1
     limits: LimitsEntry = LimitsEntry()
     home: str | None = None
-    host: Literal["local", "netns", "container", "ssh"] = "local"
-    machines: Annotated[tuple[str, ...], Strict(False)] = ()
+    host: Literal["local", "netns", "container", "ssh", "slurm"] = "local"
+    machines: Annotated[tuple[MachineName, ...], Strict(False)] = ()
     placement: PlacementEntry = PlacementEntry()
     scratch: str | None = None
     image: str | None = None
     runtime: str | None = None
     link: LinkEntry = LinkEntry()
     settings: dict[str, Scalar] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _placed(self) -> "StoreEntry":
+        for key in PLACING:
+            if self.host not in OTHER_MACHINES and key in self.model_fields_set:
+                raise wrong(
+                    f"{key} is for nodes on other machines", f"say host: {' or '.join(OTHER_MACHINES)}", key=key
+                )
+        return self
 
 
 #: A share of something, written `5%` or 0.05.

@@ -5,13 +5,15 @@ import threading
 from collections.abc import Sequence
 
 from loadframe.errors import BadInput
-from loadframe.host import kinds
+from loadframe.host import allocation, kinds
 from loadframe.host.agent import Kind
 from loadframe.host.base import Host
 from loadframe.host.machines import MachinesHost
 from loadframe.host.placement import Placement
+from loadframe.host.slurm import SlurmHost
 from loadframe.host.ssh import SshHost
 
+_SEVERAL: dict[str, type[SshHost] | type[SlurmHost]] = {"ssh": SshHost, "slurm": SlurmHost}
 #: Hosts whose agents serve this process, by what they were asked for; they end with it.
 _OPEN: dict[object, MachinesHost] = {}
 _OPENING = threading.Lock()
@@ -35,17 +37,17 @@ def find(
         if machines or scratch or placement != Placement():
             raise BadInput(
                 "machines, their placement and scratch folders are for nodes on other machines",
-                remedy="say --host ssh (host: ssh in an experiment), or leave them out",
+                remedy="say --host ssh or slurm (host: ssh in an experiment), or leave them out",
             )
         return kinds.find(name, image, runtime)
-    asked = (name, image, runtime, tuple(machines), placement, scratch)
+    asked = (name, image, runtime, tuple(machines), placement, scratch, allocation.job())
     with _OPENING:
         host = _OPEN.get(asked)
         if host is None or host.lost:
             if not _OPEN:
                 atexit.register(_close)
             kind = Kind(image, runtime) if image is not None or runtime is not None else None
-            host = _OPEN[asked] = SshHost(machines, placement, scratch, kind)
+            host = _OPEN[asked] = _SEVERAL[name](machines, placement, scratch, kind)
         return host
 
 

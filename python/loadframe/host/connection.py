@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 #: Lines of what a launcher says that are kept for messages.
@@ -38,10 +38,18 @@ class Connection(Protocol):
 class PipeConnection:
     """The standard input and output of a command that reaches the machine, such as ssh or srun."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start it; OSError when it cannot be. Ctrl-C is not for it: nodes are stopped through it."""
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start it, in our own environment if none is given; OSError when it cannot be.
+
+        Ctrl-C is not for it: nodes are stopped through it.
+        """
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         self._words: deque[str] = deque(maxlen=_WORDS)
         self._sending = threading.Lock()

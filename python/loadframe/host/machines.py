@@ -45,6 +45,10 @@ class MachinesHost:
             for tried in [pool.submit(machine.require) for machine in self._machines]:
                 tried.result()
         self._require_alike()
+        self.require_apart()
+
+    def require_apart(self) -> None:
+        """BadInput where the generator's machine is to have no nodes, and is one of these."""
         if not self._placement.share:
             for machine in self._machines:
                 if machine.facts.identity == identity.machine():

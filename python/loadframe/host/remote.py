@@ -46,14 +46,16 @@ class RemoteMachine:
         explain: Callable[[int | None, str], BadInput] | None = None,
         slots: int = 1,
         network: str | None = None,
+        reached: str | None = None,
         scratch: str | None = None,
         kind: Kind | None = None,
     ) -> None:
-        """Connect to nothing yet."""
+        """Connect to nothing yet. `reached` is the address that others reach it at, where its launcher knows one."""
         self.hostname = hostname
         self.slots = slots
         self._connect, self._explain = connect, explain
         self._network, self._scratch = network, Path(scratch) if scratch else None
+        self._reached = reached
         self._kind = kind or Kind()
         self._line: _Line | None = None
         self._connecting = threading.Lock()
@@ -177,6 +179,8 @@ class RemoteMachine:
 
     def _found(self) -> str:
         facts, wanted = self.facts, self._network
+        if wanted is None and self._reached and self._has(self._reached):
+            return self._reached
         if wanted is None:
             # A name is often its machine's own loopback; who was reached there is on this machine's network.
             candidates = [resolved(self.hostname.rpartition("@")[2]), *facts.addresses.values()]

@@ -1,0 +1,124 @@
+"""Nodes on the machines of a real Slurm job: each where it was placed, and none that outlives its command."""
+
+import signal
+import time
+
+import psutil
+import pytest
+
+from commands import LOADFRAME, Running
+from loadframe.cluster import Cluster, ClusterSpec, Placement
+from loadframe.errors import BadInput
+
+pytestmark = pytest.mark.store
+
+
+@pytest.fixture
+def job(slurm, monkeypatch):
+    """Be inside a job of three machines."""
+    with slurm.allocation(3) as environment:
+        for name in ("SLURM_CONF", "SLURM_JOB_ID"):
+            monkeypatch.setenv(name, environment[name])
+        monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+        yield environment["SLURM_JOB_ID"]
+
+
+def spec(**more):
+    return ClusterSpec(store="redis", host="slurm", **more)
+
+
+def left_of(slurm, job, within=30.0):
+    """Return what still runs of a job's steps after a while, as soon as there is nothing more."""
+    end = time.monotonic() + within
+    while (left := slurm.processes(job)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return left
+
+
+def test_each_node_is_on_its_machine_and_is_seen_and_stopped_there(slurm, job, state):
+    with Cluster.start(spec(nodes=3)) as cluster:
+        assert [node.address.split(":")[0] for node in cluster.nodes] == ["127.0.9.1", "127.0.9.2", "127.0.9.3"]
+        assert [node.machine.hostname for node in cluster.nodes] == ["n1", "n2", "n3"]
+        steps = slurm.run("squeue", "--steps", "-h", "-j", job, "-o", "%j %N").stdout.splitlines()
+        assert sorted(steps) == [f"loadframe-agent n{number}" for number in (1, 2, 3)]
+        # The process is one of the step on its machine, as Slurm sees it.
+        process = psutil.Process(cluster.nodes[1].pid)
+        keepers = {parent.environ().get("SLURMD_NODENAME") for parent in process.parents()[:2]}
+        assert keepers == {"n2"}
+        assert cluster.health().ready
+
+        cluster.kill("node-1")
+        assert [node.alive for node in cluster.nodes] == [True, False, True]
+        pids = [node.pid for node in cluster.nodes]
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+    assert not list((state / "passing").iterdir())
+
+
+def test_no_node_outlives_a_command_that_is_killed(slurm, job, state, tmp_path):
+    words = ("cluster", "up", "job", "--host", "slurm", "--store", "redis", "--nodes", "2", "--")
+    environment = {**slurm.environment, "SLURM_JOB_ID": job, "LOADFRAME_STATE": str(state)}
+    with Running(*words, "sh", "-c", "echo began >&2; exec sleep 300", folder=tmp_path, environment=environment) as up:
+        up.wait_for("began")
+        # Agents, guards and nodes on two machines.
+        assert len(slurm.processes(job)) >= 6
+        up.process.send_signal(signal.SIGKILL)
+        up.process.wait()
+        for process in slurm.processes(job):
+            # What the command ran is somebody else's.
+            if process.name() == "sleep":
+                process.kill()
+        assert left_of(slurm, job) == []
+
+
+def test_when_the_job_is_cancelled_the_nodes_are_gone_and_that_is_told(slurm, job, state):
+    with Cluster.start(spec(nodes=2)) as cluster:
+        slurm.run("scancel", job)
+        end = time.monotonic() + 60
+        while any(node.alive for node in cluster.nodes) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert [node.alive for node in cluster.nodes] == [False, False]
+        assert "nothing is known of node-0: the connection to n1 has ended" in cluster.deviations()
+    assert left_of(slurm, job) == []
+
+
+def test_machines_that_ranks_run_on_are_left_out_where_they_are_not_to_be_shared(job, monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "n[1,3]")
+    host = spec(placement=Placement(share=False)).place()
+    assert [machine.hostname for machine in host.machines] == ["n2"]
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "n[1-3]")
+    with pytest.raises(BadInput, match="has no machine for nodes: the generator's ranks run on all of them"):
+        spec(placement=Placement(share=False, per_machine=2)).place().require()
+
+
+def test_a_machine_takes_as_many_nodes_as_it_says(job):
+    host = spec(machines=("n3:2", "n1")).place()
+    taken = []
+    for _ in range(3):
+        taken.append(host.place(taken).hostname)
+    assert taken == ["n3", "n1", "n3"]
+    with pytest.raises(BadInput, match="4 nodes are asked for, and the machines take 3: n3 2, n1 1"):
+        host.place(taken)
+
+
+def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state):
+    with pytest.raises(BadInput, match="4 nodes are asked for, and the machines take 3"):
+        Cluster.start(spec(nodes=4))
+    with pytest.raises(BadInput, match="machine n9 is not part of job"):
+        Cluster.start(spec(machines=("n1", "n9")))
+    assert not (state / "passing").exists() or not list((state / "passing").iterdir())
+
+
+def test_outside_of_a_job_there_are_no_machines(monkeypatch, state):
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(BadInput, match="this is not a job of Slurm"):
+        Cluster.start(spec())
+
+
+def test_a_cluster_cannot_be_kept_by_a_job(slurm, job, state):
+    done = slurm.run(LOADFRAME, "cluster", "up", "kept", "--host", "slurm", "--store", "redis", SLURM_JOB_ID=job)
+    assert done.returncode == 2
+    assert "nodes of --host slurm end with the command that has started them" in done.stderr
+    assert "-- COMMAND" in done.stderr
+    assert list(state.rglob("cluster.json")) == []
