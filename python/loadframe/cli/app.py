@@ -19,6 +19,7 @@ SUMMARIES = {
     "demo": "Start real clusters of one to four nodes, load them, and say how they scale.",
     "bench": "Run one workload on one cluster and record it.",
     "run": "Run a designed experiment. The same command goes on where an earlier one stopped.",
+    "slurm": "Write a batch script that runs an experiment as a job of Slurm, and submit it if asked.",
     "plan": "Say what a design can know, by making it many times in virtual time. Starts nothing.",
     "check": "Send each operation of a workload once and show request, answer and judgement.",
     "report": "Write a self-contained HTML report, and print it in brief.",

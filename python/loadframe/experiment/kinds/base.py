@@ -65,6 +65,10 @@ class Kind:
         until = experiment.file.until
         return self.design(with_repetitions(experiment, until.most) if until else experiment)
 
+    def most_nodes(self, experiment: "Experiment") -> int:
+        """Return the number of nodes of the largest cluster."""
+        return max(experiment.nodes(run.treatment) for run in self.most(experiment).runs)
+
     def further(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
         """Return runs that follow from what is recorded in `runs_path` by now: another trial, a confirmation.
 

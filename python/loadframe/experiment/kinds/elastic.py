@@ -96,6 +96,18 @@ class Elastic(Kind):
             nodes += (step.add or 0) - removed
             begun += step.add or 0
 
+    def most_nodes(self, experiment: Experiment) -> int:
+        """Return the number of nodes of the largest cluster, at the end of whatever adds some."""
+        return max(self._peak(experiment, transition) for transition in _own(experiment.file).transitions.values())
+
+    def _peak(self, experiment: Experiment, transition: Transition) -> int:
+        nodes = most = transition.nodes or experiment.file.store.nodes
+        for step in transition.timeline or ():
+            removed = 1 if isinstance(step.remove, str) else step.remove or 0
+            nodes += (step.add or 0) - removed
+            most = max(most, nodes)
+        return max(most, transition.policy.most if transition.policy else 0)
+
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return how the open loads space their requests, and the other streams of the phase."""
         file = _own(experiment.file)

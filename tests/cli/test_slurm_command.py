@@ -1,0 +1,132 @@
+"""`loadframe slurm`: a batch script to be read, which a real Slurm carries out in as many jobs as it takes."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from commands import LOADFRAME, within
+from loadframe.record import Run
+
+EXPERIMENT = """\
+experiment: small
+store: {kind: redis, host: slurm, placement: {share: false}}
+workload: ycsb/b
+with: {records: 500}
+kind: scale
+factors: {nodes: [1, 3], clients: [1, 2]}
+warmup: 0s
+duration: 3s
+repetitions: 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(*words):
+    """Write the script, which has to succeed, and return its lines without remarks."""
+    status, _, said = within("slurm", "small.yaml", *words)
+    assert status == 0, said
+    subprocess.run(["bash", "-n", "small.sbatch"], check=True)
+    lines = Path("small.sbatch").read_text().replace("\\\n", "").splitlines()
+    return [line for line in lines if line.startswith("#SBATCH") or (line and not line.startswith("#"))]
+
+
+def test_nodes_have_the_first_machines_and_ranks_the_last(folder):
+    lines = written("--generators", "2", "--ranks-per-node", "8", "--cores-per-rank", "4", "--time", "30h")
+    assert "#SBATCH --nodes=5" in lines
+    assert "#SBATCH --exclusive" in lines
+    assert "#SBATCH --time=1-06:00:00" in lines
+    assert f"#SBATCH --chdir={folder}" in lines
+    (step,) = (line for line in lines if line.startswith("srun"))
+    assert "--nodes=2 --relative=3 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=4" in step
+    assert step.endswith("loadframe run small.yaml --yes")
+
+
+def test_ranks_that_may_share_have_all_machines(folder):
+    (folder / "small.yaml").write_text(EXPERIMENT.replace("share: false", "share: true"))
+    lines = written("--ranks-per-node", "2", "--nodes", "4")
+    assert "#SBATCH --nodes=4" in lines
+    (step,) = (line for line in lines if line.startswith("srun"))
+    assert "--nodes=4 --ntasks=8 --ntasks-per-node=2" in step
+    assert "--relative" not in step
+
+
+def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a_bit(folder):
+    lines = written("--sbatch=--account=a b", "--setup", "module load x", "--output", "my results", "--again")
+    assert "#SBATCH --account=a b" in lines
+    assert lines.index("module load x") < next(number for number, line in enumerate(lines) if line.startswith("srun"))
+    assert any(line.endswith("--output 'my results'") for line in lines)
+    assert 'if [ "$status" -eq 75 ]; then sbatch small.sbatch; fi' in lines
+    # A minute is expected; the least spare time are ten, in steps of five.
+    assert "#SBATCH --time=00:15:00" in lines
+    # Its own script it writes anew.
+    assert "module load x" not in written()
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "message"),
+    [
+        (("host: slurm, placement: {share: false}", "host: local"), (), "would all run beside the first rank"),
+        ((), ("--nodes", "2"), "3 nodes, 1 on a machine, need 3 machines, and not 2"),
+        ((), ("--sbatch", "partition"), "'partition' is not an option of sbatch"),
+        ((), ("--script", "small.yaml"), "there is a file already that `loadframe slurm` has not written"),
+        ((), ("--script", "no/such/folder.sh"), "the script cannot be written"),
+        ((), ("--time", "soon"), "'soon' is not a duration"),
+    ],
+)
+def test_what_cannot_be_is_said_and_nothing_is_written(folder, change, words, message):
+    if change:
+        (folder / "small.yaml").write_text(EXPERIMENT.replace(*change))
+    status, _, said = within("slurm", "small.yaml", *words)
+    assert (status, message in said) == (2, True), said
+    assert not (folder / "small.sbatch").exists()
+
+
+def test_without_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    status, _, said = within("slurm", "small.yaml", "--submit")
+    assert (status, "sbatch is not installed here" in said) == (2, True)
+    assert (folder / "small.sbatch").exists()
+
+
+def test_what_slurm_refuses_is_told_in_its_words(slurm, folder):
+    done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
+    assert done.returncode == 2
+    assert "Slurm does not take the job" in done.stderr
+    assert "invalid partition" in done.stderr.lower()
+
+
+@pytest.mark.store
+@pytest.mark.alone
+def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slurm, folder, state):
+    words = (LOADFRAME, "slurm", "small.yaml", "--again")
+    done = slurm.run(*words, "--time", "1m", "--submit", "--json", folder=folder, LOADFRAME_STATE=str(state))
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["job"]
+    # What a job submits is the script as it is by then.
+    assert slurm.run(*words, "--time", "1h", folder=folder).returncode == 0
+    slurm.wait(first)
+    said = Path(f"small-{first}.log").read_text()
+    assert f"job {first} of Slurm" in said
+    assert "it goes on with the rest" in said
+    second = re.search(r"Submitted batch job (\d+)", said)[1]
+    assert slurm.wait(second) == "COMPLETED", Path(f"small-{second}.log").read_text()
+    said = Path(f"small-{second}.log").read_text()
+    assert "runs are recorded already; going on with the rest" in said
+    runs = [Run(path) for path in Path("results/small/runs").iterdir()]
+    assert len(runs) == 8
+    assert {run.summary.status for run in runs} == {"done"}
+    assert Path("results/small/report.html").exists()
+    placed = {run.manifest.treatment["nodes"]: run.raw_manifest["store"]["addresses"] for run in runs}
+    assert [address.split(":")[0] for address in placed[3]] == ["127.0.9.1", "127.0.9.2", "127.0.9.3"]
+    assert list((state / "passing").iterdir()) == []
+    assert [process for job in (first, second) for process in slurm.processes(job)] == []
