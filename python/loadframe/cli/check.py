@@ -6,7 +6,7 @@ Without a store, each operation's request as it would be sent.
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +17,9 @@ from rich.markup import escape
 
 from loadframe.cli import access
 from loadframe.cli.app import app
-from loadframe.cli.choices import assignments, exclude
+from loadframe.cli.choices import Ranks, assignments, exclude, start_ranks
 from loadframe.cli.output import Json, out, print_json
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def check(
     offline: Annotated[
         bool, typer.Option("--offline", help="Start and ask no store: show the request of each operation.")
     ] = False,
+    ranks: Ranks = None,
     set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
     user: access.User = None,
     password_file: access.PasswordFile = None,
@@ -64,11 +65,14 @@ def check(
 
     On a node that is started for it the collections are filled with a few documents first; on an existing cluster
     nothing is created, and only operations of phases that do not prepare are sent. Offline, the workload is checked as
-    far as it can be without a store, and the requests of all its operations are shown.
+    far as it can be without a store, and the requests of all its operations are shown. Of several ranks the first sends
+    the operations; whether the others reach the nodes is looked at first.
     """
     from loadframe.workload import load_workload
 
     exclude({"--offline": offline, "--hosts": hosts}, ["--offline"], ["--hosts"], "offline nobody is asked")
+    exclude({"--offline": offline, "--ranks": ranks}, ["--offline"], ["--ranks"], "offline nobody is asked")
+    start_ranks(ranks)
 
     overrides = assignments(set_)
     loaded = load_workload(workload, overrides)
@@ -98,6 +102,7 @@ def check(
             Cluster.attach(addresses, store, reached) if hosts else Cluster.start(ClusterSpec(store), console.step)
         )
         with started as live:
+            _require_ways(live.addresses)
             resolved = loaded.for_family(live.store.family, nodes=live.size)
             if not hosts:
                 session = Session(live, resolved, seed=seed, generator=Generator(), listener=console)
@@ -124,6 +129,23 @@ def check(
             f"{len(failed)} of {len(shown)} operations failed",
             remedy="see the answers above; a measurement of them would count errors",
         )
+
+
+def _require_ways(hosts: Sequence[str]) -> None:
+    """BadInput if one of several ranks does not reach a node."""
+    from loadframe.load import present
+
+    hub = present()
+    if hub is None:
+        return
+    machines = {rank.rank: rank.machine for rank in hub.ranks()}
+    for rank, ways in hub.ask("distances", list(hosts)).items():
+        missed = [host for host, way in zip(hosts, ways, strict=True) if way is None]
+        if missed:
+            raise BadInput(
+                f"rank {rank} on {machines[rank]} cannot reach the node {missed[0]}",
+                remedy="bind nodes to addresses that all machines of the ranks reach, and look at firewalls",
+            )
 
 
 def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path, as_json: bool) -> None:

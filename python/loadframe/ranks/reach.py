@@ -5,7 +5,6 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
-from statistics import median
 
 #: How long a node may take to take a connection, s.
 _PATIENCE = 3.0
@@ -22,7 +21,7 @@ def distances(hosts: Sequence[str]) -> list[float | None]:
     """Return the median round trip to each host, s; None for one that cannot be reached."""
     rounds = [_connect(hosts) for _ in range(_TRIPS)]
     trips = [[took for outcome in rounds if isinstance(took := outcome[host], float)] for host in hosts]
-    return [median(took) if took else None for took in trips]
+    return [sorted(took)[len(took) // 2] if took else None for took in trips]
 
 
 def _connect(hosts: Sequence[str]) -> dict[str, float | str]:

@@ -1,0 +1,16 @@
+"""What a rank above 0 imports: a thousand of them start at once, often from one file system."""
+
+import subprocess
+import sys
+
+FAR = {"numpy", "pyarrow", "pydantic", "psutil", "typer", "rich", "yaml", "scipy", "statistics", "mpi4py"}
+NEAR = {"loadframe.ranks", "loadframe.cli", "loadframe.errors", "loadframe.interrupts", "loadframe.yardstick"}
+
+
+def test_a_rank_that_only_loads_imports_the_engine_and_little_else():
+    probe = "import sys, loadframe.cli, loadframe.ranks.entry, loadframe.ranks.serve; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert not modules & FAR
+    parts = {".".join(name.split(".")[:2]) for name in modules if name.startswith("loadframe.")}
+    assert parts == NEAR | {"loadframe._engine"}
