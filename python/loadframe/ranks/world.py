@@ -25,7 +25,7 @@ class World:
     def __init__(self, place: Place) -> None:
         """Start MPI. BadInput where there is none, or where it does not know the ranks that the launcher started."""
         self._mpi = _mpi(place)
-        self._comm = self._mpi.COMM_WORLD.Dup()
+        self._comm = self._mpi.COMM_WORLD
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
         self.library: str = self._mpi.Get_library_version().partition(",")[0].partition("\n")[0].strip("\0 ")
@@ -57,7 +57,6 @@ class World:
 
     def close(self) -> None:
         """Take leave: all ranks do, or nobody gets away."""
-        self._comm.Free()
         self._mpi.Finalize()
 
 
