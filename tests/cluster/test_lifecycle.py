@@ -11,6 +11,7 @@ import pytest
 from commands import servers
 from loadframe.cluster import Cluster, ClusterSpec, named
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host import identity
 
 
 @pytest.fixture
@@ -404,3 +405,19 @@ def _wait(condition) -> None:
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     assert condition()
+
+
+def test_a_cluster_that_runs_on_another_machine_with_the_same_folder_is_left_alone(cluster, state):
+    cluster.keep()
+    record = state / "clusters" / "trial" / "cluster.json"
+    written = json.loads(record.read_text())
+    assert written["runs_on"]["identity"] == identity.machine()
+    elsewhere = {**written, "runs_on": {"identity": "0123456789", "hostname": "node7"}}
+    record.write_text(json.dumps(elsewhere))
+    assert named.names() == []
+    for use in (lambda: Cluster.load("trial"), lambda: Cluster.start(ClusterSpec(store="toy", name="trial"))):
+        with pytest.raises(BadInput, match="cluster trial runs on machine node7, which shares this folder"):
+            use()
+    record.write_text(json.dumps(written))
+    Cluster.load("trial").stop()
+    assert json.loads(record.read_text())["runs_on"] is None

@@ -119,6 +119,27 @@ def until(condition, done: Future | None = None) -> None:
         time.sleep(0.1)
 
 
+def test_a_machine_that_crashes_under_load_ends_the_run_as_invalid_and_leaves_nothing(state, tmp_path, monkeypatch):
+    with machines(2) as two:
+        monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
+        where = ("--store", "redis", "--nodes", 2, "--host", "ssh", "--machines", "m1,m2")
+        load = ("--warmup", "1s", "--duration", "8s", "--clients", 2, "--output", tmp_path / "run")
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(commands.loadframe, "bench", "ycsb/b", *where, *load)
+            until(lambda: any('"b"' in path.read_text() for path in tmp_path.glob(".run*/events.jsonl")), done)
+            time.sleep(2)
+            two.crash("m2")
+            result = done.result()
+        assert "Traceback" not in result.stderr
+        summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+        verdict = summary["verdict"]
+        assert not verdict["valid"]
+        assert "m2" in json.dumps(verdict), verdict
+        events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+        assert "machine:m2" in [event.get("source") for event in events if event["kind"] == "gap"]
+        until(lambda: not servers(two, "m1"))
+
+
 def test_a_command_that_is_killed_leaves_no_node_on_any_machine(there, tmp_path):
     words = ("bench", "ycsb/b", "--store", "redis", "--host", "ssh", "--machines", "m1", "--duration", "60s")
     command = [commands.LOADFRAME, *words, "--output", tmp_path / "run"]
@@ -137,6 +158,8 @@ def test_a_placement_that_does_not_fit_is_refused_before_anything_starts(there):
         ports = {node.address for node in one.nodes}
         assert len(ports) == 3
         assert {node.on for node in one.nodes} == {"m1"}
+    with pytest.raises(BadInput, match=r"at the same port, so a machine takes one, and m1 would have 2"):
+        Cluster.start(replace(spec, store="cassandra", machines=("m1:3", "m2")))
     with pytest.raises(BadInput, match=r"nodes of sim run on this machine alone"):
         Cluster.start(ClusterSpec(store="sim", host="ssh", machines=("m1",)))
     with pytest.raises(BadInput, match=r"say --host ssh"):

@@ -14,7 +14,7 @@ from loadframe import folders
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec, require_name
 from loadframe.errors import BadInput
-from loadframe.host import files, places
+from loadframe.host import files, identity, places
 from loadframe.host.base import Host
 
 _RECORD = "cluster.json"
@@ -42,8 +42,18 @@ def folder_of(name: str) -> Path:
 
 
 def names() -> list[str]:
-    """Return the names of all clusters, running or stopped."""
-    return sorted(path.parent.name for path in (folders.state() / "clusters").glob(f"*/{_RECORD}"))
+    """Return the names of all clusters, running or stopped, but those that run on another machine with this folder."""
+    records = (folders.state() / "clusters").glob(f"*/{_RECORD}")
+    return sorted(path.parent.name for path in records if _elsewhere(path) is None)
+
+
+def _elsewhere(path: Path) -> str | None:
+    """Return the name of the other machine on which the nodes run locally, by the record that machines share."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        runs = json.loads(path.read_text())["runs_on"]
+        if runs and runs["identity"] != identity.machine():
+            return str(runs["hostname"])
+    return None
 
 
 @contextlib.contextmanager
@@ -65,7 +75,10 @@ def record_of(name: str) -> Path:
 def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], formed: bool) -> None:
     """Write a cluster down, whole or not at all."""
     assert spec.name
+    ours = [node.machine for node in nodes if node.machine and node.machine.here and node.alive]
     record = {
+        # Another machine that shares this folder sees none of these processes, and must not take them for gone.
+        "runs_on": {"identity": identity.machine(), "hostname": ours[0].hostname} if ours else None,
         "formed": formed,
         "spec": spec.to_record(),
         "facts": dict(facts),
@@ -100,6 +113,13 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
 def load(name: str) -> Saved | None:
     """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read."""
     path = record_of(name)
+    if away := _elsewhere(path):
+        raise BadInput(
+            f"cluster {name} runs on machine {away}, which shares this folder",
+            where=str(path),
+            remedy=f"use it there, or stop it there with `loadframe cluster down {name}`; if that machine is gone for "
+            "good, put null for runs_on into the record",
+        )
     try:
         record = json.loads(path.read_text())
         spec = ClusterSpec.from_record(record["spec"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from loadframe.errors import LoadframeError
 from loadframe.host import files
 from loadframe.host.base import Machine, Process
 from loadframe.store import Member
@@ -88,7 +89,10 @@ class Node:
         """Return the last lines of the log, stack frames left out: they hide the cause."""
         if self.log is None or self.machine is None:
             return ""
-        text = self.machine.call(files.log_end, self.log)
+        try:
+            text = self.machine.call(files.log_end, self.log)
+        except LoadframeError as error:
+            return f"(it cannot be read: {error.what})"
         told = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
         return "\n".join(told[-lines:])
 

@@ -42,6 +42,16 @@ def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> lis
     return chosen
 
 
+def require_apart(host: Host, kind: str, nodes: int) -> None:
+    """BadInput when another machine, which has one address, would take two of the nodes, which all have one port."""
+    for hostname, count in counts(host, nodes).items():
+        if count > 1 and not host.machine(hostname).here:
+            raise BadInput(
+                f"nodes of {kind} are all at the same port, so a machine takes one, and {hostname} would have {count}",
+                remedy="give each node a machine of its own (--per-machine 1)",
+            )
+
+
 def require(host: Host, limits: Limits, nodes: int, report: Callable[[str], None]) -> None:
     """BadInput when a machine has not the memory or the cores for its share of that many nodes."""
     for hostname, count in counts(host, nodes).items():

@@ -88,13 +88,6 @@ def _seats_on(
 
 def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Seat]:
     """Return seats at the same ports on machines that have one address each."""
-    names = [*(node.on for node in present), *(machine.hostname for machine in machines)]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(
-                f"nodes of {store.kind} are all at the same port, so a machine takes one, and {name} would have two",
-                remedy="give each node a machine of its own (--per-machine 1)",
-            )
     if present:
         port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
     else:

@@ -68,6 +68,8 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     """Return the software that the spec asks for, on each machine within reach of the user that will run it there."""
     if store.only_here and not all(machine.here for machine in host.machines):
         raise BadInput(f"nodes of {store.kind} run on this machine alone", remedy="take another store, or --host local")
+    if store.own_address:
+        placing.require_apart(host, store.kind, spec.nodes)
     host.require()
     placing.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
