@@ -136,6 +136,9 @@ def test_an_mpirun_of_the_users_own_starts_ranks_as_well(workload):
     refused = loadframe(*bench("small.yaml", "--ranks", "5"), before=before)
     assert refused.returncode == 2
     assert "5 ranks are asked for, and 2 were started" in refused.stderr
+    Path("few.yaml").write_text(WORKLOAD.replace("120", "1").replace("SECONDS", "2s"))
+    few = loadframe(*bench("few.yaml"), before=before)
+    assert few.returncode == 2 and "2 ranks are to send the 1 documents of trips" in few.stderr
     wrong = loadframe("bench", "no-such-workload", before=before)
     assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
 
@@ -158,3 +161,25 @@ def test_without_mpi_it_is_not_imported(workload):
     done = loadframe(before=(sys.executable, "-c", probe))
     assert done.stderr.strip().endswith("False")
     assert json.loads(done.stdout)
+
+
+def test_ranks_are_a_factor_of_an_experiment(workload):
+    experiment = """\
+experiment: ranks
+store: {kind: sim}
+workload: ./small.yaml
+kind: scale
+prepare: [fill]
+measure: [some]
+factors: {ranks: [1, 2], nodes: [1]}
+"""
+    Path("e.yaml").write_text(experiment)
+    refused = loadframe("run", "e.yaml")
+    assert refused.returncode == 2
+    assert "2 ranks are asked for, and this command was started as one" in refused.stderr
+    done = loadframe("run", "e.yaml", "--ranks", "2")
+    assert done.returncode == 0, done.stderr
+    runs = [Run(path) for path in Path("results/ranks/runs").iterdir() if not path.name.startswith(".")]
+    taken = {run.manifest.treatment["ranks"]: len(run.manifest.generator.members) for run in runs}
+    assert taken == {1: 0, 2: 2}
+    assert {run.summary.phases[0].operations["look"].requests for run in runs} == {240}

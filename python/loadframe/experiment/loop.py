@@ -66,9 +66,7 @@ def _carry_out(
     with Clusters(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
             failed = 0
-            if (ranks := present()) is not None:
-                # No run that follows could be made: they are left to the next command.
-                ranks.require_whole()
+            _require_ranks()
             while pending := [run for run in group if not folder.has(run.id)]:
                 # The first run of a group stands for the start of its cluster, and its data.
                 deadline.require(expected[group[0].id], f"{pending[0].id} with the start of its cluster")
@@ -80,6 +78,7 @@ def _carry_out(
                 except LoadframeError as error:
                     # Bad input too: a level that this machine cannot do must not end the levels that it can.
                     clusters.discard()
+                    _require_ranks()
                     failed += 1
                     if failed < _STARTS and not isinstance(error, BadInput):
                         # Another process may have taken a port between the look at it and the node's start.
@@ -89,6 +88,13 @@ def _carry_out(
                     listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
                     for run in (first, *others):
                         _record_failure(experiment, folder, run, error)
+
+
+def _require_ranks() -> None:
+    """RankLost if one of several ranks is gone: no run that follows could be made, so they are left to a new start."""
+    ranks = present()
+    if ranks is not None:
+        ranks.require_whole()
 
 
 def _required(experiment: Experiment, design: Design, listener: Listener) -> dict[Any, tuple[str, str]]:
@@ -172,6 +178,7 @@ class _Group:
             except LoadframeError as error:
                 self._listener.remark(f"{run.id} failed: {error}")
                 _record_failure(self._experiment, self._folder, run, error)
+                _require_ranks()
             gone = any(node.process and not node.process.alive() for node in cluster.nodes)
             if gone:
                 self._clusters.discard()

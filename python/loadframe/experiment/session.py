@@ -81,7 +81,20 @@ def require_sound(
     everything = {**generator.target(), **target}
     for phase in phases:
         load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
+        _require_documents(phase, load["ranks"])
         validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=everything, **load))
+
+
+def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
+    """BadInput if a phase that sends a whole corpus has fewer documents than ranks."""
+    for name, corpus in phase.corpora.items() if phase.exhausts and ranks > 1 else ():
+        documents = corpus.get("documents") or corpus.get("at_most")
+        if documents is not None and documents < ranks:
+            raise BadInput(
+                f"{ranks} ranks are to send the {documents} documents of {name}, so some would have none",
+                where=f"phase {phase.name}",
+                remedy="load with fewer ranks, or take more documents",
+            )
 
 
 class Session:
