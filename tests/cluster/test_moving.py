@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 import pytest
 
+from commands import result
 from documents import compare, write
 from loadframe.cluster import Cluster, ClusterSpec, named
 from loadframe.errors import BadInput, LoadframeError
@@ -72,22 +73,30 @@ def test_three_nodes_become_four_elsewhere_and_three_again_with_each_document(th
     with Cluster.start(on("m2", "m1", "m3"), lines.append) as again:
         assert [node.on for node in again.nodes] == ["m3", "m1", "m2"]
         compare(again, "things", DOCUMENTS)
+    named.delete("moving")
     assert not [line for line in lines if "copying the data" in line]
 
 
-def test_from_this_machine_to_others_and_back(there):
-    here = ClusterSpec(store="redis", name="abroad", nodes=2)
-    with Cluster.start(here) as cluster:
+def test_from_this_machine_to_others_and_back_by_the_commands_of_the_docs(there):
+    result("cluster", "up", "abroad", "--store", "redis", "--nodes", 2, "--set", "cluster-node-timeout=6000")
+    with Cluster.load("abroad") as cluster:
         cluster.create_collection("things", {})
         write(cluster, "things", DOCUMENTS)
-    with Cluster.start(on("m1", "m2", nodes=2, name="abroad")) as abroad:
-        assert [node.on for node in abroad.nodes] == ["m1", "m2"]
-        compare(abroad, "things", DOCUMENTS)
+    result("cluster", "down", "abroad")
+    elsewhere = result("cluster", "up", "abroad", "--nodes", 3, "--host", "ssh", "--machines", "m1,m2,m3")
+    assert (elsewhere["state"], elsewhere["size"]) == ("running", 3)
+    assert elsewhere["settings"] == {"cluster-node-timeout": "6000"}
     assert not list(named.folder_of("abroad").glob("node-*"))
-    with Cluster.start(here) as home:
+    with Cluster.load("abroad") as abroad:
+        assert [node.on for node in abroad.nodes] == ["m1", "m2", "m3"]
+        compare(abroad, "things", DOCUMENTS)
+    result("cluster", "down", "abroad")
+    result("cluster", "up", "abroad", "--nodes", 2, "--host", "local")
+    with Cluster.load("abroad") as home:
         compare(home, "things", DOCUMENTS)
-    named.delete("abroad")
-    assert "node-0" not in kept(there, "m1")
+    result("cluster", "down", "abroad", "--delete-data")
+    assert not named.folder_of("abroad").exists()
+    assert [kept(there, name) for name in ("m1", "m2", "m3")] == [[], [], []]
 
 
 def test_a_start_elsewhere_that_fails_leaves_the_cluster_where_it_was(there):
@@ -102,6 +111,14 @@ def test_a_start_elsewhere_that_fails_leaves_the_cluster_where_it_was(there):
     assert (after.spec, after.facts) == (before.spec, before.facts)
     assert [(node.on, node.folder) for node in after.nodes] == [(node.on, node.folder) for node in before.nodes]
     assert "node-0" not in kept(there, "m4")
+
+    def interrupt(line: str) -> None:
+        if "copying the data of node-1" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Cluster.start(on("m4", "m5", nodes=2, name="back"), interrupt)
+    assert kept(there, "m4") + kept(there, "m5") == []
     with pytest.raises(BadInput, match="2 nodes are asked for, and the machines take 1"):
         Cluster.start(on("m4", nodes=2, name="back"))
     there.run("m4", "mkdir", "-p", f"{PLACE}/back/node-0")

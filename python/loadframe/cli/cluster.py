@@ -34,11 +34,15 @@ app.add_typer(cluster, name="cluster")
 
 Name = Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)]
 
+#: Parts of a spec that go with its host.
+_OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")
+
 _UP_EXAMPLES = """\b
 Examples:
   loadframe cluster up trial --nodes 3
   loadframe cluster up small --cpus 0.5 --memory 1g
   loadframe cluster up trial --nodes 4                # stopped before, with 3 nodes
+  loadframe cluster up trial --host ssh --machines node1,node2,node3,node4   # the same, brought there with its data
   loadframe cluster up apart --nodes 3 --host netns   # as root: see `cluster link`
   loadframe cluster up lean --set heap=256m --set node.processors=1
   loadframe bench nyc_taxis --cluster trial
@@ -178,6 +182,10 @@ def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -
     if "home" in given:
         # It says itself which version it is, which may be a newer one.
         before = dataclasses.replace(before, version=given.get("version"))
+    if given.get("host", before.host) != before.host:
+        # What was said of the host that it was on means nothing on another one.
+        plain = ClusterSpec()
+        given = {key: getattr(plain, key) for key in _OF_HOST} | given
     for key in ("store", "version"):
         if key in given and given[key] != getattr(before, key):
             raise BadInput(

@@ -167,8 +167,8 @@ def _bring(wanted: _Move, user: int | None, report: Report, stop: threading.Even
         entries = source.call(copying.entries, folder)
         size = sum(entry.size for entry in entries)
         draft = target.call(copying.begin, wanted.place, size, f"the data of {node.name}")
-        report(f"copying the data of {node.name} from {source.hostname} to {target.hostname}: {format_size(size)}")
         try:
+            report(f"copying the data of {node.name} from {source.hostname} to {target.hostname}: {format_size(size)}")
             if target.call(copying.signed, folder, token):
                 target.call(copying.copy, folder, draft)
             else:
