@@ -175,3 +175,17 @@ def test_a_plan_without_a_curve_imports_no_fit(study):
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert f"A{'n' * ('elastic' in study)} " in done.stdout.splitlines()[1]
+
+
+def test_the_node_hours_of_a_job_are_those_of_all_its_machines(tmp_path):
+    several = FILE.replace("{kind: sim}", "{kind: redis, host: slurm, placement: {share: false, per_machine: 2}}")
+    (tmp_path / "e.yaml").write_text(several + "duration: 1h\nrepetitions: 5\n")
+    status, told, _ = within("plan", tmp_path / "e.yaml", "--json")
+    extent = json.loads(told)["extent"]
+    assert (status, extent["runs"], extent["nodes"], extent["machines"], extent["generators"]) == (0, 15, 4, 2, 1)
+    assert 15 * 3600 < extent["seconds"] < 15.5 * 3600
+    assert extent["machine_hours"] == pytest.approx(3 * extent["seconds"] / 3600, abs=0.01)
+    status, told, _ = within("plan", tmp_path / "e.yaml", "--generators", "4")
+    assert "in one job of 6 machines (2 for nodes and 4 for ranks alone): 9" in " ".join(told.split())
+    (tmp_path / "e.yaml").write_text(FILE)
+    assert "on this machine." in within("plan", tmp_path / "e.yaml")[1]

@@ -267,3 +267,17 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(load):
             refused += 1
             assert error.where
     assert refused > 200
+
+
+def test_ranks_for_each_node_follow_the_nodes_and_each_has_a_client(load):
+    text = EXPERIMENT.replace(
+        "factors: {nodes: [1, 2, 4], clients: [1, 8]}", "factors: {nodes: [1, 3], ranks_per_node: [2, 8]}"
+    )
+    experiment = load(text)
+    assert [factor.hard for factor in experiment.factors] == [True, True], "what fills the cluster is not made anew"
+    treatment = {"nodes": 3, "ranks_per_node": 8}
+    assert experiment.generator(treatment).ranks == 24
+    phases = experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
+    assert "'clients': 24" in str(phases[0].describe())
+    with pytest.raises(BadInput, match="ranks_per_node and clients are both factors"):
+        load(text.replace("ranks_per_node", "clients: [1], ranks_per_node"))

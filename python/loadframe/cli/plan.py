@@ -12,10 +12,11 @@ from rich.text import Text
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput
-from loadframe.units import format_share
+from loadframe.units import format_duration, format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
+    from loadframe.experiment.extent import Extent
     from loadframe.experiment.gate_outlook import Power
     from loadframe.experiment.outlook import Plan
     from loadframe.simulate.outlook import Law
@@ -37,6 +38,10 @@ def plan(
         float | None, typer.Option(help="Relative standard deviation of repeated runs; 0.03 if not given.")
     ] = None,
     budget: Annotated[int | None, typer.Option(help="Consider only designs with at most this number of runs.")] = None,
+    generators: Annotated[
+        int | None,
+        typer.Option(min=0, help="Machines for ranks alone, beside those of the nodes; see `loadframe slurm`."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a design can know, by making it many times in virtual time. Starts nothing.
@@ -48,7 +53,7 @@ def plan(
     from loadframe.experiment.outlook import plan as weigh
 
     supposed = _supposed(sigma, kappa, noise)
-    question = of_folder(path, supposed) if path.is_dir() else of_file(load_experiment(path), supposed)
+    question = of_folder(path, supposed) if path.is_dir() else of_file(load_experiment(path), supposed, generators)
     planned = weigh(question, budget)
     if as_json:
         print_json(document(planned))
@@ -79,6 +84,8 @@ def _show(planned: "Plan") -> None:
     curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
     article = "An" if question.kind[0] in "aeiou" else "A"
     out.print(Text(f"{article} {question.kind} experiment: {curve}{scatter}"))
+    if question.extent:
+        out.print(Text(_extent_text(question.extent)))
     if planned.outlooks:
         out.print()
         out.print(_designs(planned))
@@ -156,6 +163,15 @@ def _advice(planned: "Plan") -> str:
         f"Intervals are the middle of what such experiments would report. {true} Most is learned per run by"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
     )
+
+
+def _extent_text(held: "Extent") -> str:
+    machines = held.machines + held.generators
+    words = f"{held.runs} runs take about {format_duration(held.seconds)}"
+    if machines == 1:
+        return f"{words} on this machine."
+    parts = f"{held.machines} for nodes and {held.generators} for ranks alone" if held.generators else "all for nodes"
+    return f"{words} in one job of {machines} machines ({parts}): {held.machine_hours:.3g} node-hours."
 
 
 def _effect_text(factor: str, runs: int, least: float) -> str:

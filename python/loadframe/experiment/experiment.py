@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from loadframe.errors import BadInput
-from loadframe.experiment.file_factors import COLLECTIONS, SETTINGS, WITH, Factor, Level
+from loadframe.experiment.file_factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
 from loadframe.experiment.file_model import OTHER_MACHINES, PLACING, ExperimentFile
 from loadframe.load import Generator
 from loadframe.workload import ResolvedWorkload, Workload
@@ -44,6 +44,7 @@ class Experiment:
     def generator(self, treatment: Mapping[str, Level]) -> Generator:
         """Return what generates the load of a treatment."""
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
+        ranks = self.ranks_by_node(treatment) or ranks
         return Generator(int(threads or 1), self.file.spread, self.file.connections, int(ranks) if ranks else None)
 
     @property
@@ -83,6 +84,11 @@ class Experiment:
     def nodes(self, treatment: Mapping[str, Level]) -> int:
         """Return the number of nodes of a treatment's cluster."""
         return int(treatment.get("nodes") or self.file.store.nodes)
+
+    def ranks_by_node(self, treatment: Mapping[str, Level]) -> int | None:
+        """Return the number of ranks that follows from that of the nodes; None where it does not."""
+        for_each = treatment.get(RANKS_PER_NODE)
+        return None if for_each is None else int(for_each) * self.nodes(treatment)
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
         """Return the workload's parameters that a treatment sets, and those that follow from it."""

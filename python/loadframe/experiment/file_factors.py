@@ -11,6 +11,9 @@ from loadframe.yamlfile import Document, Place, did_you_mean, shown
 
 Level = str | int | float | bool | None
 
+#: As many ranks for each node of the store, each with one client. Another level gets a cluster of its own, so that what
+#: fills it can be measured as well.
+RANKS_PER_NODE = "ranks_per_node"
 SETTINGS = "store.settings."
 COLLECTIONS = "collections."
 WITH = "with."
@@ -60,6 +63,9 @@ def read_factors(
     if {"clients", "rate"} <= written.keys():
         what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
         raise document.error(where("rate", None), what, "remove one of them", key=True)
+    for other in {"ranks", "clients"} & written.keys() if RANKS_PER_NODE in written else ():
+        what = f"{RANKS_PER_NODE} and {other} are both factors, and the one says what the other is"
+        raise document.error(where(other, None), what, "remove one of them", key=True)
     return tuple(factors)
 
 
@@ -156,6 +162,7 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "store.version": _text,
     "nodes": _at_most(MOST_NODES, "nodes"),
     "ranks": _at_most(MOST_RANKS, "ranks"),
+    RANKS_PER_NODE: _at_most(MOST_RANKS, "ranks"),
     "threads": _at_most(MOST_THREADS, "threads"),
     "clients": _count,
     "rate": _rate,

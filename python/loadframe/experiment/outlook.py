@@ -15,6 +15,7 @@ from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.errors import BadInput
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.extent import Extent, extent
 from loadframe.experiment.gate_outlook import GateShape, Power, powers, shape_of_file, shape_of_folder
 from loadframe.experiment.kind_outlook import Effect, KindOutlook, effects, kind_outlook
 from loadframe.simulate.outlook import Law, Outlook, candidates, outlook
@@ -46,6 +47,8 @@ class Question:
     made: int
     #: What a gate would check of the runs; None where it judges none of this kind.
     gate: GateShape | None = None
+    #: What it holds for how long, in one go; None of a folder, where some of it is done.
+    extent: Extent | None = None
 
     @property
     def name(self) -> str:
@@ -81,10 +84,11 @@ class Plan:
         return min(self.outlooks, key=lambda design: _width(design) * math.sqrt(design.runs), default=None)
 
 
-def of_file(experiment: Experiment, supposed: Law) -> Question:
-    """Return the question of an experiment that was not run."""
+def of_file(experiment: Experiment, supposed: Law, generators: int | None = None) -> Question:
+    """Return the question of an experiment that was not run; `generators` are machines for ranks alone."""
     description = describe(experiment, design(experiment))
-    return Question(description, *_over(description), supposed, "supposed", 0, shape_of_file(experiment))
+    held = extent(experiment, generators)
+    return Question(description, *_over(description), supposed, "supposed", 0, shape_of_file(experiment), held)
 
 
 def of_folder(path: Path, supposed: Law) -> Question:
@@ -158,6 +162,7 @@ def document(planned: Plan) -> dict[str, Any]:
             for effect in planned.effects
         ],
         "gate": [power.as_dict() for power in planned.powers],
+        "extent": question.extent.as_dict() if question.extent else None,
         "sentences": list(planned.of_kind.sentences),
         "warnings": list(planned.of_kind.warnings),
     }

@@ -83,7 +83,11 @@ class Kind:
     ) -> list[ResolvedPhase]:
         """Return the phases that a run measures, at the levels of its treatment."""
         levels = experiment.overrides(treatment)
-        return [workload.phase(name).override(**levels) for name in experiment.measured]
+        clients = experiment.ranks_by_node(treatment)
+        # A single request, such as a refresh, is not for several to share.
+        shared = levels if clients is None else {**levels, "clients": clients}
+        phases = [workload.phase(name) for name in experiment.measured]
+        return [phase.override(**(levels if "requests" in phase.stop else shared)) for phase in phases]
 
     def arrivals(self, experiment: "Experiment") -> Iterable[Arrivals]:
         """Return how the open loads of its runs space their requests."""
