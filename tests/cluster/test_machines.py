@@ -140,6 +140,23 @@ def test_a_machine_that_crashes_under_load_ends_the_run_as_invalid_and_leaves_no
         until(lambda: not servers(two, "m1"))
 
 
+def test_what_is_left_of_a_cluster_can_be_stopped_when_a_machine_is_gone(state, monkeypatch):
+    with machines(2) as two:
+        monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
+        words = ("--store", "redis", "--nodes", 2, "--host", "ssh", "--machines", "m1,m2")
+        commands.result("cluster", "up", "half", *words)
+        two.crash("m2")
+        status = commands.result("cluster", "status", "half")
+        assert [node["alive"] for node in status["nodes"]] == [True, False]
+        assert any("nothing is known of node-1: m2 cannot be reached" in text for text in status["deviations"])
+        assert commands.loadframe("cluster", "down", "half").returncode == 0
+        assert servers(two, "m1") == []
+        two.crash("m1")
+        refused = commands.loadframe("cluster", "up", "half")
+        assert refused.returncode == 2
+        assert "m1: the machine cannot be used: it does not answer" in " ".join(refused.stderr.split())
+
+
 def test_a_command_that_is_killed_leaves_no_node_on_any_machine(there, tmp_path):
     words = ("bench", "ycsb/b", "--store", "redis", "--host", "ssh", "--machines", "m1", "--duration", "60s")
     command = [commands.LOADFRAME, *words, "--output", tmp_path / "run"]

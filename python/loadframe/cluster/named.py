@@ -13,9 +13,9 @@ from typing import Any
 from loadframe import folders
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec, require_name
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import files, identity, places
-from loadframe.host.base import Host
+from loadframe.host.base import Host, Machine, Process
 
 _RECORD = "cluster.json"
 
@@ -130,7 +130,7 @@ def load(name: str) -> Saved | None:
                 entry["address"],
                 entry["peer_address"],
                 Path(entry["folder"]),
-                machine.find(entry["process"]) if entry["process"] else None,
+                _process(machine, entry["process"]) if entry["process"] else None,
                 entry["number"],
                 entry["role"],
                 entry["serves"],
@@ -143,6 +143,10 @@ def load(name: str) -> Saved | None:
             )
             for entry, machine in ((entry, host.machine(entry.get("machine") or "")) for entry in record["nodes"])
         ]
+        machines = {node.on: node.machine for node in nodes if node.machine}
+        if machines and all(machine.trouble() for machine in machines.values()):
+            # Of none is known whether it runs: say why.
+            next(iter(machines.values())).require()
         return Saved(spec, record["facts"], nodes, record["formed"])
     except FileNotFoundError:
         return None
@@ -152,6 +156,16 @@ def load(name: str) -> Saved | None:
             where=str(path),
             remedy=f"delete {path.parent}, with its data",
         ) from error
+
+
+def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
+    """Return a node's process if it is there; None also on a machine that cannot be reached, which says so itself."""
+    try:
+        return machine.find(record)
+    except LoadframeError:
+        if machine.trouble() is None:
+            raise
+        return None
 
 
 def existing(name: str) -> Saved:

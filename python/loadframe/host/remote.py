@@ -60,6 +60,7 @@ class RemoteMachine:
         self._line: _Line | None = None
         self._connecting = threading.Lock()
         self._address: str | None = None
+        self._failure: str | None = None
         self._folders: dict[Path, Path] = {}
 
     @property
@@ -78,6 +79,8 @@ class RemoteMachine:
 
     def trouble(self) -> str | None:
         """Return why nothing can be known of its processes now; None while it answers."""
+        if self._line is None:
+            return self._failure and f"{self.hostname} cannot be reached ({self._failure})"
         if self.lost:
             return f"the connection to {self.hostname} has ended"
         silent = self.silence()
@@ -158,7 +161,9 @@ class RemoteMachine:
                     line.begin()
                 except MachineLost as error:
                     line.close()
-                    raise self._unreachable(line, error) from error
+                    told = self._unreachable(line, error)
+                    self._failure = told.what
+                    raise told from error
                 self._line = line
             return self._line
 
