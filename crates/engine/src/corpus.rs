@@ -12,6 +12,7 @@ mod index;
 mod lines;
 mod mediawiki;
 mod nyc_taxi_trip;
+mod pieces;
 mod quantiles;
 mod unpacked;
 mod vectors;

@@ -1,20 +1,20 @@
 //! Counters: which number a request takes that uses one, and how many of the numbers are settled.
 //!
 //! A record that the load inserts has the number of its insert among all inserts of the stream. That number is a pure
-//! function of (seed, stream, k): every worker knows the whole schedule, and counts the inserts that lie before its own
-//! requests, those of the other workers of its process included (as it does with the gaps of Poisson arrivals).
+//! function of (seed, stream, k); see [`crate::numbering`].
 //!
 //! Which of the records are there already is not such a function: it depends on the answers. It is the only thing that
-//! the workers of a process share while load runs. Each publishes a *floor*, below which none of its own inserts is missing;
-//! the smallest of the floors is how many numbers are settled. No lock is taken, and a request reads one word for each
-//! worker. Processes share nothing: each counts its own requests and chooses from its own records.
+//! workers share while load runs. Each publishes a *floor*, below which none of its own inserts is missing; the smallest
+//! of the floors is how many numbers are settled. No lock is taken, and a request of a process that is alone reads one
+//! word for each worker. Where ranks load together, their floors go to rank 0 with their seconds, and the smallest comes
+//! back with its orders, so that what is settled is known about a second later, and alike on all ranks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::course::Course;
 use crate::driver::Driver;
-use crate::schedule::Share;
+use crate::numbering::{Numbering, Use};
 
 /// The floor of a worker that adds nothing any more.
 const ENDED: u64 = u64::MAX;
@@ -25,6 +25,8 @@ pub struct Counter {
     floors: Box<[Floor]>,
     /// How many numbers had been taken when the worker that came farthest ended.
     total: AtomicU64,
+    /// What all ranks together have settled, where there are several.
+    told: Option<AtomicU64>,
 }
 
 /// A worker's floor, alone on its cache line, since each worker writes its own all the time.
@@ -33,22 +35,37 @@ pub struct Counter {
 struct Floor(AtomicU64);
 
 impl Counter {
-    /// A counter that `workers` threads of this process use.
-    pub fn new(workers: u64) -> Self {
-        Self { floors: (0..workers).map(|_| Floor::default()).collect(), total: AtomicU64::new(0) }
+    /// A counter that `workers` threads of this process use. `together`: other ranks use it, too.
+    pub fn new(workers: u64, together: bool) -> Self {
+        Self {
+            floors: (0..workers).map(|_| Floor::default()).collect(),
+            total: AtomicU64::new(0),
+            told: together.then(AtomicU64::default),
+        }
     }
 
-    /// The number below which every insert of this process is over.
+    /// The number below which every insert is over.
     #[inline]
     pub fn settled(&self) -> u64 {
-        let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);
-        if lowest == ENDED { self.total.load(Ordering::Acquire) } else { lowest }
+        if let Some(told) = &self.told {
+            return told.load(Ordering::Acquire);
+        }
+        let (lowest, total) = self.state();
+        if lowest == ENDED { total } else { lowest }
     }
 
-    /// The lowest floor, and how many numbers had been taken by those who ended.
+    /// The lowest floor of this process, and how many numbers had been taken when the last worker ended.
+    #[inline]
     pub fn state(&self) -> (u64, u64) {
         let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);
         (lowest, self.total.load(Ordering::Acquire))
+    }
+
+    /// All ranks together have settled this many numbers.
+    pub fn tell(&self, settled: u64) {
+        if let Some(told) = &self.told {
+            told.fetch_max(settled, Ordering::AcqRel);
+        }
     }
 
     fn publish(&self, worker: usize, floor: u64) {
@@ -67,61 +84,55 @@ impl Counter {
 pub struct Count {
     /// The worker's number in its process.
     worker: usize,
-    /// The workers of this process, by their numbers among all workers of the stream.
-    peers: std::ops::Range<u64>,
-    of: u64,
-    /// The first iteration that has not been counted.
-    next: u64,
-    /// What each of the phase's counters stands at; only those that this stream uses move.
+    numbering: Numbering,
+    /// One for each counter of the stream.
     tallies: Vec<Tally>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tally {
-    /// Requests that used the counter, of this process and in the iterations before `next`.
+    /// Which of the phase's counters.
+    counter: usize,
+    /// How many numbers are taken by the iterations up to this worker's last.
     count: u64,
     /// Numbers that requests of this worker hold, in ascending order, each with whether its request is over.
     held: VecDeque<(u64, bool)>,
-    /// Whether this stream uses the counter.
-    used: bool,
 }
 
 impl Count {
-    /// The count of worker number `worker` of `threads` in its process, whose place in the stream is `share`.
-    pub fn new<D: Driver>(course: &Course<D>, counters: usize, worker: usize, threads: u64, share: Share) -> Self {
-        let first = share.index - worker as u64;
-        let mut tallies: Vec<Tally> = (0..counters).map(|_| Tally::default()).collect();
-        for counter in course.uses() {
-            tallies[counter].used = true;
-        }
-        Self { worker, peers: first..(first + threads).min(share.of), of: share.of, next: 0, tallies }
+    /// The count of worker number `worker` of its process in a stream whose draws have the key `stream`.
+    pub fn new<D: Driver>(course: &Course<D>, worker: usize, seed: u64, stream: u64) -> Self {
+        let numbering = match course.groups.is_empty() {
+            true => Numbering::Every(course.uses().count().min(course.steps() as usize) as u64),
+            false => {
+                let counted = course.groups.iter().filter(|group| group.uses.is_some());
+                Numbering::drawn(counted.map(|group| group.share).collect(), seed, stream)
+            }
+        };
+        Self::of(worker, numbering, course.counters())
     }
 
-    /// Counts up to iteration `n`, which is this worker's, and takes the numbers that it needs. Returns the first of them;
-    /// an iteration uses one counter at most. `uses` are the counters that the requests of an iteration use.
-    pub fn take<I: Iterator<Item = usize>>(&mut self, n: u64, counters: &[Counter], uses: impl Fn(u64) -> I) -> u64 {
-        for iteration in self.next..n {
-            if self.peers.contains(&(iteration % self.of)) {
-                uses(iteration).for_each(|counter| self.tallies[counter].count += 1);
+    fn of(worker: usize, numbering: Numbering, counters: Vec<usize>) -> Self {
+        let tally = |counter| Tally { counter, count: 0, held: VecDeque::new() };
+        Self { worker, numbering, tallies: counters.into_iter().map(tally).collect() }
+    }
+
+    /// Takes the numbers that iteration `n` needs, which is this worker's and comes after those that it took before.
+    pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
+        let used = self.numbering.at(n);
+        for (group, tally) in self.tallies.iter_mut().enumerate() {
+            tally.count = self.numbering.taken(n, group);
+            if group == used.group {
+                tally.held.extend((used.number..tally.count).map(|number| (number, false)));
             }
+            counters[tally.counter].publish(self.worker, tally.floor());
         }
-        self.next = n + 1;
-        let mut first = None;
-        for counter in uses(n) {
-            let tally = &mut self.tallies[counter];
-            first.get_or_insert(tally.count);
-            tally.held.push_back((tally.count, false));
-            tally.count += 1;
-        }
-        for (tally, counter) in self.tallies.iter().zip(counters).filter(|(tally, _)| tally.used) {
-            counter.publish(self.worker, tally.floor());
-        }
-        first.unwrap_or(0)
+        used
     }
 
     /// The request that holds `number` is over, or will never be sent.
     pub fn settle(&mut self, counter: usize, number: u64, counters: &[Counter]) {
-        let tally = &mut self.tallies[counter];
+        let Some(tally) = self.tallies.iter_mut().find(|tally| tally.counter == counter) else { return };
         if let Ok(place) = tally.held.binary_search_by_key(&number, |held| held.0) {
             tally.held[place].1 = true;
         }
@@ -133,10 +144,8 @@ impl Count {
 
     /// This worker takes no more numbers. Those that it still holds stay unsettled.
     pub fn end(&self, counters: &[Counter]) {
-        for (tally, counter) in self.tallies.iter().zip(counters).filter(|(tally, _)| tally.used) {
-            if tally.held.is_empty() {
-                counter.end(self.worker, tally.count);
-            }
+        for tally in self.tallies.iter().filter(|tally| tally.held.is_empty()) {
+            counters[tally.counter].end(self.worker, tally.count);
         }
     }
 }
@@ -151,48 +160,17 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// A count in a mix in which every third request inserts.
-    fn count(worker: usize, first: u64, threads: u64, of: u64) -> Count {
-        let tallies = vec![Tally { used: true, ..Tally::default() }];
-        Count { worker, peers: first..(first + threads).min(of), of, next: 0, tallies }
-    }
-
-    fn uses(iteration: u64) -> impl Iterator<Item = usize> {
-        iteration.is_multiple_of(3).then_some(0).into_iter()
-    }
-
-    #[test]
-    fn any_number_of_threads_gives_the_same_numbers_to_the_same_requests() {
-        for threads in [1u64, 2, 5] {
-            let counters = [Counter::new(threads)];
-            for worker in 0..threads {
-                let mut count = count(worker as usize, 0, threads, threads);
-                for n in (worker..60).step_by(threads as usize) {
-                    let number = count.take(n, &counters, uses);
-                    assert!(!n.is_multiple_of(3) || number == n / 3, "{threads} threads, request {n}: {number}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_process_counts_its_own_requests() {
-        // Two processes of two threads: the second has the requests 2, 3, 6, 7, 10, 11, ..., of which 3, 6, 15, 18 insert.
-        let counters = [Counter::new(2)];
-        let (mut third, mut fourth) = (count(0, 2, 2, 4), count(1, 2, 2, 4));
-        let inserts = [3, 7, 11, 15].map(|n| fourth.take(n, &counters, uses));
-        assert_eq!([inserts[0], inserts[3]], [0, 2]);
-        let inserts = [2, 6, 10, 14, 18].map(|n| third.take(n, &counters, uses));
-        assert_eq!([inserts[1], inserts[4]], [1, 3]);
+    /// A count of a stream of which every iteration inserts.
+    fn count(worker: usize) -> Count {
+        Count::of(worker, Numbering::Every(1), vec![0])
     }
 
     #[test]
     fn numbers_are_settled_up_to_the_first_whose_request_is_not_over() {
-        let counters = [Counter::new(2)];
-        let (mut one, mut two) = (count(0, 0, 2, 2), count(1, 0, 2, 2));
-        // Inserts are the requests 0, 6 (of one), 3, 9 (of two): the numbers 0, 2 and 1, 3.
-        assert_eq!([0, 2, 4, 6].map(|n| one.take(n, &counters, uses))[3], 2);
-        assert_eq!([1, 3, 5, 7, 9].map(|n| two.take(n, &counters, uses))[4], 3);
+        let counters = [Counter::new(2, false)];
+        let (mut one, mut two) = (count(0), count(1));
+        assert_eq!([0, 2].map(|n| one.take(n, &counters).number), [0, 2]);
+        assert_eq!([1, 3].map(|n| two.take(n, &counters).number), [1, 3]);
         assert_eq!(counters[0].settled(), 0);
         one.settle(0, 2, &counters);
         two.settle(0, 1, &counters);
@@ -205,5 +183,38 @@ mod tests {
         assert_eq!(counters[0].settled(), 4);
         two.end(&counters);
         assert_eq!(counters[0].settled(), 4);
+    }
+
+    #[test]
+    fn a_worker_whose_iterations_use_another_counter_holds_nobody_back() {
+        let counters = [Counter::new(1, false), Counter::new(1, false)];
+        let mut count = Count::of(0, Numbering::drawn(vec![0.2, 0.3], 1, 2), vec![1, 0]);
+        let mut counts = [0, 0];
+        for n in 0..10_000 {
+            let Use { group, number } = count.take(n, &counters);
+            if let Some(counter) = [1, 0].get(group) {
+                assert_eq!((counters[*counter].settled(), number), (counts[group], counts[group]));
+                count.settle(*counter, number, &counters);
+                counts[group] += 1;
+            }
+            assert_eq!([1, 0].map(|counter: usize| counters[counter].settled()), counts);
+        }
+        assert!(counts[0] > 1800 && counts[1] > 2800, "{counts:?}");
+    }
+
+    #[test]
+    fn ranks_know_as_settled_what_they_are_told() {
+        let counters = [Counter::new(1, true)];
+        let mut one = count(0);
+        one.take(0, &counters);
+        one.take(1, &counters);
+        one.settle(0, 0, &counters);
+        assert_eq!((counters[0].settled(), counters[0].state()), (0, (1, 0)));
+        counters[0].tell(7);
+        counters[0].tell(5);
+        assert_eq!(counters[0].settled(), 7);
+        one.settle(0, 1, &counters);
+        one.end(&counters);
+        assert_eq!(counters[0].state(), (ENDED, 2));
     }
 }

@@ -23,16 +23,66 @@ pub struct Course<D: Driver> {
     pub choices: Vec<Choice<D>>,
     /// The think time after each step of a journey; empty for a mix.
     pub thinks: Vec<Think>,
+    /// Of a mix whose operations do not all use the same counter: those that use the same one, and last those that use
+    /// none. Empty otherwise.
+    pub groups: Vec<Group>,
+}
+
+/// Operations of a mix that use the same counter, or none.
+pub struct Group {
+    /// The counter, as in [`Choice::uses`].
+    pub uses: Option<usize>,
+    /// Their share of the mix.
+    pub share: f64,
+    /// Their places in it, each with the upper end of its range within the group.
+    pub choices: Vec<(f64, usize)>,
 }
 
 impl<D: Driver> Course<D> {
+    /// A mix, or a journey with its think times.
+    pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>) -> Self {
+        let mut course = Self { choices, thinks, groups: Vec::new() };
+        let counters = course.counters();
+        let alike = course.choices.iter().all(|choice| choice.uses == course.choices[0].uses);
+        if course.thinks.is_empty() && !alike {
+            let groups = counters.into_iter().map(Some).chain([None]).map(|uses| course.group(uses));
+            course.groups = groups.collect();
+        }
+        course
+    }
+
+    fn group(&self, uses: Option<usize>) -> Group {
+        let mut before = 0.0;
+        let (mut share, mut choices) = (0.0, Vec::new());
+        for (place, choice) in self.choices.iter().enumerate() {
+            if choice.uses == uses {
+                share += choice.below - before;
+                choices.push((share, place));
+            }
+            before = choice.below;
+        }
+        choices.iter_mut().for_each(|(below, _)| *below /= share);
+        Group { uses, share, choices }
+    }
+
     /// Requests of one iteration.
     pub fn steps(&self) -> u64 {
         self.thinks.len().max(1) as u64
     }
 
-    /// The counters that its requests use.
+    /// The counters that its requests use, once for each choice.
     pub fn uses(&self) -> impl Iterator<Item = usize> {
         self.choices.iter().filter_map(|choice| choice.uses)
+    }
+
+    /// The counters that its requests use, in the order of their groups.
+    pub fn counters(&self) -> Vec<usize> {
+        let mut counters = Vec::new();
+        for counter in self.uses() {
+            if !counters.contains(&counter) {
+                counters.push(counter);
+            }
+        }
+        counters
     }
 }

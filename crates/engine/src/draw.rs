@@ -21,10 +21,10 @@ pub struct Draw {
     pub iteration: u64,
     /// The number of the client that sends it.
     pub user: u64,
-    /// The number that it takes of the counter that it uses, if it uses one: how many requests of its stream and process
-    /// used the counter before it.
+    /// The number that it takes of the counter that it uses, if it uses one: how many requests of its stream used the
+    /// counter before it.
     pub number: u64,
-    /// How many numbers of the counter that it chooses from are settled in its process. Fixed when the request starts, so
+    /// How many numbers of the counter that it chooses from are known to be settled. Fixed when the request starts, so
     /// that what it draws does not change under way.
     pub settled: u64,
 }

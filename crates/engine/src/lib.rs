@@ -6,6 +6,7 @@
 //! there are several ranks, a [`second`] goes to the first of them, whose [`rank`] recorder does. [`run`] joins them.
 
 pub mod access;
+pub mod arrivals;
 pub mod beginning;
 pub mod calendar;
 pub mod clock;
@@ -23,6 +24,7 @@ pub mod histograms;
 pub mod hlog;
 mod microseconds;
 pub mod nearest;
+pub mod numbering;
 pub mod orders;
 pub mod outcome;
 pub mod panics;

@@ -126,6 +126,9 @@ impl<D: Driver> Control for Phase<D> {
     }
 
     fn obey(&self, orders: &Orders) {
+        for (counter, settled) in self.counters.iter().zip(&orders.settled) {
+            counter.tell(*settled);
+        }
         if orders.stop {
             self.stop();
         }

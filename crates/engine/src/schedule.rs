@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
+use crate::arrivals::Poisson;
 use crate::draw::Draw;
 use crate::plan::{Arrivals, NEVER, Think, ThinkDraw};
 use crate::profile::Profile;
 
 /// Salts separate the things that one request draws.
 pub mod salt {
-    /// The gap before a Poisson arrival.
-    pub const ARRIVAL: u64 = 1;
     /// The operation that is picked from a mix.
     pub const MIX: u64 = 2;
     /// The think time after it: this salt and the next.
@@ -56,17 +55,20 @@ impl Share {
 #[derive(Clone, Debug)]
 pub struct Due {
     profile: Profile,
-    arrivals: Arrivals,
+    /// `None` where arrivals are even.
+    poisson: Option<Poisson>,
     share: Share,
-    key: Draw,
     next: u64,
-    area: f64,
 }
 
 impl Due {
     /// The arrivals at a rate (over all generators) that are `share`'s own.
     pub fn new(rate: Profile, arrivals: Arrivals, share: Share, seed: u64, stream: u64) -> Self {
-        Self { profile: rate, arrivals, share, key: Draw::new(seed, stream, 0), next: 0, area: 0.0 }
+        let poisson = match arrivals {
+            Arrivals::Constant => None,
+            Arrivals::Poisson => Some(Poisson::new(seed, stream)),
+        };
+        Self { profile: rate, poisson, share, next: 0 }
     }
 }
 
@@ -76,23 +78,10 @@ impl Iterator for Due {
     /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0, or is so
     /// low that the request would come in [`NEVER`].
     fn next(&mut self) -> Option<Self::Item> {
-        let (k, area) = match self.arrivals {
-            Arrivals::Constant => {
-                let k = self.share.index + self.next * self.share.of;
-                self.next += 1;
-                (k, k as f64)
-            }
-            // A Poisson process of any rate is one of rate 1 on the axis of the rate's integral (time rescaling). The
-            // gaps of the other generators are summed up too: about 5 ns each, and no communication.
-            Arrivals::Poisson => loop {
-                let k = self.next;
-                self.next += 1;
-                self.area -= (1.0 - Draw { k, ..self.key }.unit(salt::ARRIVAL)).ln();
-                if k % self.share.of == self.share.index {
-                    break (k, self.area);
-                }
-            },
-        };
+        let k = self.share.index + self.next * self.share.of;
+        self.next += 1;
+        // A Poisson process of any rate is one of rate 1 on the axis of the rate's integral (time rescaling).
+        let area = self.poisson.as_mut().map_or(k as f64, |poisson| poisson.at(k));
         self.profile.inverse(area).filter(|due| *due < NEVER).map(|due| (k, Duration::from_secs_f64(due)))
     }
 }

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::counters::Count;
 use crate::draw::hash_name;
 use crate::driver::Driver;
+use crate::numbering::Use;
 use crate::phase::{Leftover, Phase, StreamEnd};
 use crate::plan::Pacing;
 use crate::recorder::Recorder;
@@ -58,8 +59,8 @@ struct Seat {
 struct Ticket {
     /// Its number in the stream.
     iteration: u64,
-    /// The first number that it takes of the counter that it uses, if it uses one.
-    number: u64,
+    /// Which of the stream's counters it uses, and the first number that it takes of that, if it uses one.
+    uses: Use,
 }
 
 /// This worker's part of a stream.
@@ -180,7 +181,7 @@ impl<D: Driver> Worker<D> {
         let mut stream = None;
         if let Some(share) = share {
             let course = &phase.courses[index];
-            let count = || Count::new(course, phase.counters.len(), thread as usize, phase.plan.threads, share);
+            let count = || Count::new(course, thread as usize, phase.plan.seed, key);
             let count = course.uses().next().map(|_| RefCell::new(count()));
             let part = Rc::new(Stream { index, key, share, issued: Cell::new(0), count, ends });
             stream = Some(part.clone());

@@ -1,6 +1,7 @@
 //! Whole phases on the null driver: what is issued, what is recorded, and how a phase ends.
 
 mod ends;
+mod ranks;
 mod records;
 mod streams;
 

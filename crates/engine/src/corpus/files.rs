@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use memmap2::{Advice, Mmap};
 
 use super::cache::Stamp;
-use super::index::{EVERY, Index, aside};
+use super::index::{Index, aside};
 use super::lines::{Lines, Reading, flaw};
 use super::unpacked::unpacked;
 use super::wanted::Wanted;
@@ -77,14 +77,14 @@ impl Files {
         let within = self.parts.get(start).map_or(0, |part| first - part.first);
         let skipped = self.parts.iter().skip(start).enumerate().flat_map(move |(i, part)| {
             let number = if i == 0 { within } else { 0 };
-            let known = part.index.offsets.get((number / EVERY) as usize);
-            let offset = known.map_or(part.map.len(), |offset| *offset as usize);
+            let (offset, further) = part.index.find(number).unwrap_or((part.map.len() as u64, 0));
+            let offset = offset as usize;
             let lines = Lines::new(&part.map, offset);
             // The index points to documents, behind their actions.
             let every = if self.reading.actions { 2 } else { 1 };
             let unchecked = part.index.broken == 0;
             let documents = lines.step_by(every).filter(move |line| unchecked || flaw(line.text).is_none());
-            documents.skip((number % EVERY) as usize)
+            documents.skip(further as usize)
         });
         skipped.map(|line| line.text)
     }

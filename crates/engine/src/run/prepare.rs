@@ -30,8 +30,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     if !D::CAPTURES {
         variables.refuse_captured(&plan.target.driver);
     }
-    let (seed, phase) = (plan.seed, hash_name(&plan.phase));
-    variables.count_from(Origin { seed, phase, rank: plan.rank, ranks: plan.ranks });
+    variables.count_from(Origin { seed: plan.seed, phase: hash_name(&plan.phase) });
     let mut counters = Counters::default();
     let context = Context { variables, corpora };
     let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
@@ -69,7 +68,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let reads = counted.reads.map(|counter| counters.place(counter));
             choices.push(Choice { operation, below: sum, slot, uses, reads });
         }
-        let course = Course { choices, thinks: stream.journey.iter().map(|step| step.think_time).collect() };
+        let course = Course::new(choices, stream.journey.iter().map(|step| step.think_time).collect());
         counters.claim(&course, &stream.name, &context.variables).map_err(|e| e.within(place()))?;
         limits.push(match stream.stop {
             Stop::Requests(requests) if requests % course.steps() != 0 => {
@@ -108,7 +107,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             courses,
             profiles,
             limits,
-            counters: counters.places.iter().map(|_| Counter::new(plan_threads)).collect(),
+            counters: counters.places.iter().map(|_| Counter::new(plan_threads, together)).collect(),
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),
             failure: OnceLock::new(),

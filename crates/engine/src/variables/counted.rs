@@ -18,7 +18,7 @@ pub struct Counted {
 }
 
 impl Variables {
-    /// Sets where counters begin, and which of their numbers are this process's.
+    /// Sets where counters begin.
     pub fn count_from(&mut self, origin: Origin) {
         for entry in &mut self.entries {
             if let Kind::Whole(Whole::Counter(counter)) = &mut entry.kind {

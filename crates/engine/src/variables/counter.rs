@@ -18,10 +18,6 @@ pub struct Origin {
     pub seed: u64,
     /// The hash of the phase's name.
     pub phase: u64,
-    /// This process among `ranks`: process r of R has the numbers r, r + R, r + 2R, ...
-    pub rank: u64,
-    /// See `rank`.
-    pub ranks: u64,
 }
 
 /// Numbers the requests that use it, from `start`.
@@ -32,8 +28,6 @@ pub struct Counter {
     items: u64,
     fresh: bool,
     start: i64,
-    rank: u64,
-    ranks: u64,
 }
 
 impl Counter {
@@ -42,28 +36,18 @@ impl Counter {
         let form = Form::new("counter", argument, &["from", "items", "fresh"])?;
         let items = if form.get("items").is_some() { form.items("items")? } else { u64::MAX };
         let from = form.whole("from", 0)?;
-        Ok(Self { from, items, fresh: form.flag("fresh")?, start: from, rank: 0, ranks: 1 })
+        Ok(Self { from, items, fresh: form.flag("fresh")?, start: from })
     }
 
-    /// The number that the process's `nth` request has that uses the counter, from 0.
+    /// The number that the `nth` request has that uses the counter, from 0.
     #[inline]
     pub fn number(&self, nth: u64) -> i64 {
-        self.at(nth.wrapping_mul(self.ranks).wrapping_add(self.rank))
-    }
-
-    /// The number at a place among those of all processes.
-    fn at(&self, place: u64) -> i64 {
-        self.start.wrapping_add_unsigned(place % self.items)
-    }
-
-    /// Whether the number at a place among those of all processes is this process's, and among its first `settled`.
-    fn is_settled(&self, place: u64, settled: u64) -> bool {
-        place % self.ranks == self.rank && place / self.ranks < settled
+        self.start.wrapping_add_unsigned(nth % self.items)
     }
 
     pub fn origin(&mut self, origin: Origin) {
         let shift = if self.fresh { mix(origin.seed ^ mix(origin.phase)) % FRESH } else { 0 };
-        *self = Self { start: self.from.wrapping_add_unsigned(shift), rank: origin.rank, ranks: origin.ranks, ..*self };
+        self.start = self.from.wrapping_add_unsigned(shift);
     }
 }
 
@@ -103,13 +87,13 @@ impl Records {
         !matches!(self.inserted, Inserted::None)
     }
 
-    /// How many this process knows to be there when the request starts.
+    /// How many are known to be there when the request starts.
     #[inline]
     pub fn there(&self, draw: &Draw) -> u64 {
         if self.grow() { self.items + draw.settled } else { self.items }
     }
 
-    /// The number of a record by its place among those that this process knows to be there, the oldest first.
+    /// The number of a record by its place, the oldest first.
     #[inline]
     pub fn number(&self, place: u64) -> i64 {
         match &self.inserted {
@@ -118,16 +102,9 @@ impl Records {
         }
     }
 
-    /// The number of a record by its place among all that there will ever be, if this process knows that it is there.
+    /// The number of a record by its place among all that there will ever be, if it is known to be there.
     #[inline]
     pub fn present(&self, place: u64, draw: &Draw) -> Option<i64> {
-        match &self.inserted {
-            _ if place < self.items => Some(self.from.wrapping_add_unsigned(place)),
-            Inserted::By(_, counter) => {
-                let place = place - self.items;
-                counter.is_settled(place, draw.settled).then(|| counter.at(place))
-            }
-            _ => None,
-        }
+        (place < self.there(draw)).then(|| self.number(place))
     }
 }

@@ -4,9 +4,10 @@
 use std::time::Instant;
 
 use super::{Seat, Stream, StreamEnd, Ticket, Worker};
-use crate::course::{Choice, Course};
+use crate::course::{Choice, Course, Group};
 use crate::draw::Draw;
 use crate::driver::{Driver, ErrorClass};
+use crate::numbering::Use;
 use crate::recorder::Times;
 use crate::rest::Rest;
 use crate::schedule::{salt, think};
@@ -51,7 +52,7 @@ impl<D: Driver> Worker<D> {
         let started = Instant::now();
         let course = &self.phase.courses[stream.index];
         let k = ticket.iteration * course.steps() + step as u64;
-        let choice = self.pick(stream, k, step);
+        let choice = self.pick(stream, k, step, ticket.uses);
         let draw = Draw {
             user: seat.client,
             number: choice.uses.map_or(0, |_| number_of(course, ticket, step)),
@@ -91,15 +92,9 @@ impl<D: Driver> Worker<D> {
     /// Iteration `n` of a stream, which is this worker's, with the numbers that it takes of a counter.
     #[inline]
     pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Ticket {
-        let number = stream.count.as_ref().map_or(0, |count| {
-            let course = &self.phase.courses[stream.index];
-            let steps = course.steps();
-            let uses = |iteration: u64| {
-                (0..steps).filter_map(move |step| self.pick(stream, iteration * steps + step, step as usize).uses)
-            };
-            count.borrow_mut().take(n, &self.phase.counters, uses)
-        });
-        Ticket { iteration: n, number }
+        let none = Use { group: 0, number: 0 };
+        let uses = stream.count.as_ref().map_or(none, |count| count.borrow_mut().take(n, &self.phase.counters));
+        Ticket { iteration: n, uses }
     }
 
     /// The requests of an iteration from `step` on will not be sent: the numbers that they took are settled.
@@ -108,7 +103,7 @@ impl<D: Driver> Worker<D> {
         let course = &self.phase.courses[stream.index];
         let steps = course.steps();
         for step in step..steps as usize {
-            if let Some(counter) = self.pick(stream, ticket.iteration * steps + step as u64, step).uses {
+            if let Some(counter) = self.pick(stream, ticket.iteration * steps + step as u64, step, ticket.uses).uses {
                 count.borrow_mut().settle(counter, number_of(course, ticket, step), &self.phase.counters);
             }
         }
@@ -121,12 +116,16 @@ impl<D: Driver> Worker<D> {
     }
 
     #[inline]
-    pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize) -> &Choice<D> {
+    pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, uses: Use) -> &Choice<D> {
         let course = &self.phase.courses[stream.index];
-        match course.choices.as_slice() {
-            [only] => only,
-            steps if !course.thinks.is_empty() => &steps[step],
-            mix => {
+        match (course.choices.as_slice(), course.groups.get(uses.group)) {
+            ([only], _) => only,
+            (steps, _) if !course.thinks.is_empty() => &steps[step],
+            (mix, Some(Group { choices, .. })) => {
+                let draw = self.draw(stream, k).unit(salt::MIX);
+                &mix[choices.iter().find(|(below, _)| draw < *below).unwrap_or(&choices[choices.len() - 1]).1]
+            }
+            (mix, None) => {
                 let draw = self.draw(stream, k).unit(salt::MIX);
                 mix.iter().find(|choice| draw < choice.below).unwrap_or(&mix[mix.len() - 1])
             }
@@ -138,5 +137,5 @@ impl<D: Driver> Worker<D> {
 fn number_of<D: Driver>(course: &Course<D>, ticket: Ticket, step: usize) -> u64 {
     // The choices of a mix are not steps: a mix has one step, the first.
     let before = course.choices.iter().take(if course.thinks.is_empty() { 0 } else { step });
-    ticket.number + before.filter(|choice| choice.uses.is_some()).count() as u64
+    ticket.uses.number + before.filter(|choice| choice.uses.is_some()).count() as u64
 }

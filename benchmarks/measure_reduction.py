@@ -1,0 +1,95 @@
+"""What a second of 10,000 ranks costs to add up, and what the end of their phase does, on simulated ranks.
+
+The merges are the engine's own, all of them, measured one after the other (`reduce`, an example program of the engine).
+Messages are measured between two ranks of this machine. What is added for each level of the tree are `LATENCY` and
+`BANDWIDTH`, those of a cluster with Gigabit Ethernet.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.units import format_duration, format_size
+
+ROOT = Path(__file__).parents[1]
+RANKS = 10_000
+#: s per message, B/s.
+LATENCY, BANDWIDTH = 100e-6, 110e6
+#: Aims: s for the reduction of a second, s and B for the end.
+SECOND, END, MEMORY = 0.5, 5.0, 256e6
+
+PING_PONG = """
+import sys, time
+from mpi4py import MPI
+world, size, rounds = MPI.COMM_WORLD, int(sys.argv[1]), 200
+other, buffer = 1 - world.rank, bytearray(int(sys.argv[1]))
+best = 1.0
+for _ in range(rounds):
+    began = time.perf_counter()
+    if world.rank == 0:
+        world.Send(buffer, other)
+        world.Recv(buffer, other)
+    else:
+        world.Recv(buffer, other)
+        world.Send(buffer, other)
+    best = min(best, (time.perf_counter() - began) / 2)
+if world.rank == 0:
+    print(best)
+"""
+
+
+def main() -> None:
+    """Print the figures and their ratios to the aims."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
+    command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "reduce"]
+    told = json.loads(_output([*command, "--", str(RANKS)]))
+    print(f"  {told['ranks']} ranks, {told['operations']} operations, {told['requests']} requests in the second")
+    print(f"  encoding it on a rank: {format_duration(told['encoding'])}")
+    levels = told["levels"]
+    print(f"  size: {format_size(levels[0]['bytes'])} of one rank, {format_size(told['bytes'])} of all")
+    merges, slowest = (sum(level[key] for level in levels) for key in ("mean", "slowest"))
+    wire = sum(LATENCY + level["bytes"] / BANDWIDTH for level in levels)
+    total = told["encoding"] + slowest + wire + told["recording"]
+    print(
+        f"  {len(levels)} levels: merges {format_duration(merges)} (each level's slowest: {format_duration(slowest)}),"
+    )
+    print(f"  messages at {format_duration(LATENCY)} and {format_size(BANDWIDTH)}/s: {format_duration(wire)}")
+    _messages(levels)
+    print(f"  writing it down on rank 0: {format_duration(told['recording'])}")
+    print(f"  a second is reduced in {format_duration(total)}, ratio to the aim: {total / SECOND:.2f}")
+    outcome = told["outcome"]
+    sent = 2 * outcome["bytes"] / BANDWIDTH
+    end = outcome["seconds"] + sent
+    print(
+        f"  the end: {format_size(outcome['bytes'])} of outcomes, added and written on rank 0 in"
+        f" {format_duration(outcome['seconds'])}, on the way for {format_duration(sent)};"
+        f" ratio to the aim: {end / END:.2f}"
+    )
+    print(
+        f"  memory for it on rank 0: {format_size(outcome['memory'])},"
+        f" ratio to the aim: {outcome['memory'] / MEMORY:.2f}"
+    )
+
+
+def _messages(levels: list[dict[str, Any]]) -> None:
+    mpirun = Path(sys.executable).with_name("mpirun")
+    if not mpirun.exists():
+        print("  messages between two ranks here: not measured, loadframe[mpi] is not installed")
+        return
+    options = [str(mpirun), "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, "-c", PING_PONG]
+    for size in (64, max(level["bytes"] for level in levels)):
+        seconds = float(_output([*options, str(size)]))
+        print(f"  a message of {format_size(size)} between two ranks here: {seconds * 1e6:.0f} us")
+
+
+def _output(command: list[str]) -> str:
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if child.returncode:
+        raise LoadframeError(f"{Path(command[0]).name} failed: {child.stderr.strip()[-2000:]}")
+    return child.stdout

@@ -1,0 +1,204 @@
+//! What adding up one second of many ranks takes, and what adding up their outcomes does: `reduce [RANKS] [OPERATIONS]`.
+//! Prints one JSON object.
+//!
+//! Each rank's second is recorded by the engine's recorder: 1,000 requests of each operation, whose response times are
+//! spread over three decades. The ranks are added in a binomial tree, all of them, one merge after the other; a level of
+//! the tree takes as long as its slowest merge does where every rank has a core of its own.
+
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use loadframe_engine::collector::{Link, Sink, collect};
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::Reply;
+use loadframe_engine::outcome::{Part, Watch};
+use loadframe_engine::plan::Plan;
+use loadframe_engine::rank::RankRecorder;
+use loadframe_engine::recorder::{Interval, Recorder, Times};
+use loadframe_engine::second::{Second, State};
+use loadframe_engine::slot::Slot;
+use loadframe_engine::worst::{Row, Workers};
+use serde_json::{Value, json};
+
+const REQUESTS: u64 = 1000;
+const HOSTS: usize = 64;
+
+struct OfRank<'a> {
+    rank: u64,
+    plan: &'a Plan,
+    hosts: &'a [String],
+    watch: Watch,
+    seconds: Vec<Second>,
+}
+
+impl Sink for OfRank<'_> {
+    fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> std::io::Result<()> {
+        self.watch.second(sum, &rows);
+        let state = State { over: vec![false], counters: vec![(0, 0)] };
+        self.seconds.push(Second::of(self.plan.print(), self.rank, sum, Workers::of(rows), self.hosts, state));
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let argument = |place, otherwise: &str| std::env::args().nth(place).unwrap_or(otherwise.into()).parse::<u64>();
+    let (ranks, operations) = (argument(1, "10000")?, argument(2, "8")? as usize);
+    let slots: Vec<Slot> =
+        (0..operations).map(|n| Slot { stream: "s".into(), operation: format!("operation-{n}"), part: None }).collect();
+    let plan = plan(ranks)?;
+    let hosts: Vec<String> = (0..HOSTS).map(|n| format!("node{n:03}.cluster:9200")).collect();
+
+    // Encoding, which each rank does once a second.
+    let mut encoding = Vec::new();
+    let mut level: Vec<Vec<u8>> = Vec::new();
+    for rank in 0..ranks {
+        let second = second(rank, operations, &plan, &hosts)?;
+        let began = Instant::now();
+        level.push(second.to_bytes());
+        encoding.push(began.elapsed().as_secs_f64());
+    }
+    let mut levels = Vec::new();
+    while level.len() > 1 {
+        let (mut slowest, mut total, mut merges) = (0.0_f64, 0.0, 0u32);
+        let mut next = Vec::new();
+        for pair in level.chunks(2) {
+            let [one, two] = pair else {
+                next.push(pair[0].clone());
+                continue;
+            };
+            let began = Instant::now();
+            let mut sum = Second::from_bytes(one)?;
+            sum.add(Second::from_bytes(two)?)?;
+            next.push(sum.to_bytes());
+            let took = began.elapsed().as_secs_f64();
+            (slowest, total, merges) = (slowest.max(took), total + took, merges + 1);
+        }
+        let sent = level.iter().map(Vec::len).max().unwrap_or_default();
+        levels.push(json!({"bytes": sent, "slowest": slowest, "mean": total / f64::from(merges.max(1))}));
+        level = next;
+    }
+    let folder = std::env::temp_dir().join(format!("loadframe-reduce-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let written = record(&folder, &plan, &slots, &level[0], ranks);
+    std::fs::remove_dir_all(&folder)?;
+    let (recording, outcome) = written?;
+    println!(
+        "{}",
+        json!({
+            "ranks": ranks, "operations": operations, "requests": ranks * operations as u64 * REQUESTS,
+            "encoding": encoding.iter().sum::<f64>() / ranks as f64, "levels": levels, "bytes": level[0].len(),
+            "recording": recording, "outcome": outcome,
+        })
+    );
+    Ok(())
+}
+
+fn plan(ranks: u64) -> Result<Plan, serde_json::Error> {
+    serde_json::from_value(json!({
+        "seed": 1, "phase": "load", "ranks": ranks, "target": {"driver": "none"}, "operations": {"a": {}},
+        "streams": [{"name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 8}}, "stop": {"duration": 4}}],
+    }))
+}
+
+/// A second that a rank recorded.
+fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::io::Result<Second> {
+    let (finished, intervals) = channel();
+    let (recycle, empty) = channel();
+    let start = Instant::now();
+    let mut recorder = Recorder::new(0, operations, start, Duration::ZERO, finished, empty);
+    let all = REQUESTS * operations as u64;
+    for k in 0..all {
+        let draw = Draw::new(1, rank, k);
+        let scheduled = start + Duration::from_nanos(k * 900_000_000 / all);
+        let took = Duration::from_micros((200.0 * 1000f64.powf(draw.unit(1))) as u64);
+        let times = Times { scheduled, started: scheduled, ends: None };
+        let node = (draw.bits(2) % hosts.len() as u64) as u16;
+        let reply = Reply {
+            node,
+            bytes_sent: 100,
+            bytes_received: 300,
+            documents: 1,
+            ..Reply::new(scheduled, scheduled + took, Ok(()))
+        };
+        recorder.request((k % operations as u64) as usize, times, reply, &[]);
+    }
+    recorder.finish(start + Duration::from_millis(999), &[]);
+    drop(recorder);
+    let mut sink = OfRank { rank, plan, hosts, watch: Watch::new(plan), seconds: Vec::new() };
+    collect(rank, vec![Link { intervals, empty: recycle }], &mut sink)?;
+    Ok(sink.seconds.remove(0))
+}
+
+/// Seconds that rank 0 takes to write the sum down, and what the end takes, where it adds its children's outcomes.
+fn record(
+    folder: &PathBuf,
+    plan: &Plan,
+    slots: &[Slot],
+    sum: &[u8],
+    ranks: u64,
+) -> Result<(f64, Value), Box<dyn std::error::Error>> {
+    let mut recorder = RankRecorder::create(folder, plan, slots, plan.print(), None).map_err(|e| e.message)?;
+    let began = Instant::now();
+    recorder.second(sum).map_err(|refusal| format!("{refusal:?}"))?;
+    let recording = began.elapsed().as_secs_f64();
+    // Rank 0's children in a binomial tree are the roots of trees of 1, 2, 4, ... ranks.
+    let mut children = vec![vec![0]];
+    let mut first = 1;
+    while first < ranks {
+        children.push((first..ranks.min(2 * first)).collect::<Vec<u64>>());
+        first *= 2;
+    }
+    let texts: Vec<String> = children.iter().map(|ranks| parts(plan, slots.len(), ranks)).collect();
+    let bytes: usize = texts.iter().map(String::len).sum();
+    std::fs::write("/proc/self/clear_refs", "5").ok();
+    let before = memory("VmRSS:");
+    let began = Instant::now();
+    let mut read = Vec::new();
+    for text in &texts {
+        read.push(serde_json::from_str::<Part>(text)?);
+    }
+    let outcome = recorder.finish(read).map_err(|refusal| format!("{refusal:?}"))?.to_string();
+    let seconds = began.elapsed().as_secs_f64();
+    Ok((
+        recording,
+        json!({
+            "bytes": bytes, "seconds": seconds, "text": outcome.len(),
+            "memory": memory("VmHWM:").saturating_sub(before) + bytes as u64,
+        }),
+    ))
+}
+
+/// The sum of some ranks' parts of an outcome, as it is sent.
+fn parts(plan: &Plan, slots: usize, ranks: &[u64]) -> String {
+    let duration = json!({"secs": 4, "nanos": 0});
+    let counts = json!({
+        "requests": 0, "successes": 0, "documents": 0, "bytes_sent": 0, "bytes_received": 0, "completed": 0,
+        "completed_documents": 0, "dropped": 0, "retries": 0, "relevant": 0, "relevant_found": 0,
+        "errors": [0, 0, 0, 0, 0, 0, 0],
+    });
+    let share = |rank: &u64| {
+        json!({
+            "rank": rank, "began_late": 0.000_123_4, "requests": 40_000, "successes": 40_000, "documents": 40_000,
+            "dropped": 0, "errors": 0, "in_flight_at_end": 8, "last_done": 4.001_234, "ended": 4.012_345,
+            "clock": {"uncertainty": 1.2e-7, "drift": -3.4e-7}, "unreachable": [], "failed": null,
+            "cpu_seconds": 1.234_567, "waited_seconds": 0.012_345, "wall_seconds": 4.012_345, "away_seconds": 0.05,
+            "cpu_share": 0.312_345, "cpu_share_peak": 0.412_345, "waited_share": 0.001_234, "away_share": 0.012_345,
+            "lateness_p99": 0.000_123, "lateness_max": 0.001_234, "lag_p99": 0.000_123, "lag_max": 0.001_234,
+        })
+    };
+    json!({
+        "plan": plan.print(), "failed": null, "stopped": false, "counts": vec![json!([counts, counts]); slots],
+        "in_flight": vec![json!([8, duration]); slots], "streams": [{"last_done": duration, "ran_out": false}],
+        "ended": duration, "over": null, "clock": [1.2e-7, -3.4e-7], "hosts": [], "unreachable": {}, "set_aside": {},
+        "by_rank": ranks.iter().map(share).collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+/// A figure of this process's memory, bytes.
+fn memory(key: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
+}

@@ -1,0 +1,226 @@
+//! Pieces of a file that are looked through apart from each other, by as many processes of this machine as open it at the
+//! same time: each takes the next one that nobody has, and leaves what it finds in a folder for the others.
+//!
+//! The operating system's lock on a file says who has a piece, so that one whose holder has died is free again. Where the
+//! file system has no such locks, or the folder cannot be written, everybody looks through the whole file.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::lines::{Lines, flaw};
+
+/// Bytes of a piece. What is found does not depend on it.
+const BYTES: usize = 64 << 20;
+
+/// Documents of a piece: one offset is kept for this many of them.
+pub const EVERY: u64 = 64;
+
+/// The documents whose lines begin in a piece of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// How many there are.
+    pub documents: u64,
+    /// Where documents 0, `EVERY`, 2 `EVERY`, ... of the piece begin, from the beginning of the file.
+    pub offsets: Vec<u64>,
+    /// Where a line begins that is not a document; nothing behind it was looked at.
+    pub flaw: Option<u64>,
+}
+
+/// How many pieces a file has.
+pub fn count(bytes: usize) -> usize {
+    bytes.div_ceil(BYTES)
+}
+
+/// Looks through a piece of the file with the bytes `map`.
+pub fn look(map: &[u8], number: usize) -> Piece {
+    look_at(map, BYTES, number)
+}
+
+fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
+    let start = number * bytes;
+    // A line that begins before belongs to the piece before.
+    let first = match start {
+        0 => 0,
+        start => memchr::memchr(b'\n', &map[start - 1..]).map_or(map.len(), |end| start + end),
+    };
+    let mut piece = Piece::default();
+    for line in Lines::new(map, first).take_while(|line| line.offset < start + bytes) {
+        if flaw(line.text).is_some() {
+            piece.flaw = Some(line.offset as u64);
+            break;
+        }
+        if piece.documents.is_multiple_of(EVERY) {
+            piece.offsets.push(line.offset as u64);
+        }
+        piece.documents += 1;
+    }
+    piece
+}
+
+/// The pieces of a file, in their order, as far as `most` documents and to the first flaw; `None` when another process
+/// has put them together meanwhile, which `done` finds out.
+pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() -> Option<T>) -> io::Result<Found<T>> {
+    fs::create_dir_all(folder)?;
+    let mut pieces: Vec<Option<Piece>> = vec![None; count(map.len())];
+    loop {
+        if let Some(done) = done() {
+            return Ok(Found::Done(done));
+        }
+        let mut taken = None;
+        let mut before = 0;
+        for number in 0..pieces.len() {
+            if before >= most {
+                break;
+            }
+            if pieces[number].is_none() {
+                match take(map, folder, number) {
+                    Ok(Some(piece)) => pieces[number] = Some(piece),
+                    Ok(None) => taken = taken.or(Some(number)),
+                    // Whoever has put the pieces together clears the folder away.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            before += pieces[number].as_ref().map_or(0, |piece| piece.documents);
+            if pieces[number].as_ref().is_some_and(|piece| piece.flaw.is_some()) {
+                break;
+            }
+        }
+        if let Some(found) = first_ones(&pieces, most) {
+            return Ok(Found::Pieces(found));
+        }
+        match taken {
+            // Its holder is waited for, or dies.
+            Some(number) => drop(lock(folder, number, FlockOperation::LockExclusive)?),
+            None => fs::create_dir_all(folder)?,
+        }
+    }
+}
+
+/// What is known of a file.
+pub enum Found<T> {
+    /// Its pieces from the first on.
+    Pieces(Vec<Piece>),
+    /// Another process was faster.
+    Done(T),
+}
+
+/// The pieces that are needed, if they are all there.
+fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
+    let mut found = Vec::new();
+    let mut documents = 0;
+    for piece in pieces {
+        if documents >= most {
+            break;
+        }
+        let piece = piece.clone()?;
+        documents += piece.documents;
+        let ends = piece.flaw.is_some();
+        found.push(piece);
+        if ends {
+            break;
+        }
+    }
+    Some(found)
+}
+
+/// What is known of a piece, or becomes known now; `None` while another process has it.
+fn take(map: &[u8], folder: &Path, number: usize) -> io::Result<Option<Piece>> {
+    let place = folder.join(format!("{number}"));
+    if let Some(piece) = read(&place) {
+        return Ok(Some(piece));
+    }
+    let lock = match lock(folder, number, FlockOperation::NonBlockingLockExclusive) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        lock => lock?,
+    };
+    if let Some(piece) = read(&place) {
+        return Ok(Some(piece));
+    }
+    let piece = look(map, number);
+    let partial = folder.join(format!("{number}.partial"));
+    fs::write(&partial, postcard::to_allocvec(&piece).map_err(io::Error::other)?)?;
+    fs::rename(&partial, &place)?;
+    drop(lock);
+    Ok(Some(piece))
+}
+
+fn read(place: &Path) -> Option<Piece> {
+    postcard::from_bytes(&fs::read(place).ok()?).ok()
+}
+
+fn lock(folder: &Path, number: usize, how: FlockOperation) -> io::Result<File> {
+    let file = File::create(folder.join(format!("{number}.lock")))?;
+    flock(&file, how)?;
+    Ok(file)
+}
+
+/// Where the pieces of something are that is to be kept at `place`, for one state of the file.
+pub fn folder(place: &Path, bytes: u64, changed: i64) -> PathBuf {
+    let mut folder = place.as_os_str().to_owned();
+    folder.push(format!(".pieces-{bytes}-{changed}"));
+    PathBuf::from(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folder::Folder;
+    use super::*;
+
+    #[test]
+    fn pieces_have_every_line_once() {
+        let text: String = (0..1000).map(|n| format!("{{\"n\": {n}}}{}", "\n".repeat(n % 3 + 1))).collect();
+        let whole = look_at(text.as_bytes(), text.len(), 0);
+        assert_eq!(whole.documents, 1000);
+        for bytes in [1, 9, 10, 11, 64, 1000, text.len() - 1] {
+            let pieces: Vec<Piece> =
+                (0..text.len().div_ceil(bytes)).map(|number| look_at(text.as_bytes(), bytes, number)).collect();
+            assert_eq!(pieces.iter().map(|piece| piece.documents).sum::<u64>(), 1000, "{bytes}");
+            let offsets: Vec<u64> = pieces.iter().flat_map(|piece| piece.offsets.clone()).collect();
+            assert!(offsets.is_sorted_by(|one, two| one < two));
+            assert!(offsets.iter().all(|offset| text[*offset as usize..].starts_with('{')));
+        }
+    }
+
+    #[test]
+    fn processes_that_look_together_share_the_pieces_and_find_the_same() {
+        let folder = Folder::new("pieces");
+        let line = format!("{{\"n\": \"{}\"}}\n", "x".repeat(1000));
+        let text = line.repeat(5 * BYTES / line.len()).into_bytes();
+        let place = folder.0.join("together");
+        let looked: Vec<Vec<Piece>> = std::thread::scope(|scope| {
+            let process = || {
+                scope.spawn(|| match look_together(&text, u64::MAX, &place, || None::<()>).unwrap() {
+                    Found::Pieces(pieces) => pieces,
+                    Found::Done(()) => unreachable!(),
+                })
+            };
+            let processes = [process(), process(), process()];
+            processes.into_iter().map(|process| process.join().unwrap()).collect()
+        });
+        let alone: Vec<Piece> = (0..count(text.len())).map(|number| look(&text, number)).collect();
+        assert!(looked.iter().all(|pieces| *pieces == alone));
+        // A piece that somebody else has is waited for, and taken over if that process ends without leaving it.
+        fs::remove_file(place.join("2")).unwrap();
+        let held = lock(&place, 2, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(take(&text, &place, 2).unwrap(), None);
+        let again = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| look_together(&text, u64::MAX, &place, || None::<()>));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(!waits.is_finished());
+            drop(held);
+            waits.join().unwrap().unwrap()
+        });
+        assert!(matches!(again, Found::Pieces(pieces) if pieces == alone));
+        // Of a few documents no more is looked at than these need.
+        let few = folder.0.join("few");
+        let Found::Pieces(pieces) = look_together(&text, 10, &few, || None::<()>).unwrap() else { unreachable!() };
+        assert_eq!((pieces.len(), few.join("1").exists()), (1, false));
+        let done = look_together(&text, 10, &few, || Some(5)).unwrap();
+        assert!(matches!(done, Found::Done(5)));
+    }
+}
