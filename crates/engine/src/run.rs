@@ -179,7 +179,9 @@ struct Ready<D: Driver> {
 
 /// Checks and maps the plan of one rank of several.
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
-    let (phase, slots) = prepare::<D>(plan, true)?;
+    // The run began by rank 0's clock, which says nothing on another machine.
+    let began = plan.began.filter(|_| plan.rank == 0);
+    let (phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
     let print = phase.plan.print();
     Ok(Box::new(Ready { phase, slots, print }))
 }

@@ -1,0 +1,31 @@
+"""What it costs a generator to find its own requests among those of all, which must not grow with their number."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from loadframe.errors import BadInput, LoadframeError
+
+ROOT = Path(__file__).parents[1]
+#: s of a generator's CPU for each of its requests, for as many generators as there may ever be.
+AIM = 5e-6
+
+
+def main() -> None:
+    """Print the costs by the number of generators, and the greatest as a ratio to the aim."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
+    command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "schedule"]
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if child.returncode:
+        raise LoadframeError(f"the example failed: {child.stderr.strip()[-2000:]}")
+    rows = [json.loads(line) for line in child.stdout.splitlines()]
+    for row in rows:
+        print(
+            f"  {row['generators']} generators: a Poisson arrival {row['arrival'] * 1e9:.0f} ns,"
+            f" the number of an insert of a mix {row['number'] * 1e9:.0f} ns"
+        )
+    worst = max(row["arrival"] + row["number"] for row in rows)
+    print(f"  ratio of the greatest to the aim of {AIM * 1e6:.0f} us: {worst / AIM:.2f}")

@@ -1,0 +1,34 @@
+//! What it costs a generator to find its own requests among those of all: `schedule`. Prints one JSON object for each
+//! number of generators, with the seconds of a Poisson arrival and of the number of an insert that is 5 % of a mix.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use loadframe_engine::numbering::Numbering;
+use loadframe_engine::plan::{Arrivals, Level};
+use loadframe_engine::profile::Profile;
+use loadframe_engine::schedule::{Due, Share};
+use serde_json::json;
+
+/// Requests of one generator.
+const OWN: usize = 200_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    for generators in [1u64, 10, 100, 1000, 10_000, 100_000] {
+        let share = Share { index: generators / 2, of: generators };
+        // A thousand requests a second of each.
+        let rate = Profile::new(&Level::Constant(1000.0 * generators as f64)).map_err(|error| error.message)?;
+        let began = Instant::now();
+        let last = Due::new(rate, Arrivals::Poisson, share, 1, 2).take(OWN).last();
+        let arrival = began.elapsed().as_secs_f64() / OWN as f64;
+        let mut numbering = Numbering::drawn(vec![0.05], 1, 2);
+        let began = Instant::now();
+        for n in (share.index..).step_by(share.of as usize).take(OWN) {
+            black_box(numbering.at(n));
+        }
+        let number = began.elapsed().as_secs_f64() / OWN as f64;
+        let due = last.map(|(_, due)| due.as_secs_f64());
+        println!("{}", json!({"generators": generators, "arrival": arrival, "number": number, "last_due": due}));
+    }
+    Ok(())
+}
