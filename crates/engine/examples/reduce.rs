@@ -5,7 +5,7 @@
 //! spread over three decades. The ranks are added in a binomial tree, all of them, one merge after the other; a level of
 //! the tree takes as long as its slowest merge does where every rank has a core of its own.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -132,7 +132,7 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
 
 /// Seconds that rank 0 takes to write the sum down, and what the end takes, where it adds its children's outcomes.
 fn record(
-    folder: &PathBuf,
+    folder: &Path,
     plan: &Plan,
     slots: &[Slot],
     sum: &[u8],

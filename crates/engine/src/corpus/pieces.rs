@@ -72,21 +72,21 @@ pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() ->
         }
         let mut taken = None;
         let mut before = 0;
-        for number in 0..pieces.len() {
+        for (number, known) in pieces.iter_mut().enumerate() {
             if before >= most {
                 break;
             }
-            if pieces[number].is_none() {
+            if known.is_none() {
                 match take(map, folder, number) {
-                    Ok(Some(piece)) => pieces[number] = Some(piece),
+                    Ok(Some(piece)) => *known = Some(piece),
                     Ok(None) => taken = taken.or(Some(number)),
                     // Whoever has put the pieces together clears the folder away.
                     Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => break,
                     Err(error) => return Err(error),
                 }
             }
-            before += pieces[number].as_ref().map_or(0, |piece| piece.documents);
-            if pieces[number].as_ref().is_some_and(|piece| piece.flaw.is_some()) {
+            before += known.as_ref().map_or(0, |piece| piece.documents);
+            if known.as_ref().is_some_and(|piece| piece.flaw.is_some()) {
                 break;
             }
         }
