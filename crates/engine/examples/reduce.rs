@@ -3,7 +3,7 @@
 //!
 //! Each rank's second is recorded by the engine's recorder: 1,000 requests of each operation, whose response times are
 //! spread over three decades. The ranks are added in a binomial tree, all of them, one merge after the other; a level of
-//! the tree takes as long as its slowest merge does where every rank has a core of its own.
+//! the tree takes as long as its slowest merge does where every rank has a core of its own. Times are CPU time.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -19,6 +19,7 @@ use loadframe_engine::recorder::{Interval, Recorder, Times};
 use loadframe_engine::second::{Second, State};
 use loadframe_engine::slot::Slot;
 use loadframe_engine::worst::{Row, Workers};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 const REQUESTS: u64 = 1000;
@@ -49,14 +50,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = plan(ranks)?;
     let hosts: Vec<String> = (0..HOSTS).map(|n| format!("node{n:03}.cluster:9200")).collect();
 
+    let folder = std::env::temp_dir().join(format!("loadframe-reduce-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    // First, while this process is as small as rank 0 is: memory that was given back would count as there.
+    let outcome = end(&folder, &plan, &slots, ranks)?;
     // Encoding, which each rank does once a second.
     let mut encoding = Vec::new();
     let mut level: Vec<Vec<u8>> = Vec::new();
     for rank in 0..ranks {
         let second = second(rank, operations, &plan, &hosts)?;
-        let began = Instant::now();
+        let began = cpu();
         level.push(second.to_bytes());
-        encoding.push(began.elapsed().as_secs_f64());
+        encoding.push(cpu() - began);
     }
     let mut levels = Vec::new();
     while level.len() > 1 {
@@ -67,22 +72,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 next.push(pair[0].clone());
                 continue;
             };
-            let began = Instant::now();
+            let began = cpu();
             let mut sum = Second::from_bytes(one)?;
             sum.add(Second::from_bytes(two)?)?;
             next.push(sum.to_bytes());
-            let took = began.elapsed().as_secs_f64();
+            let took = cpu() - began;
             (slowest, total, merges) = (slowest.max(took), total + took, merges + 1);
         }
         let sent = level.iter().map(Vec::len).max().unwrap_or_default();
         levels.push(json!({"bytes": sent, "slowest": slowest, "mean": total / f64::from(merges.max(1))}));
         level = next;
     }
-    let folder = std::env::temp_dir().join(format!("loadframe-reduce-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let written = record(&folder, &plan, &slots, &level[0], ranks);
+    let recording = record(&folder, &plan, &slots, &level[0])?;
     std::fs::remove_dir_all(&folder)?;
-    let (recording, outcome) = written?;
     println!(
         "{}",
         json!({
@@ -130,18 +132,17 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
     Ok(sink.seconds.remove(0))
 }
 
-/// Seconds that rank 0 takes to write the sum down, and what the end takes, where it adds its children's outcomes.
-fn record(
-    folder: &Path,
-    plan: &Plan,
-    slots: &[Slot],
-    sum: &[u8],
-    ranks: u64,
-) -> Result<(f64, Value), Box<dyn std::error::Error>> {
+/// Seconds that rank 0 takes to write the sum down.
+fn record(folder: &Path, plan: &Plan, slots: &[Slot], sum: &[u8]) -> Result<f64, Box<dyn std::error::Error>> {
     let mut recorder = RankRecorder::create(folder, plan, slots, plan.print(), None).map_err(|e| e.message)?;
-    let began = Instant::now();
+    let began = cpu();
     recorder.second(sum).map_err(|refusal| format!("{refusal:?}"))?;
-    let recording = began.elapsed().as_secs_f64();
+    Ok(cpu() - began)
+}
+
+/// What the end takes, where rank 0 adds its children's outcomes.
+fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, Box<dyn std::error::Error>> {
+    let mut recorder = RankRecorder::create(folder, plan, slots, plan.print(), None).map_err(|e| e.message)?;
     // Rank 0's children in a binomial tree are the roots of trees of 1, 2, 4, ... ranks.
     let mut children = vec![vec![0]];
     let mut first = 1;
@@ -153,20 +154,15 @@ fn record(
     let bytes: usize = texts.iter().map(String::len).sum();
     std::fs::write("/proc/self/clear_refs", "5").ok();
     let before = memory("VmRSS:");
-    let began = Instant::now();
+    let began = cpu();
     let mut read = Vec::new();
     for text in &texts {
         read.push(serde_json::from_str::<Part>(text)?);
     }
     let outcome = recorder.finish(read).map_err(|refusal| format!("{refusal:?}"))?.to_string();
-    let seconds = began.elapsed().as_secs_f64();
-    Ok((
-        recording,
-        json!({
-            "bytes": bytes, "seconds": seconds, "text": outcome.len(),
-            "memory": memory("VmHWM:").saturating_sub(before) + bytes as u64,
-        }),
-    ))
+    let seconds = cpu() - began;
+    let memory = memory("VmHWM:").saturating_sub(before) + bytes as u64;
+    Ok(json!({"bytes": bytes, "seconds": seconds, "text": outcome.len(), "memory": memory}))
 }
 
 /// The sum of some ranks' parts of an outcome, as it is sent.
@@ -201,4 +197,10 @@ fn memory(key: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
+}
+
+/// CPU time of this thread, s.
+fn cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }

@@ -1,13 +1,13 @@
 //! What it costs a generator to find its own requests among those of all: `schedule`. Prints one JSON object for each
-//! number of generators, with the seconds of a Poisson arrival and of the number of an insert that is 5 % of a mix.
+//! number of generators, with the CPU seconds of a Poisson arrival and of the number of an insert that is 5 % of a mix.
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use loadframe_engine::numbering::Numbering;
 use loadframe_engine::plan::{Arrivals, Level};
 use loadframe_engine::profile::Profile;
 use loadframe_engine::schedule::{Due, Share};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 /// Requests of one generator.
@@ -18,17 +18,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let share = Share { index: generators / 2, of: generators };
         // A thousand requests a second of each.
         let rate = Profile::new(&Level::Constant(1000.0 * generators as f64)).map_err(|error| error.message)?;
-        let began = Instant::now();
+        let began = cpu();
         let last = Due::new(rate, Arrivals::Poisson, share, 1, 2).take(OWN).last();
-        let arrival = began.elapsed().as_secs_f64() / OWN as f64;
+        let arrival = (cpu() - began) / OWN as f64;
         let mut numbering = Numbering::drawn(vec![0.05], 1, 2);
-        let began = Instant::now();
+        let began = cpu();
         for n in (share.index..).step_by(share.of as usize).take(OWN) {
             black_box(numbering.at(n));
         }
-        let number = began.elapsed().as_secs_f64() / OWN as f64;
+        let number = (cpu() - began) / OWN as f64;
         let due = last.map(|(_, due)| due.as_secs_f64());
         println!("{}", json!({"generators": generators, "arrival": arrival, "number": number, "last_due": due}));
     }
     Ok(())
+}
+
+/// CPU time of this thread, s.
+fn cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }

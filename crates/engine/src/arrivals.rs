@@ -167,8 +167,8 @@ mod tests {
         for stride in [2, 7, 10_000, 1 << 19] {
             for first in [0, 1, stride - 1] {
                 let mut poisson = Poisson::new(3, 9);
-                let mut own = (first..count).step_by(stride as usize);
-                assert!(own.all(|k| poisson.at(k).to_bits() == alone[k as usize].to_bits()), "every {stride}th");
+                let mut ours = (first..count).step_by(stride as usize);
+                assert!(ours.all(|k| poisson.at(k).to_bits() == alone[k as usize].to_bits()), "every {stride}th");
             }
         }
     }

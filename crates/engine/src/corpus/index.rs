@@ -84,8 +84,8 @@ impl Index {
             let _ = fs::remove_dir_all(&folder);
             return Ok(index);
         }
-        let found = pieces::look_together(map, most, &folder, || Self::load(place, stamp, reading))?;
-        let pieces = match found {
+        let known = pieces::look_together(map, most, &folder, || Self::load(place, stamp, reading))?;
+        let pieces = match known {
             Found::Done(kept) => return Ok(Ok(kept)),
             Found::Pieces(pieces) => pieces,
         };

@@ -90,8 +90,8 @@ pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() ->
                 break;
             }
         }
-        if let Some(found) = first_ones(&pieces, most) {
-            return Ok(Found::Pieces(found));
+        if let Some(first) = first_ones(&pieces, most) {
+            return Ok(Found::Pieces(first));
         }
         match taken {
             // Its holder is waited for, or dies.
@@ -111,7 +111,7 @@ pub enum Found<T> {
 
 /// The pieces that are needed, if they are all there.
 fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
-    let mut found = Vec::new();
+    let mut first = Vec::new();
     let mut documents = 0;
     for piece in pieces {
         if documents >= most {
@@ -120,12 +120,12 @@ fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
         let piece = piece.clone()?;
         documents += piece.documents;
         let ends = piece.flaw.is_some();
-        found.push(piece);
+        first.push(piece);
         if ends {
             break;
         }
     }
-    Some(found)
+    Some(first)
 }
 
 /// What is known of a piece, or becomes known now; `None` while another process has it.
