@@ -30,6 +30,14 @@ class Entry:
     folder: bool = False
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a file. Logs that a store makes room for in advance are long and have nothing but zeros in them."""
+
+    size: int
+    content: bytes  #: empty if all are zero
+
+
 def sign(folder: Path, token: str) -> bool:
     """Leave a sign in a folder, and return whether it is there."""
     if not folder.is_dir():
@@ -66,11 +74,12 @@ def entries(folder: Path) -> list[Entry]:
     return contents
 
 
-def read(path: Path, start: int, size: int) -> bytes:
-    """Return as many bytes of a file."""
+def read(path: Path, start: int, size: int) -> Piece:
+    """Return as many bytes of a file, if it has them."""
     with path.open("rb") as file:
         file.seek(start)
-        return file.read(size)
+        content = file.read(size)
+    return Piece(len(content), b"" if content.count(0) == len(content) else content)
 
 
 def begin(place: Path, size: int, what: str) -> Path:
@@ -90,12 +99,15 @@ def begin(place: Path, size: int, what: str) -> Path:
     return folders.make(draft)
 
 
-def append(path: Path, piece: bytes) -> None:
-    """Add bytes to a file of the draft."""
+def append(path: Path, piece: Piece) -> None:
+    """Add bytes to a file of the draft; zeros take no room on its disk."""
     with folders.writing("a copy of the data", path):
         folders.make(path.parent)
         with path.open("ab") as file:
-            file.write(piece)
+            if piece.content:
+                file.write(piece.content)
+            else:
+                file.truncate(file.tell() + piece.size)
 
 
 def copy(source: Path, draft: Path) -> None:
