@@ -9,8 +9,9 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.host import Command, Limits, choice, files, identity, places
+from loadframe.host.line import MachineLost
 from loadframe.host.placement import Placement
-from loadframe.host.remote import MachineLost, RemoteMachine
+from loadframe.host.remote import RemoteMachine
 from loadframe.host.ssh import SshHost
 from machines import Machines, machines, obstacle
 

@@ -1,32 +1,26 @@
 """A machine that an agent works on, and a process there: the same faces as those of this machine."""
 
-import concurrent.futures
 import contextlib
-import json
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import agent, places, wire
+from loadframe.host import agent, places
 from loadframe.host.agent import BEAT, Kind, Started, State
 from loadframe.host.base import Command
-from loadframe.host.bundle import NO_PYTHON, PYTHON, bundle
+from loadframe.host.bundle import NO_PYTHON, PYTHON
 from loadframe.host.connection import Connection
 from loadframe.host.facts import Facts, has_address, resolved
 from loadframe.host.limits import Limits
+from loadframe.host.line import Line, MachineLost
 
-#: Seconds that an agent may take to begin, and that one may be silent before a call is given up.
-_BEGIN, _SILENT = 60.0, 45.0
+#: Seconds that an agent may be silent before a call is given up.
+_SILENT = 45.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-class MachineLost(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """A machine does not answer, or the connection to it has ended."""
 
 
 class RemoteMachine:
@@ -57,7 +51,7 @@ class RemoteMachine:
         self._network, self._scratch = network, Path(scratch) if scratch else None
         self._reached = reached
         self._kind = kind or Kind()
-        self._line: _Line | None = None
+        self._line: Line | None = None
         self._connecting = threading.Lock()
         self._address: str | None = None
         self._failure: str | None = None
@@ -153,10 +147,10 @@ class RemoteMachine:
         line.states.setdefault(started.number, started.state)
         return RemoteProcess(line, started)
 
-    def _connected(self) -> "_Line":
+    def _connected(self) -> Line:
         with self._connecting:
             if self._line is None:
-                line = _Line(self.hostname, self._connect())
+                line = Line(self.hostname, self._connect())
                 try:
                     line.begin()
                 except MachineLost as error:
@@ -167,7 +161,7 @@ class RemoteMachine:
                 self._line = line
             return self._line
 
-    def _unreachable(self, line: "_Line", error: MachineLost) -> LoadframeError:
+    def _unreachable(self, line: Line, error: MachineLost) -> LoadframeError:
         status, words = line.connection.status(), line.connection.words()
         if status == NO_PYTHON:
             wanted = ".".join(map(str, PYTHON))
@@ -221,7 +215,7 @@ class RemoteProcess:
     link = None
     inside: tuple[str, ...] = ()
 
-    def __init__(self, line: "_Line", started: Started) -> None:
+    def __init__(self, line: Line, started: Started) -> None:
         """Take note of what was started."""
         self.pid = started.pid
         self.control_groups = started.control_groups
@@ -281,130 +275,6 @@ class RemoteProcess:
 
     def _act(self, what: str) -> None:
         self._line.states[self._number] = self._line.ask(_SILENT, agent.act, self._number, what)
-
-
-class _Line:
-    """One connection with its agent: calls and their answers."""
-
-    def __init__(self, hostname: str, connection: Connection) -> None:
-        self.hostname, self.connection = hostname, connection
-        #: Of processes by their numbers, as the agent has told.
-        self.states: dict[int, State] = {}
-        self.facts: Facts
-        self.ended = False
-        self._ready: concurrent.futures.Future[Facts] = concurrent.futures.Future()
-        self._waiting: dict[int, concurrent.futures.Future[Any]] = {}
-        self._lock = threading.Lock()
-        self._next = 0
-        self._heard = time.monotonic()
-        self._closing = threading.Event()
-
-    def begin(self) -> None:
-        """Send the agent, and return when it is there; MachineLost."""
-        threading.Thread(target=self._read, name=f"agent-{self.hostname}", daemon=True).start()
-        sources = bundle()
-        with contextlib.suppress(OSError):
-            self.connection.send(b"%d\n" % len(sources) + sources)
-        try:
-            self.facts = self._ready.result(_BEGIN)
-        except concurrent.futures.TimeoutError:
-            raise MachineLost(f"no agent has begun within {_BEGIN:.0f} s", where=self.hostname) from None
-        threading.Thread(target=self._beat, name=f"beat-{self.hostname}", daemon=True).start()
-
-    def silence(self) -> float:
-        """Return since when nothing was heard, in s."""
-        return time.monotonic() - self._heard
-
-    def ask(self, patience: float, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function there; MachineLost when there is silence for `patience` s."""
-        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        with self._lock:
-            if self.ended:
-                raise MachineLost("the connection to the machine has ended", where=self.hostname)
-            number, self._next = self._next, self._next + 1
-            self._waiting[number] = answer
-        message = {
-            "id": number,
-            "call": wire.name_of(function),
-            "args": wire.encoded(list(args)),
-            "kwargs": wire.encoded(kwargs),
-        }
-        try:
-            self._send(message)
-            while True:
-                try:
-                    result: _T = answer.result(min(patience, BEAT))
-                except concurrent.futures.TimeoutError:
-                    if self.silence() > patience:
-                        what = f"the machine has not answered for {self.silence():.0f} s"
-                        raise MachineLost(what, where=self.hostname) from None
-                else:
-                    return result
-        finally:
-            self._waiting.pop(number, None)
-
-    def hang_up(self) -> None:
-        """Let the agent end."""
-        self._closing.set()
-        self.connection.hang_up()
-
-    def close(self) -> None:
-        """End the agent and the connection."""
-        self.hang_up()
-        self.connection.close()
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        try:
-            self.connection.send(json.dumps(message).encode() + b"\n")
-        except OSError as error:
-            raise MachineLost("the connection to the machine has ended", where=self.hostname) from error
-
-    def _beat(self) -> None:
-        while not self._closing.wait(BEAT) and not self.ended:
-            with contextlib.suppress(MachineLost):
-                self._send({"beat": True})
-
-    def _read(self) -> None:
-        pieces: list[bytes] = []
-        while data := self.connection.receive():
-            self._heard = time.monotonic()
-            *lines, rest = data.split(b"\n")
-            for line in lines:
-                self._take(b"".join((*pieces, line)))
-                pieces = []
-            pieces.append(rest)
-        with self._lock:
-            self.ended = True
-            waiting = list(self._waiting.values())
-        lost = MachineLost("the connection to the machine has ended", where=self.hostname)
-        for future in (self._ready, *waiting):
-            if not future.done():
-                future.set_exception(lost)
-
-    def _take(self, line: bytes) -> None:
-        try:
-            message = json.loads(line)
-        except ValueError:
-            # What a login script prints before the agent begins.
-            return
-        if not isinstance(message, dict):
-            return
-        if "ready" in message:
-            self._ready.set_result(wire.decoded(message["ready"]))
-        elif "process" in message:
-            self.states[message["process"]] = State(**message["state"])
-        elif answer := self._waiting.get(message.get("id", -1)):
-            if "error" in message:
-                answer.set_exception(self._raised(message["error"]))
-            else:
-                answer.set_result(wire.decoded(message["value"]))
-
-    def _raised(self, error: Mapping[str, Any]) -> LoadframeError:
-        where = f"{self.hostname}: {error['where']}" if error["where"] else self.hostname
-        kind = wire.named(error["type"]) if error["type"] else LoadframeError
-        if not (isinstance(kind, type) and issubclass(kind, LoadframeError)):
-            kind = LoadframeError
-        return kind(error["what"], where=where, remedy=error.get("remedy"))
 
 
 def _listed(addresses: Mapping[str, str]) -> str:

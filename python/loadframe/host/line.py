@@ -1,0 +1,149 @@
+"""One connection with its agent: calls that go there, and what comes back."""
+
+import concurrent.futures
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from loadframe.errors import LoadframeError
+from loadframe.host import wire
+from loadframe.host.agent import BEAT, State
+from loadframe.host.bundle import bundle
+from loadframe.host.connection import Connection
+from loadframe.host.facts import Facts
+
+#: Seconds that an agent may take to begin.
+_BEGIN = 60.0
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class MachineLost(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+    """A machine does not answer, or the connection to it has ended."""
+
+
+class Line:
+    """One connection with its agent: calls and their answers."""
+
+    def __init__(self, hostname: str, connection: Connection) -> None:
+        self.hostname, self.connection = hostname, connection
+        #: Of processes by their numbers, as the agent has told.
+        self.states: dict[int, State] = {}
+        self.facts: Facts
+        self.ended = False
+        self._ready: concurrent.futures.Future[Facts] = concurrent.futures.Future()
+        self._waiting: dict[int, concurrent.futures.Future[Any]] = {}
+        self._lock = threading.Lock()
+        self._next = 0
+        self._heard = time.monotonic()
+        self._closing = threading.Event()
+
+    def begin(self) -> None:
+        """Send the agent, and return when it is there; MachineLost."""
+        threading.Thread(target=self._read, name=f"agent-{self.hostname}", daemon=True).start()
+        sources = bundle()
+        with contextlib.suppress(OSError):
+            self.connection.send(b"%d\n" % len(sources) + sources)
+        try:
+            self.facts = self._ready.result(_BEGIN)
+        except concurrent.futures.TimeoutError:
+            raise MachineLost(f"no agent has begun within {_BEGIN:.0f} s", where=self.hostname) from None
+        threading.Thread(target=self._beat, name=f"beat-{self.hostname}", daemon=True).start()
+
+    def silence(self) -> float:
+        """Return since when nothing was heard, in s."""
+        return time.monotonic() - self._heard
+
+    def ask(self, patience: float, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function there; MachineLost when there is silence for `patience` s."""
+        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        with self._lock:
+            if self.ended:
+                raise MachineLost("the connection to the machine has ended", where=self.hostname)
+            number, self._next = self._next, self._next + 1
+            self._waiting[number] = answer
+        message = {
+            "id": number,
+            "call": wire.name_of(function),
+            "args": wire.encoded(list(args)),
+            "kwargs": wire.encoded(kwargs),
+        }
+        try:
+            self._send(message)
+            while True:
+                try:
+                    result: _T = answer.result(min(patience, BEAT))
+                except concurrent.futures.TimeoutError:
+                    if self.silence() > patience:
+                        what = f"the machine has not answered for {self.silence():.0f} s"
+                        raise MachineLost(what, where=self.hostname) from None
+                else:
+                    return result
+        finally:
+            self._waiting.pop(number, None)
+
+    def hang_up(self) -> None:
+        """Let the agent end."""
+        self._closing.set()
+        self.connection.hang_up()
+
+    def close(self) -> None:
+        """End the agent and the connection."""
+        self.hang_up()
+        self.connection.close()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        try:
+            self.connection.send(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise MachineLost("the connection to the machine has ended", where=self.hostname) from error
+
+    def _beat(self) -> None:
+        while not self._closing.wait(BEAT) and not self.ended:
+            with contextlib.suppress(MachineLost):
+                self._send({"beat": True})
+
+    def _read(self) -> None:
+        pieces: list[bytes] = []
+        while data := self.connection.receive():
+            self._heard = time.monotonic()
+            *lines, rest = data.split(b"\n")
+            for line in lines:
+                self._take(b"".join((*pieces, line)))
+                pieces = []
+            pieces.append(rest)
+        with self._lock:
+            self.ended = True
+            waiting = list(self._waiting.values())
+        lost = MachineLost("the connection to the machine has ended", where=self.hostname)
+        for future in (self._ready, *waiting):
+            if not future.done():
+                future.set_exception(lost)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            # What a login script prints before the agent begins.
+            return
+        if not isinstance(message, dict):
+            return
+        if "ready" in message:
+            self._ready.set_result(wire.decoded(message["ready"]))
+        elif "process" in message:
+            self.states[message["process"]] = State(**message["state"])
+        elif answer := self._waiting.get(message.get("id", -1)):
+            if "error" in message:
+                answer.set_exception(self._raised(message["error"]))
+            else:
+                answer.set_result(wire.decoded(message["value"]))
+
+    def _raised(self, error: Mapping[str, Any]) -> LoadframeError:
+        where = f"{self.hostname}: {error['where']}" if error["where"] else self.hostname
+        kind = wire.named(error["type"]) if error["type"] else LoadframeError
+        if not (isinstance(kind, type) and issubclass(kind, LoadframeError)):
+            kind = LoadframeError
+        return kind(error["what"], where=where, remedy=error.get("remedy"))

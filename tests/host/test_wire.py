@@ -1,0 +1,69 @@
+"""What goes to agents: values of all kinds that are sent, functions by name, and sources that need no library."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadframe.host import Limits, files, wire
+from loadframe.host.bundle import bundle
+from loadframe.store import Installation
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        1.5,
+        "text",
+        [1, (2, "three")],
+        {"a": Path("/b"), "$": b"\x00\xff"},
+        {None: (1, 2), 3: ()},
+        Limits(0.5, 2**30, (0, 2), 1),
+        Installation(Path("/home"), None, "1.2"),
+    ],
+)
+def test_values_come_back_as_they_were(value):
+    assert wire.decoded(wire.encoded(value)) == value
+
+
+def test_only_the_package_s_own_functions_and_values_are_sent():
+    assert wire.named(wire.name_of(files.read)) is files.read
+    for thing in (lambda: None, print, subprocess.run):
+        with pytest.raises(TypeError, match="has no name in the package"):
+            wire.name_of(thing)
+    with pytest.raises(TypeError, match="subprocess:run is not of this package"):
+        wire.named("subprocess:run")
+    with pytest.raises(TypeError, match="cannot be sent to another machine"):
+        wire.encoded(object())
+    with pytest.raises(TypeError, match="is not a kind of value"):
+        wire.decoded({"$": "loadframe.host.files:read", "is": {}})
+
+
+def test_all_that_is_called_on_other_machines_needs_python_alone(tmp_path):
+    (tmp_path / "bundle").write_bytes(bundle())
+    called = (
+        "host.agent",
+        "cluster.placing",
+        "cluster.planned",
+        "cluster.dealing",
+        "cluster.transport",
+        "observe.there",
+    )
+    program = f"""
+import importlib, sys
+sys.path.insert(0, {str(tmp_path / "bundle")!r})
+for name in {called!r}:
+    importlib.import_module("loadframe." + name)
+import loadframe.store
+kinds = set(loadframe.store.stores())
+known = {{*sys.stdlib_module_names, "loadframe", "__main__"}}
+foreign = {{name.partition(".")[0] for name in sys.modules}} - known
+assert not foreign, foreign
+assert {{"cassandra", "mongodb", "opensearch", "postgresql", "redis"}} <= kinds, kinds
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
