@@ -9,6 +9,8 @@ from hdrh.histogram import HdrHistogram
 from loadframe.record import ManifestDraft
 from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
+from loadframe.record.schema.model import as_document
+from loadframe.record.schema.summary import MachineFigures, RankFigures
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
 GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENERATOR)])
@@ -52,7 +54,15 @@ def manifest(**parts: Any) -> ManifestDraft:
         "workload": {"workload": "nyc_taxis", "parameters": {"documents": 1000}},
         "store": {"kind": "opensearch", "version": "3.8.0", "nodes": 2},
         "seed": 42,
-        "generator": {"ranks": 1, "threads": 2, "spread": "fixed", "connections": None, "ceiling": 80000.0},
+        "generator": {
+            "ranks": 1,
+            "threads": 2,
+            "spread": "fixed",
+            "connections": None,
+            "members": [{"rank": 0, "machine": "m1"}],
+            "nearest": {"range": {"hosts": ["127.0.0.1:9200"]}},
+            "ceiling": 80000.0,
+        },
         "hardware": {**hardware(), "yardstick": [0.0017, 0.0018]},
     }
     return ManifestDraft(**(whole | parts))
@@ -95,6 +105,8 @@ def summary(**parts: Any) -> dict[str, Any]:
         ],
         "set_aside": [{"corpus": "c", "lines": 1, "kept": ["c.broken"]}],
         "operations": {"range": operation},
+        "ranks": [as_document(RankFigures(rank=0, machine="m1"))],
+        "machines": [as_document(MachineFigures("m1", 0.0, (0.0017, 0.0018)))],
     }
     generator = {
         "threads": 2,
