@@ -9,8 +9,11 @@ import pytest
 
 from commands import result
 from documents import compare, write
-from loadframe.cluster import Cluster, ClusterSpec, named
+from loadframe.cluster import Cluster, ClusterSpec, moving, named
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.placement import Placement
+from loadframe.host.ssh import SshHost
+from loadframe.store import find
 from machines import Machines, machines, obstacle
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
@@ -148,3 +151,11 @@ def test_data_that_is_gone_or_out_of_reach_is_refused_and_no_node_starts_without
             Cluster.start(on("m1", "m2", nodes=2, name="lost"))
         assert str(caught.value.where).startswith("m5")
     assert "node-0" not in kept(there, "m1")
+
+
+def test_a_store_with_one_node_a_machine_needs_as_many_machines_until_those_that_leave_have_left():
+    host = SshHost(("m1", "m2"), Placement())
+    assert moving._for_a_while(find("redis"), host, ["m1", "m2", "m1"]).hostname == "m2"
+    assert moving._for_a_while(find("cassandra"), host, ["m1"]).hostname == "m2"
+    with pytest.raises(BadInput, match=r"a machine takes one.*\n.*shrink it before it is stopped"):
+        moving._for_a_while(find("cassandra"), host, ["m1", "m2"])

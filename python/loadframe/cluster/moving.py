@@ -87,7 +87,7 @@ def move(
     those, are put where there is least. BadInput, with nothing changed, when data cannot be reached or has no place.
     """
     nodes = [node for node in roster.nodes if node.state != State.LEFT]
-    targets = _targets(nodes, host, staying)
+    targets = _targets(store, nodes, host, staying)
     _require_movable(store, roster, nodes, targets)
     wanted = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
     stop = threading.Event()
@@ -119,7 +119,7 @@ def _require_movable(store: Store, roster: Roster, nodes: Sequence[Node], target
             )
 
 
-def _targets(nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Machine]:
+def _targets(store: Store, nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Machine]:
     """Return each node's machine: that on which its data is, if it is one of the host's, or another with room."""
     known = {machine.hostname: machine for machine in host.machines}
     numbers = sorted({node.number for node in nodes if node.number is not None})
@@ -129,7 +129,7 @@ def _targets(nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Ma
     for position, number in enumerate(numbers):
         if number not in of_number:
             taken = [machine.hostname for machine in of_number.values()]
-            of_number[number] = host.place(taken) if position < staying else _emptiest(host, taken)
+            of_number[number] = host.place(taken) if position < staying else _for_a_while(store, host, taken)
     beside = list(of_number.values()) or list(host.machines)
     chosen = {}
     for position, node in enumerate(nodes):
@@ -140,9 +140,23 @@ def _targets(nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Ma
     return chosen
 
 
-def _emptiest(host: Host, taken: Sequence[str]) -> Machine:
-    """Return the machine with the fewest nodes, however many it is to take: one that leaves is there for a while."""
-    return min(host.machines, key=lambda machine: taken.count(machine.hostname))
+def _for_a_while(store: Store, host: Host, taken: Sequence[str]) -> Machine:
+    """Return a machine for a node that leaves once its data is with the others.
+
+    If all are full it is the one with the fewest; BadInput where a machine cannot have two.
+    """
+    try:
+        return host.place(taken)
+    except BadInput as full:
+        emptiest = min(host.machines, key=lambda machine: taken.count(machine.hostname))
+        if store.own_address and not emptiest.here:
+            raise BadInput(
+                f"nodes of {store.kind} are all at the same port, so a machine takes one, and those that are to leave"
+                " have to run until their data is with the others",
+                where=full.where,
+                remedy="name as many machines as it has nodes, or shrink it before it is stopped",
+            ) from full
+        return emptiest
 
 
 def _bring(wanted: _Move, user: int | None, report: Report, stop: threading.Event) -> _Move:
