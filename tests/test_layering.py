@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What a rank that only loads imports; it must be little.
     "ranks": {"errors", "interrupts", "yardstick", "loadframe", "_engine"},
     "store": COMMON,
-    "host": COMMON,
+    # The ranks of a command may be the machines of its nodes.
+    "host": COMMON | {"ranks"},
     # The file format is its own, and the engine checks what a workload asks of it.
     "workload": COMMON | {"yamlfile", "download"},
     # A run folder's histograms are read by the engine.

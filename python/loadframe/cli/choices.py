@@ -27,7 +27,7 @@ HostName = Annotated[
     typer.Option(
         "--host",
         help="Where nodes run: local (if not given), netns (each in a network of its own), container, or on other "
-        "machines: ssh, slurm (those of the job that this is part of).",
+        "machines: ssh, slurm (those of the job that this is part of), mpi (those of the ranks).",
     ),
 ]
 Image = Annotated[

@@ -54,7 +54,7 @@ class LinkEntry(Model):
 
 
 #: Hosts that have machines of their own for nodes. On all others the nodes are beside the generator.
-OTHER_MACHINES = ("ssh", "slurm")
+OTHER_MACHINES = ("ssh", "slurm", "mpi")
 #: What is said of those machines.
 PLACING = ("machines", "placement", "scratch")
 
@@ -88,7 +88,7 @@ class StoreEntry(Model):
     nodes: Nodes = 1
     limits: LimitsEntry = LimitsEntry()
     home: str | None = None
-    host: Literal["local", "netns", "container", "ssh", "slurm"] = "local"
+    host: Literal["local", "netns", "container", "ssh", "slurm", "mpi"] = "local"
     machines: Annotated[tuple[MachineName, ...], Strict(False)] = ()
     placement: PlacementEntry = PlacementEntry()
     scratch: str | None = None

@@ -9,11 +9,16 @@ from loadframe.host import allocation, kinds
 from loadframe.host.agent import Kind
 from loadframe.host.base import Host
 from loadframe.host.machines import MachinesHost
+from loadframe.host.mpi import MpiHost
 from loadframe.host.placement import Placement
 from loadframe.host.slurm import SlurmHost
 from loadframe.host.ssh import SshHost
 
-_SEVERAL: dict[str, type[SshHost] | type[SlurmHost]] = {"ssh": SshHost, "slurm": SlurmHost}
+_SEVERAL: dict[str, type[SshHost] | type[SlurmHost] | type[MpiHost]] = {
+    "ssh": SshHost,
+    "slurm": SlurmHost,
+    "mpi": MpiHost,
+}
 #: Hosts whose agents serve this process, by what they were asked for; they end with it.
 _OPEN: dict[object, MachinesHost] = {}
 _OPENING = threading.Lock()
@@ -37,7 +42,7 @@ def find(
         if machines or scratch or placement != Placement():
             raise BadInput(
                 "machines, their placement and scratch folders are for nodes on other machines",
-                remedy="say --host ssh or slurm (host: ssh in an experiment), or leave them out",
+                remedy="say --host ssh, slurm or mpi (host: ssh in an experiment), or leave them out",
             )
         return kinds.find(name, image, runtime)
     asked = (name, image, runtime, tuple(machines), placement, scratch, allocation.job())

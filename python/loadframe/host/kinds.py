@@ -9,9 +9,9 @@ from loadframe.host.netns import NetnsHost
 
 HOSTS: dict[str, type[LocalHost]] = {host.name: host for host in (LocalHost, NetnsHost, ContainerHost)}
 #: Hosts of several machines; see `choice`.
-SEVERAL = ("ssh", "slurm")
+SEVERAL = ("ssh", "slurm", "mpi")
 #: Those of them whose nodes cannot outlive the command that started them.
-ENDING = ("slurm",)
+ENDING = ("slurm", "mpi")
 
 
 def find(name: str, image: str | None = None, runtime: str | None = None) -> LocalHost:

@@ -87,6 +87,9 @@ class Hub:
         #: Why no phase can be run any more.
         self.broken: str | None = None
         self.library = ""
+        self._programs: list[ChildOfRank] = []
+        #: Machines whose ranks do not load.
+        self._spared: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="ranks", daemon=True)
 
     def __enter__(self) -> Self:
@@ -100,9 +103,14 @@ class Hub:
     ) -> None:
         global _present  # noqa: PLW0603
         _present = None
+        # They end before their ranks do, in peace.
+        for program in self._programs:
+            program.close()
         self._leaving = True
         self._ring()
         self._thread.join(_LEAVING)
+        for program in self._programs:
+            program.lose(None, "the ranks have left")
 
     def ranks(self) -> tuple[Rank, ...]:
         """Return all ranks, when all have come. BadInput if their versions differ; RankLost if some do not come."""
@@ -122,15 +130,20 @@ class Hub:
 
     def choose(self, number: int | None) -> tuple[Rank, ...]:
         """Return so many of the ranks, evenly from all machines; BadInput if fewer were started. None: all."""
-        ranks = self.ranks()
+        ranks = tuple(rank for rank in self.ranks() if rank.machine not in self._spared)
         if number is None:
             return ranks
         if number > len(ranks):
+            spared = f", besides those that keep nodes on {', '.join(sorted(self._spared))}" if self._spared else ""
             raise BadInput(
-                f"{number} ranks are asked for, and {len(ranks)} were started",
+                f"{number} ranks are asked for, and {len(ranks)} were started{spared}",
                 remedy=f"start {number}, with --ranks {number}, mpirun -n {number} or srun --ntasks={number}",
             )
         return evenly(ranks, number)
+
+    def spare(self, machines: Collection[str]) -> None:
+        """Have no rank of these machines load from now on: they keep nodes. That of rank 0 is not among them."""
+        self._spared = frozenset(machines)
 
     def require_whole(self) -> None:
         """Raise RankLost if ranks are gone: no phase could be run."""
@@ -150,6 +163,7 @@ class Hub:
             self._tell(lambda: self._station.world.send(rank, header, payload))
 
         program = ChildOfRank(say, number, list(command))
+        self._programs.append(program)
         self._tell(lambda: self._station.programs.update({number: program}))
         return program
 
