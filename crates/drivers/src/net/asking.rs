@@ -7,7 +7,7 @@ use std::time::Instant;
 const PAUSE: u64 = 100;
 /// While one is missing they are asked again after this, in milliseconds.
 const WATCH: u64 = 1000;
-/// There is no need to ask.
+/// The nodes need not be asked.
 const NEVER: u64 = u64::MAX;
 
 /// Which client asks, and when. Nothing is asked until there is a doubt.
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn nodes_are_asked_again_by_one_client_at_a_time_and_not_at_once() {
         let asking = Asking::default();
-        assert!(!asking.claim(), "there is no doubt");
+        assert!(!asking.claim(), "nothing is doubted");
         asking.within(0);
         assert!(asking.claim());
         asking.within(0);
