@@ -1,9 +1,11 @@
 //! What every driver needs of a network, independent of its protocol: a [`target_node`] with its host, the [`topology`]
 //! that says which node a client asks, a [`wire`] (with or without [`tls`]), a [`client`] that has one request in
-//! flight on it, the [`deadline`] of that request and the [`buffer`] for its answer.
+//! flight on it, the [`deadline`] of that request and the [`buffer`] for its answer; [`asking`]
+//! says which client asks the nodes again what they are.
 //!
 //! Nothing here knows a protocol, an operation or what an answer means.
 
+pub mod asking;
 pub mod buffer;
 pub mod client;
 pub mod deadline;

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadframe.record import Manifest
+from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.record import Manifest, Run
 from loadframe.record.schema.manifest import GeneratorSetup, Hardware, RecordedStore, RecordedWorkload, Versions
 from loadframe.report.labels import limits_text
 from loadframe.units import format_count, format_duration, format_size
@@ -52,6 +53,14 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
             }
         ),
     )
+
+
+def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Facts]:
+    """Return the facts of an experiment: its design, and what a run of it says of machine, store and workload."""
+    return [
+        design_facts(folder.description, len(folder.runs)),
+        *(manifest_facts(example.manifest) if example else ()),
+    ]
 
 
 def run_facts(manifest: Manifest) -> Facts:

@@ -4,9 +4,9 @@
 //! Members tell who they are when they are asked; they are asked before the load, when a request fails as it would
 //! after an election, when a member describes itself differently than before, and when the hosts change.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bson::{Document, doc};
 use futures_util::future::join_all;
@@ -16,18 +16,13 @@ use loadframe_engine::plan::{PlanError, Spread};
 use super::failure::{self, failure};
 use super::operation::Prefer;
 use super::terms::Terms;
+use crate::net::asking::Asking;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
 use crate::net::topology::{Assignment, Topology};
 
 /// How long to wait for a node that is asked for its role.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Members are not asked again before this, in milliseconds.
-const PAUSE: u64 = 100;
-/// While a member is missing they are asked again after this, in milliseconds.
-const WATCH: u64 = 1000;
-/// There is no need to ask.
-const NEVER: u64 = u64::MAX;
 
 /// What kind of hosts these are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +58,7 @@ pub struct MongoNodes {
     known: Known,
     mode: AtomicU8,
     members: RwLock<Arc<Members>>,
-    began: Instant,
-    /// When the members have to be asked again, in milliseconds since it began.
-    due: AtomicU64,
-    /// They are being asked.
-    asking: AtomicBool,
+    asking: Asking,
 }
 
 /// What one host said of itself.
@@ -94,9 +85,7 @@ impl MongoNodes {
             known: Known::default(),
             mode: AtomicU8::new(Mode::Unknown as u8),
             members: RwLock::default(),
-            began: Instant::now(),
-            due: AtomicU64::new(NEVER),
-            asking: AtomicBool::new(false),
+            asking: Asking::default(),
         })
     }
 
@@ -159,31 +148,22 @@ impl MongoNodes {
 
     /// Takes note that the known members may be wrong.
     pub fn doubt(&self) {
-        self.due.fetch_min(self.now() + PAUSE, Ordering::Relaxed);
+        self.asking.doubt();
     }
 
     /// Returns true to exactly one caller if the members have to be asked again.
     pub fn claim(&self) -> bool {
-        let due = self.due.load(Ordering::Relaxed);
-        if due == NEVER || self.now() < due || self.asking.swap(true, Ordering::Acquire) {
-            return false;
-        }
-        self.due.store(NEVER, Ordering::Relaxed);
-        true
-    }
-
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
+        self.asking.claim()
     }
 
     /// Asks all hosts who they are, and those whom they name. The error is the last one's, when none answers.
     pub async fn discover(&self) -> Result<(), DiscoveryError> {
         let outcome = self.ask_all().await;
-        self.asking.store(false, Ordering::Release);
+        self.asking.over();
         if self.mode() == Mode::Set {
             let members = self.members();
             if members.primary.is_none() || !members.missing.is_empty() || outcome.is_err() {
-                self.due.fetch_min(self.now() + WATCH, Ordering::Relaxed);
+                self.asking.watch();
             }
         }
         outcome
@@ -322,21 +302,6 @@ mod tests {
         assert_eq!(lonely.pick(Prefer::Secondary, 0), None);
         assert_eq!(lonely.pick(Prefer::SecondaryPreferred, 0), Some(4));
         assert_eq!(Members::default().pick(Prefer::Nearest, 0), None);
-    }
-
-    #[test]
-    fn members_are_asked_again_by_one_at_a_time() {
-        let nodes = nodes();
-        assert!(!nodes.claim(), "there is no doubt");
-        nodes.due.store(0, Ordering::Relaxed);
-        assert!(nodes.claim());
-        nodes.due.store(0, Ordering::Relaxed);
-        assert!(!nodes.claim(), "another client is asking");
-        nodes.asking.store(false, Ordering::Relaxed);
-        assert!(nodes.claim());
-        nodes.asking.store(false, Ordering::Relaxed);
-        nodes.doubt();
-        assert!(!nodes.claim(), "not at once");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! after another server became the primary, when the hosts change, and once a second while one of them is missing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -17,18 +17,13 @@ use super::failure::{failure, is_refusal};
 use super::line::{Line, Terms};
 use super::read_from::ReadFrom;
 use super::table::Table;
+use crate::net::asking::Asking;
 use crate::net::deadline::Limit;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
 /// How long a server is waited for that is asked what it is.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Servers are not asked again before this, in milliseconds.
-const PAUSE: u64 = 100;
-/// While one is missing they are asked again after this, in milliseconds.
-const WATCH: u64 = 1000;
-/// There is no need to ask.
-const NEVER: u64 = u64::MAX;
 
 /// What a server is: a replica, or one that takes no writes because it is about to hand over.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
@@ -55,11 +50,7 @@ pub struct PostgresNodes {
     roles: RwLock<Arc<Roles>>,
     known: AtomicBool,
     tables: Mutex<HashMap<String, Arc<Table>>>,
-    began: Instant,
-    /// When the servers have to be asked again, in milliseconds since it began.
-    due: AtomicU64,
-    /// A client is asking them now.
-    asking: AtomicBool,
+    asking: Asking,
 }
 
 /// What one server said that it is.
@@ -80,9 +71,7 @@ impl PostgresNodes {
             roles: RwLock::default(),
             known: AtomicBool::new(false),
             tables: Mutex::default(),
-            began: Instant::now(),
-            due: AtomicU64::new(NEVER),
-            asking: AtomicBool::new(false),
+            asking: Asking::default(),
         })
     }
 
@@ -137,21 +126,12 @@ impl PostgresNodes {
 
     /// What is known of the servers may be wrong by now.
     pub fn doubt(&self) {
-        self.due.fetch_min(self.now() + PAUSE, Ordering::Relaxed);
+        self.asking.doubt();
     }
 
     /// Returns true to one client only: the one that has to ask the servers again.
     pub fn claim(&self) -> bool {
-        let due = self.due.load(Ordering::Relaxed);
-        if due == NEVER || self.now() < due || self.asking.swap(true, Ordering::Acquire) {
-            return false;
-        }
-        self.due.store(NEVER, Ordering::Relaxed);
-        true
-    }
-
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
+        self.asking.claim()
     }
 
     /// Asks all hosts what they are. When none answers, the error is that of one that refuses this user, or else the
@@ -179,10 +159,10 @@ impl PostgresNodes {
             self.known.store(true, Ordering::Release);
         }
         if roles.primary.is_none() || !roles.missing.is_empty() {
-            self.due.fetch_min(self.now() + WATCH, Ordering::Relaxed);
+            self.asking.watch();
         }
         *self.roles.write().expect("no thread panics while it holds the lock") = Arc::new(roles);
-        self.asking.store(false, Ordering::Release);
+        self.asking.over();
         match refused {
             Some(failure) if !answered => Err(failure),
             _ => Ok(()),

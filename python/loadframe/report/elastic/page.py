@@ -10,7 +10,7 @@ from loadframe.report.elastic.plot import run_plot
 from loadframe.report.labels import cluster_text
 from loadframe.report.page import render
 from loadframe.report.plot import Figure
-from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view
 
@@ -35,9 +35,6 @@ def elastic_page(elasticity: Elasticity) -> str:
     """Return the page of an experiment."""
     description = elasticity.folder.description
     example = next((group.example.run for group in elasticity.groups if group.example and group.example.run), None)
-    facts = [design_facts(description, len(elasticity.folder.runs))]
-    if example:
-        facts += manifest_facts(example.manifest)
     return render(
         "elastic.html.j2",
         title=f"{description['experiment']}: loadframe report",
@@ -46,7 +43,7 @@ def elastic_page(elasticity: Elasticity) -> str:
         experiment=description["experiment"],
         groups=[_view(group, index) for index, group in enumerate(elasticity.groups)],
         runs=runs_view(elasticity.folder),
-        facts=facts,
+        facts=experiment_facts(elasticity.folder, example),
         file=description.get("file", ""),
     )
 

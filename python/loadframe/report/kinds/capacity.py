@@ -15,7 +15,7 @@ from loadframe.report.fit.words import sentence as fit_sentence
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import render
-from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_share
@@ -76,9 +76,6 @@ def _page(capacities: Capacities, fitted: ScalabilityFit | None, refusal: str | 
         capacities
     )
     example = next((run.run for run in capacities.folder.runs if run.run and run.status == "done"), None)
-    facts = [design_facts(description, len(capacities.folder.runs))]
-    if example:
-        facts += manifest_facts(example.manifest)
     return render(
         "capacity.html.j2",
         title=f"{description['experiment']}: loadframe report",
@@ -97,7 +94,7 @@ def _page(capacities: Capacities, fitted: ScalabilityFit | None, refusal: str | 
             )
             for index, capacity in enumerate(capacities.capacities)
         ],
-        facts=facts,
+        facts=experiment_facts(capacities.folder, example),
         file=description.get("file", ""),
     )
 

@@ -20,7 +20,7 @@ from loadframe.report.scale.plots import (
     throughput_over_clients,
     throughput_over_nodes,
 )
-from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Table, models_table, speedup_table
 from loadframe.report.trust import runs_view
 from loadframe.units import format_nodes
@@ -58,9 +58,6 @@ def sweep_page(sweep: Sweep) -> str:
     """Return the page of an experiment."""
     description = sweep.folder.description
     example = next((run.run for run in sweep.folder.runs if run.sound and run.run), None)
-    facts = [design_facts(description, len(sweep.folder.runs))]
-    if example:
-        facts += manifest_facts(example.manifest)
     return render(
         "sweep.html.j2",
         title=f"{description['experiment']}: loadframe report",
@@ -70,7 +67,7 @@ def sweep_page(sweep: Sweep) -> str:
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         equal=answer.equal_resources(sweep.equal),
         runs=runs_view(sweep.folder),
-        facts=facts,
+        facts=experiment_facts(sweep.folder, example),
         file=description.get("file", ""),
     )
 

@@ -15,7 +15,7 @@ from loadframe.report.numbers import estimate_text
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
 from loadframe.report.settings import words
-from loadframe.report.setup import design_facts, manifest_facts
+from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Table
 from loadframe.report.trust import runs_view
 from loadframe.units import format_share
@@ -42,9 +42,6 @@ def settings_page(settings: Settings) -> str:
     """Return the page of a settings experiment."""
     description = settings.folder.description
     example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
-    facts = [design_facts(description, len(settings.folder.runs))]
-    if example:
-        facts += manifest_facts(example.manifest)
     return render(
         "settings.html.j2",
         title=f"{description['experiment']}: loadframe report",
@@ -53,7 +50,7 @@ def settings_page(settings: Settings) -> str:
         scheme=description["scheme"],
         results=[_view(result, description, f"s{index}") for index, result in enumerate(settings.results)],
         runs=runs_view(settings.folder),
-        facts=facts,
+        facts=experiment_facts(settings.folder, example),
         file=description.get("file", ""),
     )
 
