@@ -42,6 +42,14 @@ Host *
   UserKnownHostsFile {root}/known_hosts
   StrictHostKeyChecking yes
 """
+#: Addresses of the loopback network leave a machine where its routes say so. The route is of the table that has the
+#: machine's own addresses, as the one of all of 127.0.0.0/8 is, which is looked at first.
+_ADDRESS = """
+echo 1 > /proc/sys/net/ipv4/conf/{link}/route_localnet
+ip address add {block}.{number}/24 dev {link}
+ip link set {link} up
+ip route add {block}.0/24 dev {link} table local src {block}.{number}
+"""
 #: Runs as the first process of the machine, which collects what others leave behind.
 _BEGIN = """
 set -e
@@ -88,16 +96,16 @@ class Machines:
     def run(self, name: str, *command: str) -> str:
         """Run a command on a machine, and return what it prints."""
         return subprocess.run(
-            [*self.ssh.split(), name, *command], capture_output=True, text=True, timeout=30, check=True
+            [*self.ssh.split(), name, *command], capture_output=True, text=True, timeout=120, check=True
         ).stdout
 
     def cut(self, name: str) -> None:
         """Unplug a machine: in silence nothing gets there or comes from there any more."""
-        _ip("link", "set", self._link(name), "nomaster")
+        _ip("link", "set", self.link(name), "nomaster")
 
     def restore(self, name: str) -> None:
         """Plug it in again."""
-        _ip("link", "set", self._link(name), "master", self.bridge)
+        _ip("link", "set", self.link(name), "master", self.bridge)
 
     def crash(self, name: str) -> None:
         """End all that runs on a machine, as a loss of power would."""
@@ -110,19 +118,20 @@ class Machines:
         lines = self.run(name, "ps", "-eo", "args=").splitlines()
         return [line for line in lines if not line.startswith(("sshd", str(SSHD), "ps ", "sh -c"))]
 
-    def _link(self, name: str) -> str:
+    def link(self, name: str) -> str:
+        """Return this machine's end of a machine's link."""
         return f"{self.bridge}{list(self.addresses).index(name)}"
 
 
 @contextlib.contextmanager
-def machines(count: int, *, shared: bool = False, python: bool = True, network: bool = True) -> Iterator[Machines]:
+def machines(count: int, *, shared: bool = False, python: bool = True) -> Iterator[Machines]:
     """Start machines m1, m2, ...; `shared` leaves them one state and cache, without `python` they have none.
 
-    Without a `network` of their own they have addresses of this machine's loopback: some servers ask more of a machine
-    than every machine for tests grants when they listen elsewhere.
+    Their addresses are of 127.0.0.0/8, though their links are real ones: some servers ask more of a machine than every
+    machine for tests grants when they listen elsewhere.
     """
     with open_folder("machines") as root, contextlib.ExitStack() as ends:
-        bridge, block = f"tm{token_hex(3)}", f"{'198.18' if network else '127.18'}.{Random().randrange(256)}"
+        bridge, block = f"tm{token_hex(3)}", f"127.18.{Random().randrange(256)}"
         names = [f"m{number + 1}" for number in range(count)]
         there = Machines(root, bridge, {name: f"{block}.{number + 2}" for number, name in enumerate(names)})
         for key in ("key", "host_key"):
@@ -135,20 +144,18 @@ def machines(count: int, *, shared: bool = False, python: bool = True, network: 
         known = [f"{address} {name}\n" for name, address in there.addresses.items()]
         (root / "hosts").write_text("127.0.0.1 localhost\n" + "".join(known))
         Path("/run/sshd").mkdir(exist_ok=True)
-        if network:
-            _ip("link", "add", bridge, "type", "bridge")
-            ends.callback(_ip, "link", "delete", bridge)
-            _ip("address", "add", f"{block}.1/24", "dev", bridge)
-            _ip("link", "set", bridge, "up")
+        _ip("link", "add", bridge, "type", "bridge")
+        ends.callback(_ip, "link", "delete", bridge)
+        _run(_ADDRESS.format(link=bridge, block=block, number=1))
         ends.callback(lambda: [there.crash(name) for name in list(there.running)])
         for name in names:
-            _start(there, name, root / "all" if shared else None, python, network)
+            _start(there, name, root / "all" if shared else None, python)
         for address in there.addresses.values():
             _await(address)
         yield there
 
 
-def _start(there: Machines, name: str, common: Path | None, python: bool, network: bool) -> None:
+def _start(there: Machines, name: str, common: Path | None, python: bool) -> None:
     folder = there.root / name
     folder.mkdir()
     # The form of the kernel's, and nobody else's.
@@ -171,21 +178,11 @@ def _start(there: Machines, name: str, common: Path | None, python: bool, networ
         hidden=hidden,
         sshd=SSHD,
     )
-    apart = [
-        *(["--net"] if network else []),
-        "--mount",
-        "--uts",
-        "--ipc",
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "--kill-child",
-    ]
+    apart = ("--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["unshare", *apart, "/bin/sh", "-c", script], stdout=log, stderr=log)
     there.running[name] = process
-    if network:
-        _plug(there, name, process.pid)
+    _plug(there, name, process.pid)
     (folder / "plugged").touch()
 
 
@@ -193,12 +190,12 @@ def _plug(there: Machines, name: str, pid: int) -> None:
     here = Path("/proc/self/ns/net").readlink()
     while Path(f"/proc/{pid}/ns/net").readlink() == here:
         time.sleep(0.01)
-    link = f"{there.bridge}{list(there.addresses).index(name)}"
+    link = there.link(name)
     _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
     _ip("link", "set", link, "master", there.bridge, "up")
-    for words in ("link set lo up", f"address add {there.addresses[name]}/24 dev eth0", "link set eth0 up"):
-        command = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", *words.split()]
-        subprocess.run(command, check=True, capture_output=True)
+    block, _, number = there.addresses[name].rpartition(".")
+    inside = "ip link set lo up\n" + _ADDRESS.format(link="eth0", block=block, number=number)
+    _run(inside, "nsenter", f"--net=/proc/{pid}/ns/net")
 
 
 def _pythons() -> set[str]:
@@ -224,3 +221,7 @@ def _await(address: str) -> None:
 
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+def _run(script: str, *within: str) -> None:
+    subprocess.run([*within, "/bin/sh", "-e", "-c", script], check=True, capture_output=True)
