@@ -124,11 +124,12 @@ class Machines:
 
 
 @contextlib.contextmanager
-def machines(count: int, *, shared: bool = False, python: bool = True) -> Iterator[Machines]:
+def machines(count: int, *, shared: bool = False, python: bool = True, loading: int = 0) -> Iterator[Machines]:
     """Start machines m1, m2, ...; `shared` leaves them one state and cache, without `python` they have none.
 
-    Their addresses are of 127.0.0.0/8, though their links are real ones: some servers ask more of a machine than every
-    machine for tests grants when they listen elsewhere.
+    The last `loading` of them have this checkout, so that ranks can run there. Addresses are of 127.0.0.0/8, though
+    links are real ones: some servers ask more of a machine than every machine for tests grants when they listen
+    elsewhere. Open MPI takes them with `btl_tcp_if_exclude` set to `lo`.
     """
     with open_folder("machines") as root, contextlib.ExitStack() as ends:
         bridge, block = f"tm{token_hex(3)}", f"127.18.{Random().randrange(256)}"
@@ -148,14 +149,14 @@ def machines(count: int, *, shared: bool = False, python: bool = True) -> Iterat
         ends.callback(_ip, "link", "delete", bridge)
         _run(_ADDRESS.format(link=bridge, block=block, number=1))
         ends.callback(lambda: [there.crash(name) for name in list(there.running)])
-        for name in names:
-            _start(there, name, root / "all" if shared else None, python)
+        for number, name in enumerate(names):
+            _start(there, name, root / "all" if shared else None, python, checkout=shared or number >= count - loading)
         for address in there.addresses.values():
             _await(address)
         yield there
 
 
-def _start(there: Machines, name: str, common: Path | None, python: bool) -> None:
+def _start(there: Machines, name: str, common: Path | None, python: bool, checkout: bool) -> None:
     folder = there.root / name
     folder.mkdir()
     # The form of the kernel's, and nobody else's.
@@ -174,7 +175,7 @@ def _start(there: Machines, name: str, common: Path | None, python: bool) -> Non
     script = _BEGIN.format(
         name=name,
         root=there.root,
-        private=f"/var/lib/loadframe /var/cache/loadframe {'' if common else _REPOSITORY}",
+        private=f"/var/lib/loadframe /var/cache/loadframe {'' if checkout else _REPOSITORY}",
         hidden=hidden,
         sshd=SSHD,
     )
