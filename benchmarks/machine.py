@@ -19,11 +19,11 @@ def cores() -> tuple[int, int]:
 
 
 @contextmanager
-def null_server(core: int) -> Iterator[str]:
-    """Serve the search protocol from a thread on one core; yield `host:port`."""
+def null_server(core: int | None) -> Iterator[str]:
+    """Serve the search protocol from a thread on one core, or on whichever is free; yield `host:port`."""
     before = os.sched_getaffinity(0)
     # A thread inherits the cores of the one that starts it.
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, before if core is None else {core})
     server = _engine.NullServer("search")
     os.sched_setaffinity(0, before)
     with closing(server):

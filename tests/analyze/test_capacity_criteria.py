@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from loadframe.analyze.capacity import Outcome, Slo, judge
@@ -89,3 +90,24 @@ def test_a_run_that_was_recorded_without_failures_times_says_nothing_of_them(pat
     judged = judge(run, Slo(response=0.5, of="all"), ["range_100"], 100)
     assert judged.outcome is Outcome.INVALID
     assert judged.reasons == ("the run was recorded without the response times of all requests",)
+
+
+def test_requests_that_pile_up_are_those_of_all_workers_where_only_the_worst_have_rows(path):
+    run = Judged(path)
+    (phase,) = run.summary.phases
+    slo = Slo(response=0.5)
+    assert judge(run, slo, ["range_100"], 100).outcome is Outcome.PASSED
+    seconds = [phase.begin + second for second in range(int(phase.duration))]
+    sums = pa.table(
+        {
+            "time": pa.array(seconds, pa.float64()),
+            "source": ["workers"] * len(seconds),
+            "metric": ["in_flight"] * len(seconds),
+            "value": [1000.0 + 50.0 * second for second in range(len(seconds))],
+        }
+    )
+    telemetry = run.telemetry
+    run.__dict__["telemetry"] = pa.concat_tables([telemetry, sums.cast(telemetry.schema)])
+    judged = judge(run, slo, ["range_100"], 100)
+    assert judged.outcome is Outcome.FAILED
+    assert "in flight" in judged.reasons[0]

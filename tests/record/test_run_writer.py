@@ -317,3 +317,23 @@ def test_recordings_are_joined_for_a_summary_before_the_run_is_finished(tmp_path
     run = Run(tmp_path / "r1")
     assert run.series.equals(series)
     assert run.telemetry.equals(telemetry)
+
+
+def test_the_sums_over_the_workers_of_many_ranks_become_telemetry(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        folder = writer.phase("range", 0.0)
+        write_phase(folder, 2)
+        sums = ["second,ranks,workers,cpu_seconds,waited_seconds,away_seconds,in_flight"]
+        sums += ["0,16,32,4.000000,0.100000,0.000000,128", "1,15,30,3.500000,0.200000,0.050000,120"]
+        (folder / "workers.csv").write_text("\n".join(sums) + "\n")
+        writer.finish(manifest().as_dict(), summary())
+    run = Run(tmp_path / "r1")
+    expected = {
+        "ranks": [16.0, 15.0],
+        "workers": [32.0, 30.0],
+        "cpu_seconds": [4.0, 3.5],
+        "waited_seconds": [0.1, 0.2],
+        "away_seconds": [0.0, 0.05],
+        "in_flight": [128.0, 120.0],
+    }
+    assert {metric: [value for _, value in samples(run, "workers", metric)] for metric in expected} == expected

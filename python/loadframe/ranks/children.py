@@ -27,6 +27,11 @@ class Children:
         self._world = world
         self._running: dict[int, _Child] = {}
 
+    @property
+    def running(self) -> bool:
+        """Whether there are any."""
+        return bool(self._running)
+
     def hear(self, _source: int, header: Header, payload: bytes) -> None:
         """Do what rank 0 says: start a program, give it input, or end its input."""
         number, what = header["number"], header["what"]

@@ -71,6 +71,10 @@ class _Told(Station):
     def introduced(self, introductions: list[Header]) -> None:
         self._all_here.set_result(introductions)
 
+    @property
+    def talking(self) -> bool:
+        return super().talking or bool(self.programs)
+
 
 class Hub:
     """All ranks, for the main thread of rank 0. A context manager; leaving it ends the others."""
@@ -258,6 +262,7 @@ class Hub:
 
     def _listen(self, pause: float) -> None:
         """Sleep, unless there is work, or something arrives."""
+        self._line.rest(pause)
         line = [] if self._line.lost else [self._line.fileno()]
         ready, _, _ = select.select([self._ears, *line], [], [], pause)
         if self._ears in ready:

@@ -28,6 +28,9 @@ _TRIPS = 40
 _TRIPPING = 0.3
 #: How long a rank waits for the next message without sleeping, s, while clocks are compared.
 _TIGHT = 0.05
+#: How long a rank of a phase sleeps, s: while something is due, and while its load only goes on.
+ALERT = 0.02
+CALM = 0.1
 #: Ranks that a message names at most.
 _NAMED = 8
 
@@ -67,6 +70,8 @@ class Member:
         self._unreached: dict[str, dict[str, Any]] = {}
         self._ready: Any = None
         self._handle: Any = None
+        #: When the load begins, by this rank's clock, s.
+        self._begins = 0.0
         self._reduction = Reduction([_SELF, *self._below], _engine.add)
         self._parts: list[str] = []
         self._ended = False
@@ -80,9 +85,15 @@ class Member:
         self._cores = kept & os.sched_getaffinity(0)
 
     @property
-    def tight(self) -> bool:
-        """Whether the next message is to be met without delay."""
-        return time.monotonic() < self._tight_until
+    def pause(self) -> float:
+        """How long to sleep before the next look, s; 0 where the next message is to be met without delay."""
+        now = time.monotonic()
+        if now < self._tight_until:
+            return 0.0
+        # Phases may be shorter than a second, and are not to last longer for it.
+        if _SELF not in self._reduction.open or not self._reduction.awaited:
+            return ALERT
+        return min(max(self._begins + self._reduction.awaited + 1 - now, ALERT), CALM)
 
     def down(self, header: Header, payload: bytes = b"") -> None:
         """Hear what the rank above says, and pass it on."""
@@ -267,6 +278,7 @@ class Member:
     # Load
 
     def _begin(self, at: float) -> None:
+        self._begins = at
         try:
             with cores.on(self._cores):
                 self._handle = self._ready.begin(at)

@@ -20,7 +20,7 @@ from loadframe.ranks.messages import Header
 from loadframe.ranks.world import World
 
 _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-#: How long MPI is not looked at while nothing goes on, s; clocks are compared without such pauses.
+#: How long MPI is not looked at, s, until the child says another time; clocks are compared without such pauses.
 _PAUSE = 0.02
 _TIGHT = 0.05
 
@@ -49,6 +49,7 @@ class Line:
         self.over = False
         #: Whether the process that has MPI is gone.
         self.lost = False
+        self._pause = _PAUSE
 
     def open(self) -> None:
         """Wait until MPI is there. BadInput where it cannot be."""
@@ -83,6 +84,14 @@ class Line:
                 return source, header, payload
             self.over = True
         return None
+
+    def rest(self, pause: float) -> None:
+        """Say how long MPI need not be looked at from now on, s. Shorter times than the usual one are the usual one."""
+        pause = _PAUSE if pause < 2 * _PAUSE else pause
+        # Said where it makes a difference: a word costs as much as a look.
+        if pause == _PAUSE != self._pause or pause > 1.5 * self._pause:
+            self._pause = pause
+            self.send(-1, {"kind": "rest", "pause": pause})
 
     def close(self) -> None:
         """Have MPI left in good order."""
@@ -121,7 +130,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
         _leave(child)
     line.setblocking(False)
     out = bytearray(Frames.pack(-1, {"kind": "open", "size": world.size, "library": world.library}))
-    frames, tight, leaving = Frames(), 0.0, False
+    frames, tight, usual, leaving = Frames(), 0.0, _PAUSE, False
     while True:
         while (arrived := world.receive()) is not None:
             out += Frames.pack(*arrived)
@@ -129,7 +138,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
         if told:
             told.clear()
             out += Frames.pack(-1, {"kind": "job over"})
-        pause = 0.0 if time.monotonic() < tight else _PAUSE
+        pause = 0.0 if time.monotonic() < tight else usual
         ready, _, _ = select.select([line], [line] if out else [], [], pause)
         if ready:
             try:
@@ -144,6 +153,8 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
             rank, header, payload = frames.take()
             if header["kind"] == "leave":
                 leaving = True
+            elif header["kind"] == "rest":
+                usual = header["pause"]
             else:
                 world.send(rank, header, payload)
                 tight = _tight_after(header, tight)

@@ -29,6 +29,11 @@ class Reduction:
         self._next.pop(source, None)
 
     @property
+    def awaited(self) -> int:
+        """The second that is not complete yet; 0 when all sources have ended."""
+        return min(self._next.values(), default=0)
+
+    @property
     def open(self) -> frozenset[Hashable]:
         """The sources that have not ended."""
         return frozenset(self._next)

@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 from loadframe.ranks import survey, tree
 from loadframe.ranks.children import Children
-from loadframe.ranks.member import Member
+from loadframe.ranks.member import ALERT, Member
 from loadframe.ranks.messages import Header
 from loadframe.ranks.survey import Survey
 from loadframe.ranks.wire import Wire
 from loadframe.ranks.world import introduce
 
-#: How long a rank sleeps while it has nothing to do, s, between phases and in one.
-IDLE = 0.05
-LOADED = 0.02
+#: How long a rank sleeps between phases, s.
+_IDLE = 0.05
 
 #: What only goes down the tree of a phase's members.
 _DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "hold", "hosts"})
@@ -55,9 +54,13 @@ class Station:
     @property
     def pause(self) -> float:
         """How long to sleep before the next step, s."""
-        if any(phase.tight for phase in self.phases.values()):
-            return 0.0
-        return LOADED if self.phases else IDLE
+        pause = min((phase.pause for phase in self.phases.values()), default=_IDLE)
+        return min(pause, ALERT) if self.talking else pause
+
+    @property
+    def talking(self) -> bool:
+        """Whether a program that this rank serves, or somebody's question, may have something to say at any time."""
+        return bool(self.surveys) or self.children.running
 
     def step(self) -> None:
         """Hear all that has arrived."""

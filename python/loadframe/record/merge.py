@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from loadframe.errors import LoadframeError
 from loadframe.record.columns import SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
-from loadframe.record.schema import GENERATOR
+from loadframe.record.schema import GENERATOR, WORKERS
 
 _GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: pa.float64() for field in GENERATOR}
+_WORKERS_TYPES = {"second": pa.int64()} | {field.name: pa.float64() for field in WORKERS}
 _NODES_TYPES = {"operation": pa.string(), "node": pa.int64(), "second": pa.int64(), "requests": pa.int64()}
 
 _LOG_VERSION = "#[Histogram log format version 1.3]"
@@ -50,7 +51,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`, or where several ranks
-    loaded `generator:RANK.WORKER`."""
+    loaded `generator:RANK.WORKER`; and then those of its workers.csv, source `workers`."""
     ranks = _outcome(phase).get("members")
     types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else _GENERATOR_TYPES
     for batch in _batches(phase.folder / "generator.csv", types):
@@ -61,6 +62,10 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
             worker = pc.binary_join_element_wise(rank, worker, ".")
         source = pc.binary_join_element_wise("generator", worker, ":")
         for field in GENERATOR:
+            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name))
+    for batch in _batches(phase.folder / "workers.csv", _WORKERS_TYPES):
+        source = pa.array(["workers"] * batch.num_rows, pa.string())
+        for field in WORKERS:
             yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name))
 
 

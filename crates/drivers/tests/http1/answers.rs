@@ -37,11 +37,11 @@ fn a_body_without_an_end_costs_time_and_no_memory_where_nobody_reads_it() {
     });
     let mut client = Client::new(&[&server.host], 0);
     let begun = std::time::Instant::now();
-    let patient = json!({"request": {"method": "GET", "path": "/"}, "timeout": 0.3});
+    let patient = json!({"request": {"method": "GET", "path": "/"}, "timeout": 2});
     let reply = client.execute(&patient, 0);
     let (class, message) = failure(reply.outcome);
-    assert_eq!((class, message.as_str()), (ErrorClass::Timeout, "no complete answer within 0.3 s"));
-    assert!(begun.elapsed() < Duration::from_secs(5), "a server that never pauses is given up all the same");
+    assert_eq!((class, message.as_str()), (ErrorClass::Timeout, "no complete answer within 2 s"));
+    assert!(begun.elapsed() < Duration::from_secs(60), "a server that never pauses is given up all the same");
     assert!(reply.bytes_received > 1 << 20, "{}", reply.bytes_received);
     drop(client);
     server.finish();

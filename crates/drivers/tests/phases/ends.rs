@@ -172,13 +172,14 @@ fn whatever_panics_ends_the_phase_with_what_was_measured_and_why() {
     {
         let begun = Instant::now();
         let (outcome, folder) = run::<Dying>(&dying(dies, dies, clients));
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < Duration::from_secs(60));
         let failed = outcome["failed"].as_str().unwrap();
         assert!(failed.contains("panicked") && failed.contains(words) && failed.contains("ends.rs:"), "{failed}");
         assert_eq!(outcome["interrupted"], false);
         let recorded: u64 = series(&folder).iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
         assert_eq!(outcome["operations"][0]["successes"], recorded);
-        assert!(recorded >= if dies == "client" { 0 } else { 40 }, "{recorded}");
+        // The worker that dies has done every second one of those before; the other may have had no core yet.
+        assert!(recorded >= if dies == "client" { 0 } else { 24 }, "{recorded}");
         assert_over(dies);
     }
 }

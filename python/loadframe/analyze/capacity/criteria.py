@@ -145,9 +145,12 @@ def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
 def _growth(run: Run, phase: PhaseSummary) -> float:
     """Return the growth of the requests in flight over a phase's measured window, of all workers together."""
     rows = run.telemetry
-    of_workers = pc.and_(pc.starts_with(rows["source"], "generator:"), pc.equal(rows["metric"], "in_flight"))
+    in_flight = rows.filter(pc.equal(rows["metric"], "in_flight"))
+    # Of several ranks' workers only some have rows of their own, and there is a sum.
+    together = in_flight.filter(pc.equal(in_flight["source"], "workers"))
+    rows = together or in_flight.filter(pc.starts_with(in_flight["source"], "generator:"))
     within = pc.and_(
         pc.greater_equal(rows["time"], phase.begin - 5e-4), pc.less(rows["time"], phase.begin + phase.duration - 0.5)
     )
-    sums = rows.filter(pc.and_(of_workers, within)).group_by("time").aggregate([("value", "sum")]).sort_by("time")
+    sums = rows.filter(within).group_by("time").aggregate([("value", "sum")]).sort_by("time")
     return growth(sums["value_sum"].to_pylist())

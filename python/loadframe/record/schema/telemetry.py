@@ -47,6 +47,17 @@ GENERATOR = (
     Field("in_flight", "level", "requests", "sent and not yet answered, at the second's end"),
 )
 
+#: The columns of the engine's `workers.csv` after `second`. Several ranks may have so many workers that only the worst
+#: of each second have rows of their own.
+WORKERS = (
+    Field("ranks", "level", "ranks", "those that still loaded in this second of the phase"),
+    Field("workers", "level", "workers", "the same, their worker threads"),
+    Field("cpu_seconds", "rate", "s", "CPU time of all worker threads"),
+    Field("waited_seconds", "rate", "s", "how long they were ready to run but did not, added up"),
+    Field("away_seconds", "rate", "s", "how long their event loops were stalled, as above, added up"),
+    Field("in_flight", "level", "requests", "sent by any of them and not yet answered, at the second's end"),
+)
+
 #: What watching the control groups of the generator's own process gives.
 OWN_GROUP = (
     Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which a CPU quota of the generator was exhausted"),
@@ -123,6 +134,7 @@ CLUSTER = (
 #: Metrics by source.
 METRICS: dict[str, tuple[Field, ...]] = {
     "generator:WORKER": GENERATOR,
+    "workers": WORKERS,
     "generator": OWN_GROUP,
     "target:HOST": (
         Field(

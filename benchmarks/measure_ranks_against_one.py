@@ -1,0 +1,51 @@
+"""Requests per second of four ranks beside one, each held to the same share of a core, against a null search server.
+
+Four ranks that cost nothing would send four times as much. Where other work keeps ranks from their share, requests per
+second of the workers' CPU time still say what it costs to be one of four.
+"""
+
+import statistics
+
+from benchmarks import engine_run, rank_run
+from benchmarks.machine import null_server
+
+from loadframe.units import format_count, format_duration
+
+RANKS = 4
+#: Of a core, for each rank: so much that ranks and server together fit on two cores.
+SHARE = 0.2
+ROUNDS = 3
+SECONDS = 5
+#: Requests in flight of each rank.
+CLIENTS = 8
+#: How much of four times one rank's rate four are to reach.
+AIM = 0.97
+
+
+def main() -> None:
+    """Measure both in turn, and print the ratios."""
+    rounds = []
+    # The server takes the core that it finds free.
+    with null_server(None) as address:
+        target = {"driver": "search", "hosts": [address]}
+        operation = {"request": {"method": "GET", "path": "/"}}
+        for _ in range(ROUNDS):
+            pair = []
+            for ranks in (1, RANKS):
+                pacing = {"closed": {"clients": CLIENTS * ranks}}
+                plan = engine_run.phase(target, operation, pacing, {"duration": SECONDS})
+                pair.append(rank_run.measure(ranks, plan, SHARE))
+            rounds.append(pair)
+    one, several = (statistics.median(pair[which].rate for pair in rounds) for which in (0, 1))
+    print(f"  each held to {SHARE} of a core: 1 rank {format_count(one)} requests/s, {RANKS} {format_count(several)}")
+    ratios = sorted(several.rate / one.rate for one, several in rounds)
+    middle = statistics.median(ratios)
+    verdict = "reached" if middle >= AIM * RANKS else "missed"
+    scatter = f"{ratios[0]:.2f} to {ratios[-1]:.2f} in {ROUNDS} rounds"
+    print(f"  ratio {middle:.2f} ({scatter}); aim {AIM * RANKS:.2f} {verdict}")
+    costs = [[ranked.worker_cpu / ranked.requests for ranked in pair] for pair in rounds]
+    alone, together = (statistics.median(cost[which] for cost in costs) for which in (0, 1))
+    print(
+        f"  CPU of a worker for a request: {format_duration(alone)} of 1 rank, {format_duration(together)} of {RANKS};"
+        f" ratio {statistics.median(cost[1] / cost[0] for cost in costs):.2f}"
+    )

@@ -1,0 +1,137 @@
+"""Runs one phase on real ranks of this machine, each held to a share of a core if that is asked for.
+
+As a program it is one of those ranks, `mpirun -n N python -m benchmarks.rank_run TASK`; without mpirun the only one.
+"""
+
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe import _engine
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.ranks import environment
+from loadframe.ranks.entry import run
+
+#: How often the record is looked at, s.
+_LOOK = 0.005
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A phase of ranks: requests of its measured window, 1/s and in all; CPU time of the workers in it, s; how much
+    memory rank 0 took at most, B; when all ranks were together, by the clock; for each second how long after its end
+    it was on rank 0's disk, s, to some 5 ms."""
+
+    rate: float
+    requests: int
+    worker_cpu: float
+    memory: int
+    together: float
+    delays: list[float]
+
+
+def measure(ranks: int, plan: Mapping[str, Any], share: float | None = None) -> Ranked:
+    """Run a plan on so many ranks, each held to `share` of a core; LoadframeError with their own words if they fail."""
+    with tempfile.TemporaryDirectory() as folder, held(ranks, share) as groups:
+        task = Path(folder, "task.json")
+        task.write_text(json.dumps({"plan": plan, "groups": groups}))
+        program = [sys.executable, "-m", "benchmarks.rank_run", str(task)]
+        done = subprocess.run([*mpirun(ranks), *program], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LoadframeError(f"the ranks failed: {(done.stdout + done.stderr).strip()[-2000:]}")
+        return Ranked(**json.loads(Path(folder, "ranked.json").read_text()))
+
+
+def mpirun(ranks: int) -> list[str]:
+    """Return what starts so many ranks here; nothing for one. BadInput without MPI."""
+    if ranks == 1:
+        return []
+    beside = Path(sys.executable).with_name("mpirun")
+    if not beside.exists():
+        raise BadInput("there is no mpirun beside this Python", remedy="pip install 'loadframe[mpi]'")
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return [str(beside), *root, "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
+
+
+@contextmanager
+def held(ranks: int, share: float | None) -> Iterator[list[list[str]]]:
+    """Make a control group for each rank with a quota of `share` cores; yield the files that a rank writes itself to.
+
+    BadInput where there are no control groups.
+    """
+    if share is None:
+        yield [[] for _ in range(ranks)]
+        return
+    from loadframe.host import cgroups, limits
+
+    limiter, why = limits.choose()
+    if limiter is None:
+        raise BadInput(f"ranks cannot be held to a share of a core here: {why}", remedy="run as root")
+    with ExitStack() as stack:
+        groups = []
+        for rank in range(ranks):
+            group = limiter.group(f"loadframe-benchmark-{os.getpid()}-{rank}", limits.Limits(cpus=share))
+            stack.callback(cgroups.remove, group.folders)
+            group.throttle(share)
+            groups.append([str(folder / "cgroup.procs") for folder in group.folders.values()])
+        yield groups
+
+
+def _load(task: Path, plan: dict[str, Any]) -> int:
+    from loadframe.ranks.hub import present
+
+    folder = task.parent
+    hub = present()
+    ranks = hub.ranks() if hub else ()
+    together = time.time()
+    plan["began"] = began = time.monotonic()
+    phase = hub.phase(plan, folder, ranks, None) if hub else _engine.start(json.dumps(plan), folder)
+    delays: list[float] = []
+    while not phase.wait(_LOOK):
+        seconds = phase.progress()["seconds"]
+        if seconds > len(delays):
+            late = time.monotonic() - (began + phase.offset + seconds)
+            delays += [late] * (seconds - len(delays))
+    outcome = json.loads(phase.outcome())
+    if outcome["failed"]:
+        raise LoadframeError(outcome["failed"])
+    requests = sum(operation["requests"] for operation in outcome["operations"])
+    ranked = Ranked(
+        rate=requests / outcome["measured"],
+        requests=requests,
+        worker_cpu=_worker_cpu(folder, outcome["warmup"]),
+        memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        together=together,
+        delays=delays,
+    )
+    (folder / "ranked.json").write_text(json.dumps(asdict(ranked)))
+    return 0
+
+
+def _worker_cpu(folder: Path, warmup: float) -> float:
+    """Return the CPU time of all workers after the warm-up, s: their sum, or what each of one process says."""
+    sums = folder / "workers.csv"
+    with (sums if sums.exists() else folder / "generator.csv").open(newline="") as text:
+        return sum(float(row["cpu_seconds"]) for row in csv.DictReader(text) if int(row["second"]) >= warmup)
+
+
+def _main(task: Path) -> int:
+    given = json.loads(task.read_text())
+    place = environment.place()
+    for group in given["groups"][place.rank if place else 0]:
+        Path(group).write_text(str(os.getpid()))
+    return run(place, lambda: _load(task, given["plan"])) if place else _load(task, given["plan"])
+
+
+if __name__ == "__main__":
+    sys.exit(_main(Path(sys.argv[1])))
