@@ -229,7 +229,7 @@ def test_what_breaks_beside_the_load_fails_the_run_and_keeps_what_was_measured(g
     experiment, _ = growing
     with Cluster.start(ClusterSpec("sim"), print) as cluster:
         workload = experiment.resolve({}, cluster.store.family)
-        session = Session(cluster, workload, seed=1, generator=experiment.generator, listener=Listener())
+        session = Session(cluster, workload, seed=1, generator=experiment.generator({}), listener=Listener())
         session.create_collections()
         look = workload.phase("look").override(duration=60.0)
         with pytest.raises(LoadframeError, match="the policy failed") as caught:

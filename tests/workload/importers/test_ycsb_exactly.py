@@ -179,13 +179,12 @@ def test_threads_of_a_process_insert_the_same_records_and_read_each_others(tmp_p
     assert max(chosen(requests)) > RECORDS + 0.7 * len(inserted)
 
 
-def test_ranks_insert_records_of_their_own_and_read_none_of_the_others(tmp_path):
+def test_ranks_insert_the_records_of_one_process_between_them(tmp_path):
     given = {**properties("latest_inserts", 2000), "threadcount": "2"}
     numbers = number_of()
+    inserted = []
     for rank in (0, 1):
         requests = engine_requests(tmp_path / f"rank{rank}", given, rank=rank, ranks=2)
-        inserted = [numbers[request.key] for request in requests if request.verb == "insert"]
-        assert inserted == [RECORDS + rank + 2 * index for index in range(len(inserted))]
-        read = {number for number in chosen(requests) if number >= RECORDS}
-        assert read
-        assert read <= set(inserted)
+        inserted.append([numbers[request.key] for request in requests if request.verb == "insert"])
+    assert min(map(len, inserted)) > 100
+    assert sorted(inserted[0] + inserted[1]) == list(range(RECORDS, RECORDS + sum(map(len, inserted))))
