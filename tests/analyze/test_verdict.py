@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from loadframe.analyze.silences import silences
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record.schema.summary import GeneratorFigures, Latency, StreamSummary
 from made_up_runs import operation, phase
@@ -191,3 +192,21 @@ def test_each_reason_states_cause_and_remedy():
         "not_achieved", "dropped", "errors", "unsteady", "cluster_state",
     }  # fmt: skip
     assert all(reason.cause and reason.remedy for reason in result.reasons)
+
+
+def test_a_machine_that_did_not_answer_under_load_is_named_even_where_the_cluster_was_changed():
+    happened = [
+        {"time": 2.0, "kind": "gap", "source": "machine:m3"},
+        {"time": 4.0, "kind": "gap over", "source": "machine:m3"},
+        {"time": 11.0, "kind": "gap", "source": "machine:m1"},
+        {"time": 11.0, "kind": "gap", "source": "node:node-0"},
+        {"time": 18.0, "kind": "gap over", "source": "machine:m1"},
+        {"time": 36.0, "kind": "gap", "source": "machine:m2"},
+    ]
+    silent = silences(happened, 10.0, 40.0)
+    assert silent == {"m1": 7.0, "m2": 4.0}
+    measured = phase("range", {"range": operation(100.0)})
+    for disturbed in (False, True):
+        judged = judge([JudgedPhase(measured, QUIET, np.full(30, 100.0), silent)], (), disturbed=disturbed)
+        assert [(reason.code, reason.fault) for reason in judged.reasons] == [("machine_silent", "cluster")] * 2
+        assert "in phase range the machine m1 did not answer for 7 s" in judged.reasons[0].as_dict()["cause"]

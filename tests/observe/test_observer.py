@@ -131,7 +131,7 @@ def test_a_failing_poll_of_the_store_is_a_gap_and_no_crash(tmp_path, failure, ca
 
 def test_a_disk_that_fails_is_said_when_leaving(tmp_path):
     class Full(RunWriter):
-        def telemetry(self, time: float, source: str, metric: str, value: float) -> None:
+        def telemetry(self, *sample: object) -> None:
             raise LoadframeError("the run cannot be recorded: no room")
 
     with (

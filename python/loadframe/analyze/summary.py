@@ -1,6 +1,6 @@
 """The summary of a run, from its parts: figures per phase and operation, the generator, the verdict. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.ranks import machine_figures, rank_figures
+from loadframe.analyze.silences import silences
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
 from loadframe.record.schema.summary import (
@@ -39,6 +40,7 @@ def summarize(
     *,
     lost: Sequence[str] = (),
     disturbed: bool = False,
+    events: Sequence[Mapping[str, Any]] = (),
 ) -> Summary:
     """Return the summary of a run that came to its end: its phases, generator and verdict.
 
@@ -46,7 +48,7 @@ def summarize(
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
     `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
-    meanwhile.
+    meanwhile. `events` are the run's, in the order of time.
     """
     phases: list[PhaseSummary] = []
     judged: list[JudgedPhase] = []
@@ -59,13 +61,17 @@ def summarize(
         rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.operations), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
         (prepares if phase.prepares else judged).append(
-            JudgedPhase(phase, figures, throughput_by_second(outcome, rows))
+            JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase))
         )
     judged = judged or prepares
     verdict = judge(judged, deviations, lost=lost, disturbed=disturbed)
     return Summary(
         "done", None, None, tuple(phases), combine([phase.generator for phase in judged]), verdict.recorded()
     )
+
+
+def _silent(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> dict[str, float]:
+    return silences(events, phase.start, phase.start + phase.warmup + phase.duration)
 
 
 def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray[np.float64]:

@@ -5,8 +5,8 @@ requests failed, or when the cluster was not in the state that the treatment nam
 run folder.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from loadframe.analyze.reasons import (
     GeneratorBusy,
     Late,
     LoopLag,
+    MachineSilent,
     NearCeiling,
     NetworkBusy,
     NodeLost,
@@ -79,6 +80,7 @@ class JudgedPhase:
     summary: PhaseSummary
     generator: GeneratorFigures
     throughput: npt.NDArray[np.float64]
+    silent: Mapping[str, float] = field(default_factory=dict)  #: for how many s which machine did not answer
 
 
 def judge(
@@ -98,6 +100,7 @@ def judge(
     not_judged = []
     for phase in phases:
         name = phase.summary.name
+        reasons += [MachineSilent(name, machine, seconds) for machine, seconds in phase.silent.items()]
         if disturbed:
             reasons += [reason for reason in _loading(phase, steady=False) if not isinstance(reason, NotAchieved)]
             reasons += [reason for reason in _requests(phase.summary) if isinstance(reason, NothingMeasured)]

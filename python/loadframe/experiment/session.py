@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +194,12 @@ class Session:
             deviations, meanwhile = self.cluster.deviations(), list[str]()
             interrupts.check()
             outcomes: list[Outcome] = []
-            samplers = self._samplers(health=beside.disturbs)
-            with self.cluster.telling(_into(writer)), Observer(samplers, writer), _going_on(beside, writer, deviations):
+            samplers, on = self._samplers(health=beside.disturbs), watching.machines_of_sources(self.cluster)
+            with (
+                self.cluster.telling(_into(writer)),
+                Observer(samplers, writer, on),
+                _going_on(beside, writer, deviations),
+            ):
                 failure: LoadframeError | None = self._measure(phases, writer, beside, outcomes, meanwhile)
             failure = failure or beside.failure()
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
@@ -220,6 +225,7 @@ class Session:
                 self._ceiling,
                 lost=lost,
                 disturbed=beside.disturbs,
+                events=sorted(joined.events, key=itemgetter("time")),
             )
             status = "done" if over else "failed" if failure else "interrupted"
             summary = replace(

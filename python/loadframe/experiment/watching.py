@@ -1,6 +1,7 @@
 """Which samplers look at a cluster: while load is on it, and while somebody watches it."""
 
-from collections.abc import Iterable
+import platform
+from collections.abc import Callable, Iterable
 from functools import partial
 from secrets import token_hex
 
@@ -25,6 +26,28 @@ def samplers(cluster: Cluster) -> list[Sampler]:
         StoreSampler(cluster.statistics),
         *_elsewhere(cluster),
     ]
+
+
+def machines_of_sources(cluster: Cluster) -> Callable[[str], str | None]:
+    """Return what says which machine a source of telemetry is on; None of what is on no one machine."""
+    known: dict[str, str] = {}
+
+    def machine_of(source: str) -> str | None:
+        kind, _, name = source.partition(":")
+        if kind in ("cluster", "target"):
+            return None
+        if kind == "machine":
+            return name
+        if kind != "node":
+            return platform.node()
+        if name not in known:
+            # Nodes come and go; the last words of one may be about a node that has gone.
+            known.update(
+                {node.name: node.on or platform.node() for node in cluster.nodes if node.folder or node.machine}
+            )
+        return known.get(name)
+
+    return machine_of
 
 
 def _elsewhere(cluster: Cluster) -> list[Sampler]:

@@ -48,15 +48,14 @@ class MachinesHost:
         self.require_apart()
 
     def require_apart(self) -> None:
-        """BadInput where the generator's machine is to have no nodes, and is one of these."""
-        if not self._placement.share:
-            for machine in self._machines:
-                if machine.facts.identity == identity.machine():
-                    raise BadInput(
-                        f"the generator runs on {platform.node()}, and its machine is to have no nodes",
-                        where=machine.hostname,
-                        remedy="leave that machine out, or let them share it (share: true)",
-                    )
+        """BadInput where machines that the generator's ranks run on are to have no nodes, and one is one of these."""
+        for machine in () if self._placement.share else self._machines:
+            if loads := _loading(machine):
+                raise BadInput(
+                    f"{loads}, and its machine is to have no nodes",
+                    where=machine.hostname,
+                    remedy="leave that machine out, or let them share it (share: true)",
+                )
 
     def machine(self, hostname: str) -> RemoteMachine:
         """Return the machine of that name."""
@@ -101,3 +100,15 @@ class MachinesHost:
                     where=machine.hostname,
                     remedy="take machines of one kind",
                 )
+
+
+def _loading(machine: RemoteMachine) -> str | None:
+    """Return what part of the generator runs on a machine, in words; None if none does."""
+    from loadframe.ranks.hub import present
+
+    facts, hub = machine.facts, present()
+    for rank in hub.ranks() if hub else ():
+        # The names that ranks and ssh have for a machine may differ.
+        if rank.boot.startswith(facts.boot):
+            return f"rank {rank.rank} of the generator runs on {rank.machine}"
+    return f"the generator runs on {platform.node()}" if facts.identity == identity.machine() else None

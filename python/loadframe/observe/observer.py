@@ -5,16 +5,17 @@ answer delays nobody else. A look that takes longer than a second skips the seco
 """
 
 import math
+import platform
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from loadframe.errors import LoadframeError
 from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 from loadframe.record import RunWriter
-from loadframe.record.schema.event_kinds import GAP
+from loadframe.record.schema.event_kinds import GAP, GAP_OVER
 
 #: How long leaving waits for a look that is under way before it goes on without it.
 _PATIENCE = 2.0
@@ -27,8 +28,15 @@ class Observer:
     `gap over` when it can. Leaving raises LoadframeError when what was seen could not be written.
     """
 
-    def __init__(self, samplers: Sequence[Sampler], writer: RunWriter):
+    def __init__(
+        self,
+        samplers: Sequence[Sampler],
+        writer: RunWriter,
+        machine_of: Callable[[str], str | None] = lambda _: platform.node(),
+    ):
+        """`machine_of` says which machine a source is on; None if on no one machine."""
         self._writer = writer
+        self._machine_of = machine_of
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._left = False
@@ -82,11 +90,12 @@ class Observer:
                 return gaps
             for look in seen:
                 if isinstance(look, Sample):
-                    self._writer.telemetry(now, look.source, look.metric, look.value)
+                    machine = self._machine_of(look.source)
+                    self._writer.telemetry(now, look.source, look.metric, look.value, machine)
             for source in sorted(causes.keys() - gaps):
                 self._writer.event(GAP, now, sampler=name, source=source, cause=causes[source])
             for source in sorted(gaps - causes.keys()):
-                self._writer.event("gap over", now, sampler=name, source=source)
+                self._writer.event(GAP_OVER, now, sampler=name, source=source)
         return set(causes)
 
 

@@ -5,6 +5,7 @@ a second belongs to one phase; what spans seconds is computed from the histogram
 """
 
 import json
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,21 +53,26 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`, or where several ranks
     loaded `generator:RANK.WORKER`; and then those of its workers.csv, source `workers`."""
-    ranks = _outcome(phase).get("members")
+    outcome = _outcome(phase)
+    ranks = outcome.get("members")
+    names = {entry["rank"]: entry["machine"] for entry in outcome.get("by_rank", ()) if "machine" in entry}
     types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else _GENERATOR_TYPES
     for batch in _batches(phase.folder / "generator.csv", types):
         worker = pc.cast(batch.column("worker"), pa.string())
         if ranks:
             # The engine numbers those that take part.
-            rank = pa.array([str(ranks[position]) for position in batch.column("rank").to_pylist()], pa.string())
-            worker = pc.binary_join_element_wise(rank, worker, ".")
+            numbers = [ranks[position] for position in batch.column("rank").to_pylist()]
+            worker = pc.binary_join_element_wise(pa.array(map(str, numbers), pa.string()), worker, ".")
+            machine = pa.array(map(names.get, numbers), pa.string())
+        else:
+            machine = pa.array([platform.node()] * batch.num_rows, pa.string())
         source = pc.binary_join_element_wise("generator", worker, ":")
         for field in GENERATOR:
-            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name))
+            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), machine)
     for batch in _batches(phase.folder / "workers.csv", _WORKERS_TYPES):
-        source = pa.array(["workers"] * batch.num_rows, pa.string())
+        source, nowhere = pa.array(["workers"] * batch.num_rows, pa.string()), pa.nulls(batch.num_rows, pa.string())
         for field in WORKERS:
-            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name))
+            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), nowhere)
 
 
 def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
@@ -81,7 +87,8 @@ def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
         names = [hosts[node] if node < len(hosts) else str(node) for node in batch.column("node").to_pylist()]
         source = pa.array([f"target:{name}" for name in names], pa.string())
         requests = pc.cast(batch.column("requests_sum"), pa.float64())
-        yield _telemetry(phase, batch.column("second"), source, "requests", requests)
+        nowhere = pa.nulls(batch.num_rows, pa.string())
+        yield _telemetry(phase, batch.column("second"), source, "requests", requests, nowhere)
 
 
 def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: datetime) -> None:
@@ -123,11 +130,10 @@ def _batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBat
 
 
 def _telemetry(
-    phase: PhaseRecording, second: pa.Array, source: pa.Array, metric: str, value: pa.Array
+    phase: PhaseRecording, second: pa.Array, source: pa.Array, metric: str, value: pa.Array, machine: pa.Array
 ) -> pa.RecordBatch:
-    return pa.record_batch(
-        [_times(phase, second), source, pa.array([metric] * len(second), pa.string()), value], TELEMETRY_SCHEMA
-    )
+    metrics = pa.array([metric] * len(second), pa.string())
+    return pa.record_batch([_times(phase, second), source, metrics, value, machine], TELEMETRY_SCHEMA)
 
 
 def _times(phase: PhaseRecording, second: pa.Array) -> pa.Array:

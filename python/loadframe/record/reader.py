@@ -72,7 +72,7 @@ class Recordings:
                 table = file.read(use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
-        for column in schema.SERIES_LATER:
+        for column in (*schema.SERIES_LATER, *schema.TELEMETRY_LATER):
             if column in expected.names and column not in table.column_names:
                 table = table.append_column(column, pa.nulls(table.num_rows))
         missing = [column for column in expected.names if column not in table.column_names]

@@ -50,7 +50,7 @@ class RunWriter:
         self._partial = parent / partial_name(run_id)
         self._lock = threading.Lock()
         self._phases: list[PhaseRecording] = []
-        self._rows: list[tuple[float, str, str, float]] = []
+        self._rows: list[tuple[float, str, str, float, str | None]] = []
         self._joined = False
         self._finished = False
 
@@ -122,10 +122,10 @@ class RunWriter:
             self._events.write(f"{line}\n")
             self._events.flush()
 
-    def telemetry(self, time: float, source: str, metric: str, value: float) -> None:
+    def telemetry(self, time: float, source: str, metric: str, value: float, machine: str | None = None) -> None:
         """Write down a sample; `time` is s since the run began. It reaches the disk with many others."""
         with self._writing():
-            self._rows.append((time, source, metric, float(value)))
+            self._rows.append((time, source, metric, float(value), machine))
             if len(self._rows) >= _BUFFERED:
                 self._flush()
 

@@ -2,7 +2,7 @@
 
 import functools
 
-from loadframe.analyze.reasons.cluster import ClusterState, NodeLost
+from loadframe.analyze.reasons.cluster import ClusterState, MachineSilent, NodeLost
 from loadframe.analyze.reasons.generator import (
     AWAY_LIMIT,
     CEILING_LIMIT,
@@ -54,6 +54,7 @@ __all__ = [
     "GeneratorBusy",
     "Late",
     "LoopLag",
+    "MachineSilent",
     "NearCeiling",
     "NetworkBusy",
     "NodeLost",

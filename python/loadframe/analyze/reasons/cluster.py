@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from loadframe.analyze.reasons.reason import Reason
+from loadframe.units import format_duration
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,20 @@ class NodeLost(Reason):
 
     def _remedy(self) -> str:
         return "look at the node's log; give it more memory, or less load"
+
+
+@dataclass(frozen=True)
+class MachineSilent(Reason):
+    """A machine of the cluster did not answer for a while, so that its nodes may have been out of reach."""
+
+    code = "machine_silent"
+    fault = "cluster"
+    phase: str
+    machine: str
+    seconds: float
+
+    def _cause(self) -> str:
+        return f"in phase {self.phase} the machine {self.machine} did not answer for {format_duration(self.seconds)}"
+
+    def _remedy(self) -> str:
+        return "look at that machine and the network to it, then run again"

@@ -9,7 +9,16 @@ from loadframe.record.schema.event_kinds import EVENT_KINDS
 from loadframe.record.schema.field import Field, undocumented
 from loadframe.record.schema.manifest import FORMAT
 from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_LATER, SERIES_RECORDED
-from loadframe.record.schema.telemetry import GENERATOR, HOST, METRICS, NODES, OWN_GROUP, TELEMETRY, WORKERS
+from loadframe.record.schema.telemetry import (
+    GENERATOR,
+    HOST,
+    METRICS,
+    NODES,
+    OWN_GROUP,
+    TELEMETRY,
+    TELEMETRY_LATER,
+    WORKERS,
+)
 
 MANIFEST_FILE = "manifest.json"
 SUMMARY_FILE = "summary.json"
@@ -42,6 +51,7 @@ __all__ = [
     "SUMMARY_FILE",
     "TELEMETRY",
     "TELEMETRY_FILE",
+    "TELEMETRY_LATER",
     "WORKERS",
     "Field",
     "undocumented",

@@ -3,7 +3,7 @@
 from loadframe.record.schema.field import Field
 
 PHASE_STARTED, PHASE_ENDED = "phase started", "phase ended"
-GAP = "gap"
+GAP, GAP_OVER = "gap", "gap over"
 REQUESTED, JOINED, BALANCED = "node requested", "node joined", "cluster balanced"
 LEAVING, LEFT, KILLED, RESTARTED = "node leaving", "node left", "node killed", "node restarted"
 PAUSED, RESUMED = "node paused", "node resumed"
@@ -17,6 +17,7 @@ EVENT_KINDS = (
     Field(PHASE_STARTED, "", "", "the load of `phase` began"),
     Field(PHASE_ENDED, "", "", "the load of `phase` is over"),
     Field(GAP, "", "", "samples of `source` could not be taken from here on, because of `cause`"),
+    Field(GAP_OVER, "", "", "samples of `source` are taken again from here on"),
     Field(REQUESTED, "", "", "a node is to be added; it does not run yet"),
     Field(JOINED, "", "", "the node is a member and answers"),
     Field(BALANCED, "", "", "all data is where it should be"),

@@ -16,7 +16,17 @@ TELEMETRY = (
     ),
     Field("metric", "string", "", "see the metrics of that source"),
     Field("value", "double", "see metric", "the sample"),
+    Field(
+        "machine",
+        "string",
+        "",
+        "the machine that the source is on: a node's, a rank's, or the one that loadframe itself ran on; null where"
+        " that is not known, or no one machine (`cluster`, `workers`, `target:HOST`)",
+    ),
 )
+
+#: Columns that older runs lack; they are read as null, which means that it is not known.
+TELEMETRY_LATER = ("machine",)
 
 #: The columns of the engine's `generator.csv` after `second`, `rank` and `worker`.
 GENERATOR = (

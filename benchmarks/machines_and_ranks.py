@@ -1,0 +1,131 @@
+"""Grows a cluster on machines under load from ranks on other machines, while a link is cut: a demonstration.
+
+    python -m benchmarks.machines_and_ranks [--store redis] [--away]
+
+Six machines with networks and sshd's of their own (`tests/machines.py`) are made on this computer, which takes root.
+m1, m2 and m3 have a node each, m4 takes the fourth one under load, and mpirun starts a rank on each of m5 and m6. When
+the new node has its data, the link of m2 is cut for some seconds; with `--away` it stays cut until the command has
+ended. What was recorded is printed, and what is left running.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from loadframe import folders
+from loadframe.errors import BadInput
+from loadframe.host.agent import PATIENCE
+from loadframe.record import Run
+from loadframe.record.schema.event_kinds import BALANCED
+from loadframe.units import format_duration
+from machines import Machines, machines, obstacle
+
+LOADFRAME = Path(sys.executable).with_name("loadframe")
+#: What is loaded, by the kind of store.
+LOADS = {
+    "opensearch": ["nyc_taxis/range_100", "--set", "documents=20000", "--duration", "90s", "--at", "15s=grow"],
+    "redis": ["ycsb/b", "--duration", "40s", "--at", "8s=grow"],
+}
+#: Seconds for which the link is cut.
+CUT = 8
+CUT_OFF = "m2"
+
+
+def mpirun(there: Machines, *words: str) -> list[str]:
+    """Return the command that starts a rank of loadframe on m5 and one on m6."""
+    return [
+        str(LOADFRAME.with_name("mpirun")),
+        *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+        *("--host", "m5:1,m6:1", "-n", "2", "--bind-to", "none"),
+        # Open MPI leaves networks out that it takes for loopback.
+        *("--prtemca", "plm_ssh_agent", there.ssh, "--mca", "btl_tcp_if_exclude", "lo"),
+        *("-x", "LOADFRAME_SSH", "-x", "LOADFRAME_CACHE"),
+        *(str(LOADFRAME), *words),
+    ]
+
+
+def events(run: Path) -> list[dict[str, object]]:
+    """Return the events of a run that is being recorded, or is there."""
+    paths = [run / "events.jsonl", *run.parent.glob(f".{run.name}.partial-*/events.jsonl")]
+    lines = next((path.read_text().splitlines() for path in paths if path.exists()), [])
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def wait(process: "subprocess.Popen[bytes]", condition: Callable[[], bool]) -> None:
+    """Return when the condition holds; RuntimeError when the command has ended before."""
+    while not condition():
+        if process.poll() is not None:
+            raise RuntimeError(f"the command left with status {process.returncode} too early")
+        time.sleep(0.2)
+
+
+def show(there: Machines, store: str, *, away: bool) -> None:
+    """Run it, and print what came of it."""
+    with TemporaryDirectory(prefix="loadframe-machines-and-ranks-") as folder:
+        run = Path(folder) / "run"
+        place = ["--store", store, "--nodes", "3", "--host", "ssh", "--machines", "m1,m2,m3,m4"]
+        command = mpirun(there, "bench", *LOADS[store], *place, "--clients", "4", "--output", str(run))
+        print("$", " ".join(command), flush=True)
+        environment = {**os.environ, "LOADFRAME_SSH": there.ssh, "LOADFRAME_CACHE": str(folders.cache())}
+        with subprocess.Popen(command, env=environment) as process:
+            wait(process, lambda: any(event["kind"] == BALANCED for event in events(run)))
+            there.cut(CUT_OFF)
+            cut = time.monotonic()
+            if not away:
+                time.sleep(CUT)
+                there.restore(CUT_OFF)
+            status = process.wait()
+        print(f"\nstatus {status}, {format_duration(time.monotonic() - cut)} after the cut")
+        tell(Run(run))
+        report = Path(folder) / "report.html"
+        subprocess.run([LOADFRAME, "report", run, "--output", report], check=True, stdout=subprocess.DEVNULL)
+        text = report.read_text()
+        print(f"its report names {', '.join(name for name in there.addresses if name in text)}")
+        if away:
+            time.sleep(max(0.0, PATIENCE + 15 - (time.monotonic() - cut)))
+            there.restore(CUT_OFF)
+        for name in there.addresses:
+            print(f"left on {name}: {there.processes(name) or 'nothing'}")
+
+
+def tell(run: Run) -> None:
+    """Print what a run says of machines and ranks."""
+    for member in run.manifest.generator.members:
+        print(f"rank {member.rank} on {member.machine}")
+    for machine in run.manifest.store.machines:
+        print(f"machine {machine['name']} ({machine['address']}): {', '.join(machine['nodes']) or 'no node at first'}")
+    for event in run.events:
+        more = {key: value for key, value in event.items() if key not in ("time", "wall", "kind")}
+        print(f"{event['time']:7.1f} s  {event['kind']}  {more}")
+    print("valid" if run.summary.verdict.valid else "invalid")
+    for reason in run.summary.verdict.reasons:
+        print(f"  {reason.code}: {reason.cause}")
+    seconds: dict[int, int] = {}
+    for row in run.series.to_pylist():
+        if row["phase"] == run.summary.phases[-1].name:
+            seconds[row["second"]] = seconds.get(row["second"], 0) + row["successes"]
+    print("successes by second:", " ".join(str(count) for _, count in sorted(seconds.items())))
+
+
+def main() -> None:
+    """Read the options, and make the machines."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--store", choices=LOADS, default="opensearch")
+    options.add_argument("--away", action="store_true", help="the machine stays cut off until the command has ended")
+    chosen = options.parse_args()
+    if why := obstacle():
+        raise BadInput(f"there can be no machines here: {why}")
+    with machines(6, loading=2) as there:
+        show(there, chosen.store, away=chosen.away)
+
+
+if __name__ == "__main__":
+    main()
