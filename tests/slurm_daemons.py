@@ -84,9 +84,9 @@ class SlurmDaemons:
 
     def __enter__(self) -> Self:
         try:
-            self._start("controller", "slurmctld", "-D")
+            self._start("controller", _daemon("slurmctld"), "-D")
             for name in self.machines:
-                self._start(name, "slurmd", "-D", "-N", name)
+                self._start(name, *_named(name), _daemon("slurmd"), "-D", "-N", name)
             self._await(lambda: self.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == f"idle {len(self.machines)}")
         except BaseException:
             self.__exit__()
@@ -111,9 +111,9 @@ class SlurmDaemons:
                 left.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self, name: str, program: str, *words: str) -> None:
+    def _start(self, name: str, *command: str) -> None:
         # They end with the tests even when those are killed.
-        command = ["setpriv", "--pdeathsig", "KILL", shutil.which(program, path=DAEMONS) or program, *words]
+        command = ("setpriv", "--pdeathsig", "KILL", *command)
         with (self.folder / name / "log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
@@ -192,6 +192,18 @@ class SlurmDaemons:
 DAEMONS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 #: The programs without which there are no such tests.
 NEEDED = ("slurmctld", "slurmd", "srun", "setpriv")
+
+
+def _daemon(program: str) -> str:
+    return shutil.which(program, path=DAEMONS) or program
+
+
+def _named(name: str) -> tuple[str, ...]:
+    """Return what starts a command on a machine of that name: PMIx takes machines for others by their host names.
+
+    Without it, which root alone can do, MPI starts no more than two ranks on a machine of ours.
+    """
+    return ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name) if os.geteuid() == 0 else ()
 
 
 def missing() -> str | None:

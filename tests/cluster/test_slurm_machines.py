@@ -40,7 +40,8 @@ def test_each_node_is_on_its_machine_and_is_seen_and_stopped_there(slurm, job, s
         assert [node.address.split(":")[0] for node in cluster.nodes] == ["127.0.9.1", "127.0.9.2", "127.0.9.3"]
         assert [node.machine.hostname for node in cluster.nodes] == ["n1", "n2", "n3"]
         steps = slurm.run("squeue", "--steps", "-h", "-j", job, "-o", "%j %N").stdout.splitlines()
-        assert sorted(steps) == [f"loadframe-agent n{number}" for number in (1, 2, 3)]
+        assert all(step.startswith("loadframe-agent-") for step in steps)
+        assert sorted(step.split()[1] for step in steps) == ["n1", "n2", "n3"]
         # The process is one of the step on its machine, as Slurm sees it.
         process = psutil.Process(cluster.nodes[1].pid)
         keepers = {parent.environ().get("SLURMD_NODENAME") for parent in process.parents()[:2]}
@@ -68,6 +69,16 @@ def test_no_node_outlives_a_command_that_is_killed(slurm, job, state, tmp_path):
             if process.name() == "sleep":
                 process.kill()
         assert left_of(slurm, job) == []
+
+
+def test_no_node_outlives_a_step_that_has_lost_its_launcher(slurm, job, state):
+    with Cluster.start(spec(nodes=1)) as cluster:
+        (launcher,) = [child for child in psutil.Process().children() if child.name() == "srun"]
+        launcher.kill()
+        # An agent that is let alone ends after two minutes.
+        assert left_of(slurm, job, within=100.0) == []
+        assert not cluster.nodes[0].alive
+        assert "nothing is known of node-0: the connection to n1 has ended" in cluster.deviations()
 
 
 def test_when_the_job_is_cancelled_the_nodes_are_gone_and_that_is_told(slurm, job, state):

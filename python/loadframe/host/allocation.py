@@ -93,6 +93,14 @@ def environment(number: str) -> dict[str, str]:
     return {**kept, "SLURM_JOB_ID": number}
 
 
+def cancel_step(number: str, name: str) -> None:
+    """End the steps of that name in a job; LoadframeError when Slurm refuses."""
+    for line in _ask("squeue", "--noheader", "--steps", f"--jobs={number}", "--format=%i|%j").splitlines():
+        step, _, called = line.partition("|")
+        if called == name:
+            _ask("scancel", step)
+
+
 def _ask(*command: str) -> str:
     """Return what a command of Slurm prints; BadInput where there is no Slurm, LoadframeError when it refuses."""
     variables = {**os.environ, "SLURM_TIME_FORMAT": "%s"}

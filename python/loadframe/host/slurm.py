@@ -3,11 +3,13 @@
 Slurm takes a step's processes with it when the step ends, so nodes live as long as the command that started them.
 """
 
+import contextlib
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import allocation
 from loadframe.host.agent import Kind
 from loadframe.host.bundle import agent_command
@@ -31,7 +33,6 @@ _STEP = (
     "--mpi=none",
     "--cpu-bind=none",
     "--chdir=/",
-    "--job-name=loadframe-agent",
 )
 #: What srun says when it fails, what that is, and what to do; the first that fits.
 _CAUSES = (
@@ -167,13 +168,29 @@ class _Connect:
         self._name, self._job = name, job
 
     def __call__(self) -> Connection:
-        command = [*_STEP, f"--nodelist={self._name}", *agent_command()]
         try:
-            return PipeConnection(command, allocation.environment(self._job))
+            return _Step(self._name, self._job)
         except OSError as error:
             raise BadInput(
                 f"srun cannot be run: {error.strerror}", remedy="load Slurm's commands (often `module load slurm`)"
             ) from error
+
+
+class _Step(PipeConnection):
+    """An agent's step. Slurm does not end one whose srun is killed, and the agent does not learn of it."""
+
+    def __init__(self, machine: str, job: str) -> None:
+        # By its name the step can be told from those of other commands in the same job.
+        self._step, self._job = f"loadframe-agent-{secrets.token_hex(4)}", job
+        command = [*_STEP, f"--job-name={self._step}", f"--nodelist={machine}", *agent_command()]
+        super().__init__(command, allocation.environment(job))
+
+    def receive(self) -> bytes:
+        data = super().receive()
+        if not data and (self.status() or 0) < 0:
+            with contextlib.suppress(LoadframeError):
+                allocation.cancel_step(self._job, self._step)
+        return data
 
 
 class _Explain:
