@@ -401,6 +401,10 @@ class Cluster(ClusterView):
             process.resume()
         for process in processes:
             process.stop()
+        if self._folder and self.spec and self.spec.name is None:
+            # Guards remove the one on their machine, and there may have been none on this.
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
 
 
 def _nodes(count: int) -> str:

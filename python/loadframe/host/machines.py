@@ -74,10 +74,10 @@ class MachinesHost:
         if not free:
             slots = sum(machine.slots for machine in self._machines)
             raise BadInput(
-                f"{len(taken) + 1} nodes are asked for, and the machines take {slots}:"
+                f"more nodes are asked for than the machines take, which is {slots}:"
                 f" {', '.join(f'{machine.hostname} {machine.slots}' for machine in self._machines)}",
-                remedy="name more machines, say how many nodes one takes (name:2), or take more on each "
-                "(--per-machine 2)",
+                remedy="name more machines (or start a job that has more), say how many nodes one takes (name:2), or"
+                " take more on each (--per-machine 2)",
             )
         return min(free, key=lambda machine: taken.count(machine.hostname))
 
