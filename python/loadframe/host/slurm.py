@@ -180,7 +180,7 @@ class _Step(PipeConnection):
     """An agent's step. Slurm does not end one whose srun is killed, and the agent does not learn of it."""
 
     def __init__(self, machine: str, job: str) -> None:
-        # By its name the step can be told from those of other commands in the same job.
+        # No other step of the job has this name.
         self._step, self._job = f"loadframe-agent-{secrets.token_hex(4)}", job
         command = [*_STEP, f"--job-name={self._step}", f"--nodelist={machine}", *agent_command()]
         super().__init__(command, allocation.environment(job))
