@@ -104,14 +104,24 @@ def test_a_rank_that_dies_ends_all_and_what_was_measured_is_kept(workload):
     assert kept.phases[1].operations["look"].requests > 0
 
 
-def test_when_rank_0_is_killed_nothing_is_left_running(workload):
-    with Running(*bench("long.yaml", "--ranks", "3"), folder=workload) as command:
-        command.wait_for("phase look", "2 s:")
+def test_when_rank_0_is_killed_what_was_measured_is_kept_and_nothing_is_left_running(workload):
+    with Running(*bench("long.yaml", "--output", "kept", "--ranks", "3"), folder=workload) as command:
+        command.wait_for("phase look", "3 s:")
         everything = psutil.Process(command.process.pid).children(recursive=True)
-        for process in of_rank(command.process.pid, 0):
-            process.kill()
+        launched, recording = sorted(of_rank(command.process.pid, 0), key=lambda process: process.create_time())
+        assert recording.ppid() == launched.pid
+        recording.kill()
         assert command.process.wait(PATIENCE) == 1
         wait_until_gone(everything, 60)
+    assert "rank 0 was killed" in command.stderr and "Traceback" not in command.stderr
+    reported = loadframe("report", "kept")
+    assert reported.returncode == 0, reported.stderr
+    assert "The run failed: rank 0 was killed in phase look" in reported.stdout and "INVALID" in reported.stdout
+    kept = Run(Path("kept"))
+    assert (kept.summary.status, kept.summary.fault) == ("failed", "generator")
+    fill, look = kept.summary.phases
+    assert fill.operations["fill"].documents == 120 and look.operations["look"].requests > 0
+    assert len(kept.manifest.generator.members) == 3
 
 
 def test_an_interrupt_reaches_rank_0_which_keeps_the_run(workload):

@@ -41,6 +41,7 @@ def summarize(
     lost: Sequence[str] = (),
     disturbed: bool = False,
     events: Sequence[Mapping[str, Any]] = (),
+    failure: str | None = None,
 ) -> Summary:
     """Return the summary of a run that came to its end: its phases, generator and verdict.
 
@@ -48,7 +49,7 @@ def summarize(
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
     `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
-    meanwhile. `events` are the run's, in the order of time.
+    meanwhile. `events` are the run's, in the order of time. `failure`: what broke in the generator, if something did.
     """
     phases: list[PhaseSummary] = []
     judged: list[JudgedPhase] = []
@@ -64,7 +65,7 @@ def summarize(
             JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase))
         )
     judged = judged or prepares
-    verdict = judge(judged, deviations, lost=lost, disturbed=disturbed)
+    verdict = judge(judged, deviations, lost=lost, disturbed=disturbed, failure=failure)
     return Summary(
         "done", None, None, tuple(phases), combine([phase.generator for phase in judged]), verdict.recorded()
     )
@@ -95,7 +96,7 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
         name=outcome["phase"],
         prepares=outcome.get("prepares", False),
         start=outcome["offset"],
-        clock=Clock(outcome["started"], outcome["clock"]["uncertainty"], outcome["clock"]["drift"]),
+        clock=_clock(outcome),
         warmup=outcome["warmup"],
         duration=outcome["measured"],
         streams=tuple(
@@ -109,6 +110,12 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
+
+
+def _clock(outcome: dict[str, Any]) -> Clock | None:
+    """Return how the wall clock went; None of a phase that had no end."""
+    clock = outcome.get("clock")
+    return Clock(outcome["started"], clock["uncertainty"], clock["drift"]) if clock else None
 
 
 def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histograms: "HistogramLog") -> OperationFigures:

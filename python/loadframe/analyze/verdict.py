@@ -25,6 +25,7 @@ from loadframe.analyze.reasons import (
     THROTTLED_LIMIT,
     WAITED_LIMIT,
     BeganLate,
+    Broke,
     ClusterState,
     Dropped,
     Errors,
@@ -84,16 +85,22 @@ class JudgedPhase:
 
 
 def judge(
-    phases: Sequence[JudgedPhase], deviations: Sequence[str], *, lost: Sequence[str] = (), disturbed: bool = False
+    phases: Sequence[JudgedPhase],
+    deviations: Sequence[str],
+    *,
+    lost: Sequence[str] = (),
+    disturbed: bool = False,
+    failure: str | None = None,
 ) -> Verdict:
     """Return the verdict on a run's measured phases; `deviations` says how the cluster differed from its treatment.
 
-    `lost` says which nodes, or that all of them, did not survive the load.
+    `lost` says which nodes, or that all of them, did not survive the load; `failure` what broke in the generator.
 
     Where the cluster was changed on purpose (`disturbed`), the generator is judged, but not what the change may have
     caused: failures, requests that were late or dropped, throughput that drifted.
     """
     reasons: list[Reason] = [
+        *([Broke(failure)] if failure else []),
         *(ClusterState(deviation) for deviation in deviations),
         *(NodeLost(loss) for loss in lost),
     ]

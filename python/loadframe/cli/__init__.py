@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
 
 from loadframe import interrupts
 from loadframe.errors import LoadframeError
@@ -27,7 +28,15 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_main(arguments))
     from loadframe.ranks.entry import run
 
-    sys.exit(run(here, lambda: _main(None)))
+    sys.exit(run(here, lambda: _main(None), _rescue))
+
+
+def _rescue(folder: Path) -> None:
+    """Keep what rank 0 recorded in this folder until it was killed, and say where."""
+    from loadframe.experiment.rescue import rescue
+
+    for kept in rescue(folder.parent, why="rank 0 was killed"):
+        _say(f"rank 0 was killed; what was recorded until then is in {kept}")
 
 
 def _main(arguments: list[str] | None) -> int:

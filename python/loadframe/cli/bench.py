@@ -183,6 +183,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.design_estimate import resolved_seconds
+    from loadframe.experiment.rescue import rescue
     from loadframe.experiment.session import Labels, Session, require_sound
     from loadframe.host.local import LocalHost
     from loadframe.load import Generator
@@ -192,6 +193,9 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     generator = Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread))
     generator.members()
     interrupted = False
+    # One of the same name makes room.
+    for kept in rescue(path.parent, lambda run: run != path.name):
+        err.print(f"what a killed run had recorded is in {kept}", markup=False, highlight=False)
     with Console() as console:
         started: AbstractContextManager[Cluster]
         if hosts:

@@ -96,6 +96,11 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
     from loadframe.record import Run
     from loadframe.record.schema import MANIFEST_FILE
 
+    if not path.exists():
+        from loadframe.experiment.rescue import rescue
+
+        # Of a run whose process was killed there is what it had recorded.
+        rescue(path.parent, lambda run: run == path.name)
     unanswerable = None
     if (path / EXPERIMENT_FILE).is_file():
         page, document, show, unanswerable = _experiment(path)

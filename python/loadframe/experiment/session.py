@@ -16,7 +16,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
-from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, run_phase, validate_plan
+from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, present, run_phase, validate_plan
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
@@ -190,6 +190,9 @@ class Session:
         beside = beside or Beside()
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
+            writer.draft(manifest)
+            if hub := present():
+                hub.recording(writer.folder)
             pace = [yardstick()]
             deviations, meanwhile = self.cluster.deviations(), list[str]()
             interrupts.check()
@@ -226,6 +229,7 @@ class Session:
                 lost=lost,
                 disturbed=beside.disturbs,
                 events=sorted(joined.events, key=itemgetter("time")),
+                failure=failure.what if failure and failure.fault == "generator" else None,
             )
             status = "done" if over else "failed" if failure else "interrupted"
             summary = replace(
@@ -255,7 +259,8 @@ class Session:
             failure = None
             folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
 
-            def started(start: float, phase: ResolvedPhase = phase) -> None:
+            def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
+                writer.begun(folder, {"phase": phase.name, "start": start, **self.generator.taking_part()})
                 writer.event(PHASE_STARTED, start, phase=phase.name)
                 beside.phase(start, phase.warmup)
 

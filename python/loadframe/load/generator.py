@@ -54,6 +54,12 @@ class Generator:
         limit = {} if self.connections is None else {"connections": self.connections}
         return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
+    def taking_part(self) -> dict[str, Any]:
+        """Return who loads a phase, as its outcome has it."""
+        members = [rank.rank for rank in self.members()]
+        named = {"members": members} if members else {}
+        return {"threads": self.threads, "ranks": max(len(members), 1), **named}
+
     def describe(self) -> dict[str, Any]:
         """Return the generator's part of a manifest."""
         members = self.members()

@@ -4,12 +4,15 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from loadframe.ranks.environment import STARTER, Place
 
 
-def run(place: Place, command: Callable[[], int]) -> int:
+def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]) -> int:
     """Be that rank: rank 0 runs the command with all ranks at hand, the others wait for what it says.
+
+    `rescue` keeps what has been recorded in a folder if rank 0 is killed.
 
     Returns the exit status.
     """
@@ -22,7 +25,7 @@ def run(place: Place, command: Callable[[], int]) -> int:
     from loadframe.ranks.protect import protect
 
     starter = os.environ.get(STARTER)
-    line = protect(place)
+    line = protect(place, rescue)
     tell = adopt(starter) if starter else None
     status = 1
     try:

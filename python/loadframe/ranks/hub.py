@@ -149,6 +149,11 @@ class Hub:
         """Have no rank of these machines load from now on: they keep nodes. That of rank 0 is not among them."""
         self._spared = frozenset(machines)
 
+    def recording(self, folder: Path) -> None:
+        """Say where this process records a run, so that what is there can be kept if it is killed."""
+        where = {"kind": "recording", "folder": str(folder.absolute())}
+        self._tell(lambda: self._line.send(-1, where))
+
     def require_whole(self) -> None:
         """Raise RankLost if ranks are gone: no phase could be run."""
         if self.broken:

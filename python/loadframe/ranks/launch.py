@@ -24,6 +24,8 @@ from loadframe.ranks.environment import STARTER
 _SIGNALS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"H"}
 #: How long mpirun may take to end when rank 0 has, s.
 _ENDING = 15.0
+#: How long it may take when rank 0 was killed and what it has recorded is kept, s.
+_KEEPING = 90.0
 
 
 def launch(number: int) -> int:
@@ -44,10 +46,9 @@ def launch(number: int) -> int:
             start_new_session=True,
         )
         try:
-            status = _stand_for(door, process)
-            if status is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_ENDING)
+            began, status = _stand_for(door, process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDING if status is not None else _KEEPING)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -55,17 +56,17 @@ def launch(number: int) -> int:
         if status:
             _say_notice(said)
         if status is None:
-            raise _never_began(said, process.returncode)
+            raise _killed(said) if began else _never_began(said, process.returncode)
         return status
 
 
-def _stand_for(door: socket.socket, process: "subprocess.Popen[bytes]") -> int | None:
-    """Give rank 0 our terminal and our interrupts; return its status, None if it said none."""
+def _stand_for(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[bool, int | None]:
+    """Give rank 0 our terminal and our interrupts; return whether it began, and its status, None if it said none."""
     asked: list[bytes] = []
     with _listening(lambda number: asked.append(_SIGNALS[signal.Signals(number)])) as ears:
         line = _visitor(door, process, ears)
         if line is None:
-            return None
+            return False, None
         with line:
             given = [number for number in (0, 1, 2) if _is_open(number)]
             socket.send_fds(line, [bytes(given)], given)
@@ -79,7 +80,7 @@ def _stand_for(door: socket.socket, process: "subprocess.Popen[bytes]") -> int |
                     os.read(ears, 64)
                 if line.fileno() in ready:
                     said = _received(line)
-                    return said[0] if said else None
+                    return True, said[0] if said else None
 
 
 def _received(line: socket.socket) -> bytes:
@@ -187,6 +188,14 @@ def _say_notice(said: IO[bytes]) -> None:
     for line in said.read().decode(errors="replace").splitlines():
         if "noticed" in line or "exited on" in line:
             print(f"mpirun: {line.strip()}", file=sys.stderr)
+
+
+def _killed(said: IO[bytes]) -> GeneratorFailed:
+    """Return the error for a rank 0 that ended without a word, with what the process that knew it says."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").splitlines()
+    words = [line.removeprefix("loadframe: ") for line in lines if line.startswith("loadframe: rank 0 ")]
+    return GeneratorFailed(words[0] if words else "rank 0 was killed", remedy="`dmesg` says if memory had run out")
 
 
 def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:

@@ -9,11 +9,15 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from loadframe.errors import BadInput
+from loadframe.ranks import tree
 from loadframe.ranks.environment import Place, forget
 from loadframe.ranks.frames import Frames
 from loadframe.ranks.messages import Header
@@ -23,15 +27,25 @@ _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 #: How long MPI is not looked at, s, until the child says another time; clocks are compared without such pauses.
 _PAUSE = 0.02
 _TIGHT = 0.05
+#: How long it may take to tell the other ranks that all is over, and for all to leave, s.
+_FAREWELL = 1.0
+_ENDING = 5
 
 
-def protect(place: Place) -> "Line":
-    """Go on as a child of this process, which has MPI; return the line to it. It leaves with the child's status."""
+#: Keeps what a process that was killed has recorded in a folder.
+Rescue = Callable[[Path], None]
+
+
+def protect(place: Place, rescue: Rescue) -> "Line":
+    """Go on as a child of this process, which has MPI; return the line to it. It leaves with the child's status.
+
+    Should the child die while it records, `rescue` is called with the folder.
+    """
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child:
         ours.close()
-        _relay(place, theirs, child)
+        _relay(place, theirs, child, rescue)
     theirs.close()
     os.setsid()
     forget()
@@ -111,7 +125,7 @@ class Line:
 
 
 def _relay(  # noqa: PLR0912 - one loop between two sides
-    place: Place, line: socket.socket, child: int
+    place: Place, line: socket.socket, child: int, rescue: Rescue
 ) -> NoReturn:
     """Pass messages on between MPI and the child until that has ended."""
     told: list[int] = []
@@ -131,6 +145,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
     line.setblocking(False)
     out = bytearray(Frames.pack(-1, {"kind": "open", "size": world.size, "library": world.library}))
     frames, tight, usual, leaving = Frames(), 0.0, _PAUSE, False
+    recorded: Path | None = None
     while True:
         while (arrived := world.receive()) is not None:
             out += Frames.pack(*arrived)
@@ -146,8 +161,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
             except ConnectionError:
                 data = b""
             if not data:
-                # The child has died; without leaving MPI, so that all ranks end.
-                _leave(child)
+                _outlive(world, child, recorded, rescue)
             frames.add(data)
         while frames.ready:
             rank, header, payload = frames.take()
@@ -155,6 +169,8 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
                 leaving = True
             elif header["kind"] == "rest":
                 usual = header["pause"]
+            elif header["kind"] == "recording":
+                recorded = Path(header["folder"])
             else:
                 world.send(rank, header, payload)
                 tight = _tight_after(header, tight)
@@ -171,7 +187,34 @@ def _tight_after(header: Header, tight: float) -> float:
     return time.monotonic() + _TIGHT if header["kind"] in ("ping", "pong") else tight
 
 
+def _outlive(world: World, child: int, recorded: Path | None, rescue: Rescue) -> NoReturn:
+    """The child has died: end the other ranks, keep what it recorded, and leave as it did."""
+    for rank in tree.children(0, world.size):
+        world.send(rank, {"kind": "end"})
+    until = time.monotonic() + _FAREWELL
+    while not world.idle and time.monotonic() < until:
+        world.receive()
+        time.sleep(_PAUSE)
+    _, status = os.waitpid(child, 0)
+    # A run that the child gave up itself is gone.
+    if recorded is not None and recorded.exists():
+        try:
+            rescue(recorded)
+        except Exception as error:
+            print(f"loadframe: what was recorded in {recorded} could not be kept: {error}", file=sys.stderr)
+    if os.WIFSIGNALED(status):
+        # Where a rank is gone, too, MPI would wait for it for good.
+        signal.alarm(_ENDING)
+        world.close()
+    os._exit(_code(status))
+
+
 def _leave(child: int) -> NoReturn:
     _, status = os.waitpid(child, 0)
+    os._exit(_code(status))
+
+
+def _code(status: int) -> int:
+    """Return what a shell would leave with where a program ended so."""
     code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code

@@ -41,6 +41,9 @@ def serve(place: Place) -> int:
             os._exit(1)
         if station.pause:
             time.sleep(station.pause)
+    # Where rank 0 was killed, its phase is not over.
+    for phase in station.phases.values():
+        phase.stop()
     station.children.end()
     world.close()
     return 0

@@ -10,7 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-_NAME = re.compile(r"\..+\.partial-(?P<host>.+)-(?P<pid>\d+)-(?P<start>\d+)")
+_NAME = re.compile(r"\.(?P<run>.+)\.partial-(?P<host>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 
 
 def partial_name(run: str) -> str:
@@ -31,15 +31,20 @@ def remove_run(path: Path) -> None:
 
 def remove_stale(parent: Path) -> list[Path]:
     """Remove the partial folders in `parent` whose process on this machine has ended; return them."""
-    stale = [path for path in sorted(parent.glob(".*.partial-*")) if _is_stale(path)]
-    for path in stale:
+    removed = [path for path, _ in stale(parent)]
+    for path in removed:
         shutil.rmtree(path, ignore_errors=True)
-    return stale
+    return removed
 
 
-def _is_stale(path: Path) -> bool:
-    match = _NAME.fullmatch(path.name)
-    if match is None or match["host"] != os.uname().nodename:
+def stale(parent: Path) -> list[tuple[Path, str]]:
+    """Return the partial folders in `parent` whose process on this machine has ended, with the names of their runs."""
+    matches = [(path, _NAME.fullmatch(path.name)) for path in sorted(parent.glob(".*.partial-*"))]
+    return [(path, match["run"]) for path, match in matches if match and _is_stale(match)]
+
+
+def _is_stale(match: "re.Match[str]") -> bool:
+    if match["host"] != os.uname().nodename:
         return False
     return _start_of(int(match["pid"])) != int(match["start"])
 

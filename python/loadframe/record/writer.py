@@ -29,6 +29,7 @@ from loadframe.record.merge import (
 from loadframe.record.partial import partial_name, remove_stale
 from loadframe.record.reader import Recordings
 from loadframe.record.redact import plain
+from loadframe.record.wreck import BEGUN, SCRATCH, Wreck
 
 #: Samples kept in memory before they are written as a row group: about 2 MB, some minutes of a small cluster.
 _BUFFERED = 16_384
@@ -92,10 +93,43 @@ class RunWriter:
                 self._telemetry.close()
             shutil.rmtree(self._partial, ignore_errors=True)
 
+    @classmethod
+    @contextmanager
+    def adopt(cls, wreck: Wreck) -> Iterator[Self]:
+        """Take over a run whose process has died, to finish it. FileNotFoundError if another process has done so."""
+        writer = cls(wreck.parent, wreck.run_id)
+        wreck.folder.rename(writer._partial)
+        writer.started = wreck.started
+        writer._phases = wreck.recordings(writer.scratch)
+        writer._events = (writer._partial / schema.EVENTS_FILE).open("a", encoding="utf-8")
+        # What was sampled cannot be read without the end of its file, which was never written.
+        writer._telemetry = pq.ParquetWriter(
+            writer._partial / schema.TELEMETRY_FILE, TELEMETRY_SCHEMA, compression="zstd"
+        )
+        try:
+            yield writer
+        finally:
+            writer.__exit__(None, None, None)
+
+    @property
+    def folder(self) -> Path:
+        """Where the run grows until it is finished."""
+        return self._partial
+
     @property
     def scratch(self) -> Path:
         """A folder for what is not part of the run when it is finished."""
-        return self._partial / "scratch"
+        return self._partial / SCRATCH
+
+    def draft(self, manifest: Mapping[str, Any]) -> None:
+        """Write down what the run is to be, in case that its process dies: see `wreck`."""
+        with self._writing():
+            self._write_json(schema.MANIFEST_FILE, manifest)
+
+    def begun(self, folder: Path, phase: Mapping[str, Any]) -> None:
+        """Write down what a phase is, whose load begins, in case that this process dies."""
+        with self._writing():
+            (folder / BEGUN).write_text(json.dumps(phase), encoding="utf-8")
 
     def elapsed(self) -> float:
         """Return s since the run began, by the monotonic clock: the run's time axis."""

@@ -42,6 +42,20 @@ def _limit_words(response: float | None) -> str:
 
 
 @dataclass(frozen=True)
+class Broke(Reason):
+    """A part of the generator died or was killed, so the load ended early and was not what was asked for."""
+
+    code = "generator_failed"
+    what: str
+
+    def _cause(self) -> str:
+        return self.what
+
+    def _remedy(self) -> str:
+        return "run it again; what was recorded until then is shown"
+
+
+@dataclass(frozen=True)
 class GeneratorBusy(Reason):
     """A worker used most of its core."""
 
