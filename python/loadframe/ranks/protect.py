@@ -124,10 +124,8 @@ class Line:
         self.lost = self.lost or not data
 
 
-def _relay(  # noqa: PLR0912 - one loop between two sides
-    place: Place, line: socket.socket, child: int, rescue: Rescue
-) -> NoReturn:
-    """Pass messages on between MPI and the child until that has ended."""
+def _hear(child: int) -> list[int]:
+    """Pass signals on to the child; return where those are taken down by which a launcher ends its ranks."""
     told: list[int] = []
 
     def pass_on(number: int, _: FrameType | None) -> None:
@@ -136,6 +134,14 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
     for number in _TO_CHILD:
         signal.signal(number, pass_on)
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    return told
+
+
+def _relay(  # noqa: PLR0912 - one loop between two sides
+    place: Place, line: socket.socket, child: int, rescue: Rescue
+) -> NoReturn:
+    """Pass messages on between MPI and the child until that has ended."""
+    told = _hear(child)
     try:
         world = World(place)
     except BadInput as error:
