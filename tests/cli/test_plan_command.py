@@ -189,3 +189,19 @@ def test_the_node_hours_of_a_job_are_those_of_all_its_machines(tmp_path):
     assert "in one job of 6 machines (2 for nodes and 4 for ranks alone): 9" in " ".join(told.split())
     (tmp_path / "e.yaml").write_text(FILE)
     assert "on this machine." in within("plan", tmp_path / "e.yaml")[1]
+
+
+def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_be_generated(tmp_path):
+    reading = "measure: [load]\nprepare: []\nwith: {file: no.json, documents: 36000000}"
+    (tmp_path / "e.yaml").write_text(FILE.replace("measure: range_100", reading))
+    status, told, _ = within("plan", tmp_path / "e.yaml", "--json")
+    extent = json.loads(told)["extent"]
+    assert status == 0
+    assert "no.json is not here: corpus nyc_taxis is taken to have 36,000,000 documents" in extent["missing"][0]
+    # At the 10,000 documents per second that it supposes.
+    assert 3 * 3600 < extent["seconds"] < 3 * 4000
+    assert "! no.json is not here" in within("plan", tmp_path / "e.yaml")[1]
+    (tmp_path / "no.json").write_text("{}\n")
+    extent = json.loads(within("plan", tmp_path / "e.yaml", "--json")[1])["extent"]
+    assert extent["missing"] == []
+    assert extent["seconds"] < 600

@@ -113,10 +113,11 @@ def test_an_address_takes_the_generators_place_and_a_file_the_addresss(load, fet
     assert source(load(text)) == {"generate": "geonames", "documents": 7}
     address, checksum = "https://data.example/all.json.gz?a=b", 64 * "0"
     workload = load(text, url=address, sum=checksum)
-    assert workload.documents("c") == 1, "nothing is known of what is not here, and nothing is fetched to know it"
+    # As many as would be generated: more is not known, and nothing is fetched to know it.
+    assert (workload.documents("c"), workload.missing("c")) == (7, [address])
     (path,) = source(workload)["files"]
     assert Path(path).name.endswith("-all.json.gz")
-    assert workload.documents("c") == 9 * 1000 * 10 // 500
+    assert (workload.documents("c"), workload.missing("c")) == (9 * 1000 * 10 // 500, [])
     assert fetched == [(address, checksum)]
     assert source(load(text, url=address, file=str(documents))) == {"files": [str(documents)]}
     assert len(fetched) == 1

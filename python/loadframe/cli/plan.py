@@ -86,6 +86,8 @@ def _show(planned: "Plan") -> None:
     out.print(Text(f"{article} {question.kind} experiment: {curve}{scatter}"))
     if question.extent:
         out.print(Text(_extent_text(question.extent)))
+        for sentence in question.extent.missing:
+            out.print(Text(f"! {sentence}", style="yellow"))
     if planned.outlooks:
         out.print()
         out.print(_designs(planned))

@@ -122,6 +122,7 @@ def _show(batch: "Batch", planned: "Extent", job: str | None) -> None:
             "The job ends before the last run, and "
             + ("submits itself again." if batch.again else "goes on when it is submitted again (--again does so).")
         )
+    lines += [f"! {sentence}" for sentence in planned.missing]
     lines.append(f"job {job} is submitted: `squeue --job {job}`" if job else f"submit it: sbatch {batch.script}")
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """How much of a machine room an experiment takes: machines, time, and their product."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from loadframe.experiment.design_estimate import estimate
 from loadframe.experiment.file_model import OTHER_MACHINES
 
 if TYPE_CHECKING:
+    from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
 
 
@@ -20,6 +22,7 @@ class Extent:
     nodes: int  #: of the largest cluster
     machines: int  #: that keep its nodes
     generators: int  #: machines besides, for the ranks that load it
+    missing: tuple[str, ...] = ()  #: of what is to be read and is not here, so that its size is not known: in words
 
     @property
     def machine_hours(self) -> float:
@@ -35,6 +38,7 @@ class Extent:
             "machines": self.machines,
             "generators": self.generators,
             "machine_hours": round(self.machine_hours, 2),
+            "missing": list(self.missing),
         }
 
 
@@ -51,4 +55,17 @@ def extent(experiment: "Experiment", generators: int | None = None) -> Extent:
         machines = math.ceil(nodes / (store.placement.per_machine or 1))
         if generators is None:
             generators = 0 if store.placement.share else 1
-    return Extent(len(most.runs), estimate(most, experiment), nodes, machines, generators or 0)
+    missing = tuple(_missing(experiment, most))
+    return Extent(len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing)
+
+
+def _missing(experiment: "Experiment", most: "Design") -> Iterator[str]:
+    """Yield a sentence for what is to be read by the first run, as by the others, and is not here."""
+    workload = experiment.workload_at(most.runs[0].treatment)
+    for corpus in workload.file.corpora:
+        if names := workload.missing(corpus):
+            count = f"{workload.documents(corpus):,}"
+            yield (
+                f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not here: corpus {corpus} is taken to have"
+                f" {count} {'document' if count == '1' else 'documents'}, and ingestion to take as long as that"
+            )

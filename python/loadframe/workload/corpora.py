@@ -238,7 +238,8 @@ def cache() -> Path:
 def documents(corpus: Corpus, folder: Path) -> int:
     """Return how many documents a corpus has; a guess from the size for files without a limit.
 
-    Nothing is fetched for it: of what is not here yet, only a limit is known. Files that are missing count for nothing.
+    Nothing is fetched for it: of what is not here yet, only a limit is known, or how many documents would be generated
+    in its place. Other files that are missing count for nothing.
     """
     limit = corpus.limit
     if limit is not None and corpus.exactly is not None:
@@ -247,11 +248,23 @@ def documents(corpus: Corpus, folder: Path) -> int:
         counts = [vectors.rows(folder / text) for text in corpus.columns.values()]
         known = min((count for count in counts if count is not None), default=1)
         return known if limit is None else min(known, limit)
-    fetched = [download.place(url, cache(), corpus.sha256 or None) for url in corpus.addresses]
-    files = fetched or [folder / path for path in corpus.paths]
+    files = _places(corpus, folder)
     size = sum(file.stat().st_size * PACKED.get(file.suffix.lower(), 1) for file in files if file.is_file())
-    guess = max(1, size // BYTES_PER_DOCUMENT)
+    guess = max(1, size // BYTES_PER_DOCUMENT) if size else corpus.documents or 1
     return guess if limit is None else min(guess, limit)
+
+
+def missing(corpus: Corpus, folder: Path) -> list[str]:
+    """Return the files and addresses of a corpus that are not here, or not yet, as they are written."""
+    names = corpus.paths or corpus.addresses
+    return [name for name, file in zip(names, _places(corpus, folder), strict=True) if not file.is_file()]
+
+
+def _places(corpus: Corpus, folder: Path) -> list[Path]:
+    """Return where its files are, or will be when they are fetched."""
+    if corpus.addresses:
+        return [download.place(url, cache(), corpus.sha256 or None) for url in corpus.addresses]
+    return [folder / path for path in corpus.paths]
 
 
 def describe(source: dict[str, Any]) -> dict[str, Any]:

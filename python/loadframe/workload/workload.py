@@ -168,9 +168,17 @@ class Workload:
 
     def documents(self, corpus: str) -> int:
         """Return how many documents a corpus has; a guess from the size of files that are here already."""
+        return corpora.documents(*self._corpus(corpus))
+
+    def missing(self, corpus: str) -> list[str]:
+        """Return the files and addresses of a corpus that are not here yet, as they are written."""
+        return corpora.missing(*self._corpus(corpus))
+
+    def _corpus(self, name: str) -> tuple[Corpus, Path]:
+        """Return a corpus, and the folder at which its paths begin."""
         filled = self.fill(1)
-        known = filled.file.corpora[corpus]
-        return corpora.documents(known, self._folder(filled, ("corpora", corpus, known.key))[0])
+        known = filled.file.corpora[name]
+        return known, self._folder(filled, ("corpora", name, known.key))[0]
 
     def _setting(self, used: Iterable[str], made_of: Mapping[str, Collection[str]]) -> Setting | None:
         """Return the setting that a value made of some parameters goes back to, None if all have their defaults."""
