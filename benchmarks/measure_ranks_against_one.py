@@ -1,30 +1,33 @@
 """Requests per second of four ranks beside one, each held to the same share of a core, against a null search server.
 
-Four ranks that cost nothing would send four times as much. Where other work keeps ranks from their share, requests per
-second of the workers' CPU time still say what it costs to be one of four.
+Four ranks that cost nothing would send four times as much. Where other work keeps ranks from their share, or the server
+from a core, requests per second of the workers' CPU time still say what it costs to be one of four.
 """
 
 import statistics
+import time
+from pathlib import Path
 
 from benchmarks import engine_run, rank_run
 from benchmarks.machine import null_server
 
-from loadframe.units import format_count, format_duration
+from loadframe.units import format_count, format_duration, format_share
 
 RANKS = 4
 #: Of a core, for each rank: so much that ranks and server together fit on two cores.
-SHARE = 0.2
+SHARE = 0.1
 ROUNDS = 3
 SECONDS = 5
 #: Requests in flight of each rank.
-CLIENTS = 8
+CLIENTS = 32
 #: How much of four times one rank's rate four are to reach.
 AIM = 0.97
 
 
 def main() -> None:
     """Measure both in turn, and print the ratios."""
-    rounds = []
+    rounds: list[list[rank_run.Ranked]] = []
+    servers: list[tuple[float, float]] = []
     # The server takes the core that it finds free.
     with null_server(None) as address:
         target = {"driver": "search", "hosts": [address]}
@@ -34,7 +37,10 @@ def main() -> None:
             for ranks in (1, RANKS):
                 pacing = {"closed": {"clients": CLIENTS * ranks}}
                 plan = engine_run.phase(target, operation, pacing, {"duration": SECONDS})
+                used, waited, began = *_served(), time.monotonic()
                 pair.append(rank_run.measure(ranks, plan, SHARE))
+                elapsed = time.monotonic() - began
+                servers.append(((_served()[0] - used) / elapsed, (_served()[1] - waited) / elapsed))
             rounds.append(pair)
     one, several = (statistics.median(pair[which].rate for pair in rounds) for which in (0, 1))
     print(f"  each held to {SHARE} of a core: 1 rank {format_count(one)} requests/s, {RANKS} {format_count(several)}")
@@ -43,9 +49,25 @@ def main() -> None:
     verdict = "reached" if middle >= AIM * RANKS else "missed"
     scatter = f"{ratios[0]:.2f} to {ratios[-1]:.2f} in {ROUNDS} rounds"
     print(f"  ratio {middle:.2f} ({scatter}); aim {AIM * RANKS:.2f} {verdict}")
+    had = [
+        statistics.median(pair[which].worker_cpu / (ranks * SHARE * SECONDS) for pair in rounds)
+        for which, ranks in ((0, 1), (1, RANKS))
+    ]
+    print(f"  workers used {format_share(had[0])} of their share as 1 rank, and {format_share(had[1])} as {RANKS};")
+    used, waited = (statistics.median(server[which] for server in servers[1::2]) for which in (0, 1))
+    print(
+        f"  the server had {format_share(used)} of a core from start to end with {RANKS} ranks, and waited for one for"
+        f" {format_share(waited)} of that time"
+    )
     costs = [[ranked.worker_cpu / ranked.requests for ranked in pair] for pair in rounds]
     alone, together = (statistics.median(cost[which] for cost in costs) for which in (0, 1))
     print(
         f"  CPU of a worker for a request: {format_duration(alone)} of 1 rank, {format_duration(together)} of {RANKS};"
         f" ratio {statistics.median(cost[1] / cost[0] for cost in costs):.2f}"
     )
+
+
+def _served() -> tuple[float, float]:
+    """Return how long this process's threads, of which only the server works, were on a core and waited for one, s."""
+    shares = [(task / "schedstat").read_text().split() for task in Path("/proc/self/task").iterdir()]
+    return sum(int(share[0]) for share in shares) / 1e9, sum(int(share[1]) for share in shares) / 1e9

@@ -2,17 +2,22 @@
 
 The merges are the engine's own, all of them, measured one after the other (`reduce`, an example program of the engine).
 Messages are measured between two ranks of this machine. What is added for each level of the tree are `LATENCY` and
-`BANDWIDTH`, those of a cluster with Gigabit Ethernet.
+`BANDWIDTH`, those of a cluster with Gigabit Ethernet, and the time for which a rank sleeps between two looks. Then 16
+real ranks load here, and each second is timed until rank 0 has it on its disk.
 """
 
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks import engine_run, rank_run
+
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.ranks.member import ALERT
 from loadframe.units import format_duration, format_size
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +26,8 @@ RANKS = 10_000
 LATENCY, BANDWIDTH = 100e-6, 110e6
 #: Aims: s for the reduction of a second, s and B for the end.
 SECOND, END, MEMORY = 0.5, 5.0, 256e6
+#: Ranks that load here, for so long, s, at so many requests a second.
+REAL, SECONDS, RATE = 16, 15, 1_600
 
 PING_PONG = """
 import sys, time
@@ -55,11 +62,13 @@ def main() -> None:
     print(f"  size: {format_size(levels[0]['bytes'])} of one rank, {format_size(told['bytes'])} of all")
     merges, slowest = (sum(level[key] for level in levels) for key in ("mean", "slowest"))
     wire = sum(LATENCY + level["bytes"] / BANDWIDTH for level in levels)
-    total = told["encoding"] + slowest + wire + told["recording"]
+    looks = ALERT * len(levels)
+    total = told["encoding"] + slowest + wire + looks + told["recording"]
     print(
         f"  {len(levels)} levels: merges {format_duration(merges)} (each level's slowest: {format_duration(slowest)}),"
     )
     print(f"  messages at {format_duration(LATENCY)} and {format_size(BANDWIDTH)}/s: {format_duration(wire)}")
+    print(f"  a rank looks every {format_duration(ALERT)} for them, which adds up to {format_duration(looks)}")
     _messages(levels)
     print(f"  writing it down on rank 0: {format_duration(told['recording'])}")
     print(f"  a second is reduced in {format_duration(total)}, ratio to the aim: {total / SECOND:.2f}")
@@ -75,6 +84,16 @@ def main() -> None:
         f"  memory for it on rank 0: {format_size(outcome['memory'])},"
         f" ratio to the aim: {outcome['memory'] / MEMORY:.2f}"
     )
+    _real()
+
+
+def _real() -> None:
+    pacing = {"open": {"rate": RATE, "arrivals": "poisson"}}
+    ranked = rank_run.measure(REAL, engine_run.phase({"driver": "null"}, {}, pacing, {"duration": SECONDS}))
+    middle, longest = statistics.median(ranked.delays), max(ranked.delays)
+    print(f"  {REAL} real ranks here: a second is on rank 0's disk {format_duration(middle)} after its end,")
+    print(f"  at most {format_duration(longest)}, ratio to the aim: {longest / SECOND:.2f}; ", end="")
+    print(f"rank 0 took {format_size(ranked.memory)} in all")
 
 
 def _messages(levels: list[dict[str, Any]]) -> None:

@@ -29,14 +29,12 @@ _LOOK = 0.005
 @dataclass(frozen=True)
 class Ranked:
     """A phase of ranks: requests of its measured window, 1/s and in all; CPU time of the workers in it, s; how much
-    memory rank 0 took at most, B; when all ranks were together, by the clock; for each second how long after its end
-    it was on rank 0's disk, s, to some 5 ms."""
+    memory rank 0 took at most, B; for each second how long after its end it was on rank 0's disk, s, to some 5 ms."""
 
     rate: float
     requests: int
     worker_cpu: float
     memory: int
-    together: float
     delays: list[float]
 
 
@@ -93,7 +91,6 @@ def _load(task: Path, plan: dict[str, Any]) -> int:
     folder = task.parent
     hub = present()
     ranks = hub.ranks() if hub else ()
-    together = time.time()
     plan["began"] = began = time.monotonic()
     phase = hub.phase(plan, folder, ranks, None) if hub else _engine.start(json.dumps(plan), folder)
     delays: list[float] = []
@@ -111,7 +108,6 @@ def _load(task: Path, plan: dict[str, Any]) -> int:
         requests=requests,
         worker_cpu=_worker_cpu(folder, outcome["warmup"]),
         memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        together=together,
         delays=delays,
     )
     (folder / "ranked.json").write_text(json.dumps(asdict(ranked)))
