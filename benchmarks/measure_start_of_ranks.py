@@ -93,8 +93,8 @@ def _files() -> tuple[int, int, int]:
             raise BadInput("strace is not installed", remedy="install it")
         calls = re.findall(r"^\d+ +(\w+)\(.*= (-?\d+)", trace.read_text(), re.MULTILINE)
     opens = [int(status) for name, status in calls if name in ("open", "openat", "openat2")]
-    found = sum(status >= 0 for status in opens)
-    return found, len(opens) - found, len(calls) - len(opens)
+    there = sum(status >= 0 for status in opens)
+    return there, len(opens) - there, len(calls) - len(opens)
 
 
 def _together(program: str) -> tuple[float, list[float]]:
