@@ -1,6 +1,7 @@
 """Nodes on the machines of a real Slurm job: each where it was placed, and none that outlives its command."""
 
 import signal
+import socket
 import time
 
 import psutil
@@ -120,6 +121,34 @@ def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state)
     with pytest.raises(BadInput, match="machine n9 is not part of job"):
         Cluster.start(spec(machines=("n1", "n9")))
     assert not (state / "passing").exists() or not list((state / "passing").iterdir())
+
+
+def asked(cluster, words):
+    """Return the answer of a cluster's one node of Redis."""
+    host, _, port = cluster.addresses[0].rpartition(":")
+    with socket.create_connection((host, int(port)), 60) as line:
+        line.sendall(f"{words}\r\n".encode())
+        return line.recv(100).decode()
+
+
+def test_what_a_job_has_left_in_a_folder_that_machines_share_is_taken_up_on_another(slurm, state, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    for machine, words, answer in (("n1", "SET k v", "+OK"), ("n2", "GET k", "$1\r\nv")):
+        with slurm.allocation(1, f"--nodelist={machine}") as environment:
+            monkeypatch.setenv("SLURM_JOB_ID", environment["SLURM_JOB_ID"])
+            cluster = Cluster.start(spec(name="kept"))
+            try:
+                assert cluster.nodes[0].on == machine
+                assert asked(cluster, words).startswith(answer)
+            finally:
+                cluster.stop()
+    # A copy from before is not taken for the data.
+    (state / "clusters/kept/node-0/.start").write_text("another start")
+    with slurm.allocation(1, "--nodelist=n3") as environment:
+        monkeypatch.setenv("SLURM_JOB_ID", environment["SLURM_JOB_ID"])
+        with pytest.raises(BadInput, match="the data of node-0 cannot be reached: the machine is not part of job"):
+            Cluster.start(spec(name="kept"))
 
 
 def test_outside_of_a_job_there_are_no_machines(monkeypatch, state):

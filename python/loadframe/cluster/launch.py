@@ -19,7 +19,7 @@ from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.errors import LoadframeError
-from loadframe.host import files
+from loadframe.host import copying, files
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Installation, NodeSpec, Store
@@ -89,7 +89,8 @@ def start(
         )
         made = plan(machine, software.store, node, software.on(machine))
         roster.facts |= made.facts
-        machine.call(files.write_node, node.folder, made.folders, made.files, user)
+        mark = token_hex(8)
+        machine.call(files.write_node, node.folder, made.folders, {**made.files, copying.MARK: mark}, user)
         command = Command(
             name=f"loadframe-{token}-{node.name}",
             argv=made.argv,
@@ -117,6 +118,7 @@ def start(
             shape=str(spec.link),
             cores=kept,
             elects=node.elects,
+            mark=mark,
             machine=machine,
         )
         roster.update(put=[started])

@@ -18,6 +18,7 @@ from loadframe.cluster.roster import Roster
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import copying, files
 from loadframe.host.base import Host, Machine
+from loadframe.host.local import LocalHost
 from loadframe.store import Store
 from loadframe.units import format_size
 
@@ -94,7 +95,7 @@ def move(
     jobs: list[Future[_Move]] = []
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            jobs = [pool.submit(_bring, one, user(one.target), report, stop) for one in wanted]
+            jobs = [pool.submit(_bring, one, user(one.target), folder, report, stop) for one in wanted]
             try:
                 moves = [job.result() for job in jobs]
             except BaseException:
@@ -159,8 +160,8 @@ def _for_a_while(store: Store, host: Host, taken: Sequence[str]) -> Machine:
         return emptiest
 
 
-def _bring(wanted: _Move, user: int | None, report: Report, stop: threading.Event) -> _Move:
-    """Have a node's folder on its machine, and return where it is."""
+def _bring(wanted: _Move, user: int | None, cluster: Path, report: Report, stop: threading.Event) -> _Move:
+    """Have a node's folder on its machine, and return where it is; `cluster` is the cluster's folder here."""
     node, target = wanted.node, wanted.target
     source, folder = node.machine, node.folder
     assert source and folder
@@ -168,11 +169,16 @@ def _bring(wanted: _Move, user: int | None, report: Report, stop: threading.Even
     try:
         there = source.call(copying.sign, folder, token)
     except LoadframeError as error:
-        raise BadInput(
-            f"the data of {node.name} cannot be reached: {error.what}",
-            where=error.where,
-            remedy="make that machine reachable: without it the data cannot be brought elsewhere; nothing was changed",
-        ) from error
+        if folder.parent != cluster or node.mark is None or not copying.marked(folder, node.mark):
+            raise BadInput(
+                f"the data of {node.name} cannot be reached: {error.what}",
+                where=error.where,
+                remedy="make that machine reachable: without it the data cannot be brought elsewhere; nothing was"
+                " changed",
+            ) from error
+        # That machine and this one share the folder, so what it wrote last is here.
+        source = LocalHost()
+        there = source.call(copying.sign, folder, token)
     if not there:
         raise _missing(node)
     try:

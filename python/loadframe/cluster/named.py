@@ -96,6 +96,7 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
                 "shape": node.shape,
                 "cores": node.cores,
                 "elects": node.elects,
+                "mark": node.mark,
                 "machine": node.on,
                 "process": node.process.record() if node.process else None,
             }
@@ -139,6 +140,7 @@ def load(name: str) -> Saved | None:
                 entry.get("shape", ""),
                 tuple(entry.get("cores", ())),
                 bool(entry.get("elects", True)),
+                entry.get("mark"),
                 machine,
             )
             for entry, machine in ((entry, host.machine(entry.get("machine") or "")) for entry in record["nodes"])

@@ -16,6 +16,8 @@ from loadframe.errors import BadInput, LoadframeError
 
 #: A file in a folder, by which it is recognised from another machine, or at another path.
 _SIGN = ".sign"
+#: A file in a node's folder, anew with each start: by it the data is told from what a copy of it was once.
+MARK = ".start"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ def signed(folder: Path, token: str) -> bool:
     """Whether a folder is the one in which that sign was left."""
     try:
         return (folder / _SIGN).read_text() == token
+    except OSError:
+        return False
+
+
+def marked(folder: Path, mark: str) -> bool:
+    """Whether a folder is that of the node which was started with this mark."""
+    try:
+        return (folder / MARK).read_text() == mark
     except OSError:
         return False
 
