@@ -16,7 +16,7 @@ from loadframe.errors import BadInput, LoadframeError
 
 #: A file in a folder, by which it is recognised from another machine, or at another path.
 _SIGN = ".sign"
-#: A file in a node's folder, anew with each start: by it the data is told from what a copy of it was once.
+#: A file in a node's folder, anew with each start: a copy of the folder from before has another.
 MARK = ".start"
 
 
