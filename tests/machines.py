@@ -115,8 +115,9 @@ class Machines:
 
     def processes(self, name: str) -> list[str]:
         """Return the command lines of what runs on a machine beside its sshd."""
-        lines = self.run(name, "ps", "-eo", "args=").splitlines()
-        return [line for line in lines if not line.startswith(("sshd", str(SSHD), "ps ", "sh -c"))]
+        lines = (line.split(maxsplit=1) for line in self.run(name, "ps", "-eo", "pid=,args=").splitlines())
+        ours = ("sshd", str(SSHD), "ps ", "sh -c")
+        return [line[1] for line in lines if line[0] != "1" and not line[1].startswith(ours)]
 
     def link(self, name: str) -> str:
         """Return this machine's end of a machine's link."""
@@ -127,8 +128,8 @@ class Machines:
 def machines(count: int, *, shared: bool = False, python: bool = True, loading: int = 0) -> Iterator[Machines]:
     """Start machines m1, m2, ...; `shared` leaves them one state and cache, without `python` they have none.
 
-    The last `loading` of them have this checkout, so that ranks can run there. Addresses are of 127.0.0.0/8, though
-    links are real ones: some servers ask more of a machine than every machine for tests grants when they listen
+    The last `loading` of them have this checkout and cache, so that ranks can run there. Addresses are of 127.0.0.0/8,
+    though links are real ones: some servers ask more of a machine than every machine for tests grants when they listen
     elsewhere. Open MPI takes them with `btl_tcp_if_exclude` set to `lo`.
     """
     with open_folder("machines") as root, contextlib.ExitStack() as ends:
@@ -150,13 +151,13 @@ def machines(count: int, *, shared: bool = False, python: bool = True, loading: 
         _run(_ADDRESS.format(link=bridge, block=block, number=1))
         ends.callback(lambda: [there.crash(name) for name in list(there.running)])
         for number, name in enumerate(names):
-            _start(there, name, root / "all" if shared else None, python, checkout=shared or number >= count - loading)
+            _start(there, name, root / "all" if shared else None, python, loads=number >= count - loading)
         for address in there.addresses.values():
             _await(address)
         yield there
 
 
-def _start(there: Machines, name: str, common: Path | None, python: bool, checkout: bool) -> None:
+def _start(there: Machines, name: str, common: Path | None, python: bool, loads: bool) -> None:
     folder = there.root / name
     folder.mkdir()
     # The form of the kernel's, and nobody else's.
@@ -172,10 +173,13 @@ def _start(there: Machines, name: str, common: Path | None, python: bool, checko
             (common / part).mkdir(exist_ok=True)
             (folder / "var" / part / "loadframe").symlink_to(common / part)
     hidden = "" if python else " ".join(sorted(_pythons()))
+    private = ["/var/lib/loadframe"]
+    if not loads:
+        private += ["/var/cache/loadframe", *([] if common else [str(_REPOSITORY)])]
     script = _BEGIN.format(
         name=name,
         root=there.root,
-        private=f"/var/lib/loadframe /var/cache/loadframe {'' if checkout else _REPOSITORY}",
+        private=" ".join(private),
         hidden=hidden,
         sshd=SSHD,
     )

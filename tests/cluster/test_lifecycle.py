@@ -4,7 +4,9 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -12,6 +14,7 @@ from commands import servers
 from loadframe.cluster import Cluster, ClusterSpec, named
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import identity
+from loadframe.host.local import LocalHost
 
 
 @pytest.fixture
@@ -379,7 +382,7 @@ def test_nodes_with_addresses_of_their_own_share_their_ports(toy):
 
 
 def test_nodes_of_a_cluster_with_a_port_count_on(toy):
-    port = 23100
+    port = _two_free_ports()
     with Cluster.start(ClusterSpec(store="toy", port=port)) as cluster:
         cluster.grow()
         assert cluster.addresses == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
@@ -398,6 +401,14 @@ def test_somebody_elses_cluster_is_not_changed(cluster, toy):
         for change in (attached.grow, attached.shrink, lambda: attached.kill("node-0")):
             with pytest.raises(BadInput, match="loadframe did not start this cluster"):
                 change()
+
+
+def _two_free_ports() -> int:
+    """Return the first of two ports that nobody has, from those that neither clusters nor the kernel choose from."""
+    while True:
+        port = Random().randrange(11_000, 19_000)
+        with suppress(BadInput):
+            return LocalHost().free_ports(2, port)[0]
 
 
 def _wait(condition) -> None:

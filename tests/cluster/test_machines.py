@@ -3,17 +3,18 @@
 import contextlib
 import json
 import os
+import platform
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import commands
-from loadframe.cluster import Cluster, ClusterSpec, Placement, transport
+from loadframe.cluster import Cluster, ClusterSpec, Placement, named, transport
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import files
 from loadframe.record import Run
@@ -41,27 +42,28 @@ def servers(there: Machines, name: str) -> list[str]:
 
 
 def test_a_kept_cluster_grows_onto_another_machine_and_comes_back_with_its_data(there):
-    up = ("cluster", "up", "spread", "--store", "redis", "--nodes", 3, "--host", "ssh", "--machines", "m1,m2,m3,m4")
-    begun = commands.result(*up)
+    everywhere = ("m1", "m2", "m3", "m4")
+    up = ("cluster", "up", "spread", "--store", "redis", "--nodes", 3, "--host", "ssh")
+    begun = commands.result(*up, "--machines", ",".join(everywhere))
     assert [node["machine"] for node in begun["nodes"]] == ["m1", "m2", "m3"]
     assert begun["deviations"] == []
     assert [node["address"].partition(":")[0] for node in begun["nodes"]] == list(there.addresses.values())[:3]
-    assert [len(servers(there, name)) for name in there.addresses] == [1, 1, 1, 0], "they outlive the command"
-    assert commands.loadframe("cluster", "grow", "spread").returncode == 0
-    grown = commands.result("cluster", "status", "spread")
-    assert grown["nodes"][-1]["machine"] == "m4"
-    assert len(servers(there, "m4")) == 1
-    cluster = Cluster.load("spread")
-    for number in range(200):
-        write(cluster, f"key-{number}")
-    assert kept(cluster) == 200
-    assert commands.loadframe("cluster", "down", "spread").returncode == 0
-    assert [servers(there, name) for name in there.addresses] == [[]] * 4
-    again = commands.result("cluster", "up", "spread")
-    assert [node["machine"] for node in again["nodes"]] == ["m1", "m2", "m3", "m4"]
-    assert kept(Cluster.load("spread")) == 200
-    assert commands.loadframe("cluster", "down", "spread", "--delete-data").returncode == 0
-    for name in there.addresses:
+    assert [len(servers(there, name)) for name in everywhere] == [1, 1, 1, 0], "they outlive the command"
+    with Cluster.load("spread") as cluster:
+        cluster.grow()
+        assert cluster.nodes[-1].on == "m4"
+        assert len(servers(there, "m4")) == 1
+        for number in range(200):
+            write(cluster, f"key-{number}")
+        assert kept(cluster) == 200
+        cluster.stop()
+    assert [servers(there, name) for name in everywhere] == [[]] * 4
+    spec = ClusterSpec(store="redis", name="spread", nodes=4, host="ssh", machines=everywhere)
+    with Cluster.start(spec) as again:
+        assert tuple(node.on for node in again.nodes) == everywhere
+        assert kept(again) == 200
+    named.delete("spread")
+    for name in everywhere:
         assert there.run(name, "ls", "/var/lib/loadframe/clusters").split() == []
 
 
@@ -80,76 +82,80 @@ def kept(cluster: Cluster) -> int:
 
 def test_a_run_on_machines_records_them_their_growth_and_a_cut(there, tmp_path):
     where = ("--store", "redis", "--nodes", 3, "--host", "ssh", "--machines", "m1,m2,m3,m4")
-    output = tmp_path / "run"
-    load = ("--warmup", "1s", "--duration", "25s", "--clients", 2, "--at", "14s=grow", "--output", output)
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(commands.loadframe, "bench", "ycsb/b", *where, *load)
-        until(lambda: any('"b"' in path.read_text() for path in tmp_path.glob(".run*/events.jsonl")), done)
-        there.cut("m4")
-        time.sleep(7)
-        there.restore("m4")
-        result = done.result()
-    assert result.returncode == 0, result.stderr
-    run = Run(output)
+    load = ("--warmup", "1s", "--duration", "200s", "--clients", 2, "--at", "1s=grow", "--output", tmp_path / "run")
+    with commands.Running("bench", "ycsb/b", *where, *load, folder=tmp_path) as bench:
+        happens(bench, tmp_path, "cluster balanced")
+        there.cut("m2")
+        happens(bench, tmp_path, "gap", source="machine:m2")
+        there.restore("m2")
+        happens(bench, tmp_path, "gap over", source="machine:m2")
+        happens(bench, tmp_path, "gap over", source="node:node-1")
+        bench.send(signal.SIGINT)
+    run = Run(tmp_path / "run")
     machines = run.manifest.store.machines
     assert [(machine["name"], machine["nodes"]) for machine in machines] == [
         ("m1", ["node-0"]), ("m2", ["node-1"]), ("m3", ["node-2"]), ("m4", []),
     ]  # fmt: skip
     assert [machine["address"] for machine in machines] == list(there.addresses.values())
-    events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
-    gaps = [(event["kind"], event["source"]) for event in events if event.get("source") == "machine:m4"]
-    assert gaps == [("gap", "machine:m4"), ("gap over", "machine:m4")]
-    assert "has not answered" in next(event["cause"] for event in events if event["kind"] == "gap")
-    joined = next(event for event in events if event["kind"] == "node joined")
+    assert "has not answered" in next(event["cause"] for event in run.events if event["kind"] == "gap")
+    joined = next(event for event in run.events if event["kind"] == "node joined")
     assert (joined["nodes"], joined["machines"]) == (["node-3"], "m4")
-    sources = set(run.telemetry["source"].to_pylist())
-    assert {f"machine:m{number}" for number in range(1, 5)} <= sources
-    assert {f"node:node-{number}" for number in range(4)} <= sources
-    assert commands.loadframe("report", output, "--output", tmp_path / "report.html").returncode == 0
+    assert "the machine m2 did not answer for" in json.dumps([r.cause for r in run.summary.verdict.reasons])
+    places = set(zip(run.telemetry["source"].to_pylist(), run.telemetry["machine"].to_pylist(), strict=True))
+    assert {(f"machine:m{number}", f"m{number}") for number in range(1, 5)} <= places
+    assert {(f"node:node-{number}", f"m{number + 1}") for number in range(4)} <= places
+    assert {("host", platform.node()), ("generator:0", platform.node()), ("cluster", None)} <= places
+    assert commands.within("report", tmp_path / "run", "--output", tmp_path / "report.html")[0] == 0
     assert "m1 (node-0; " in (tmp_path / "report.html").read_text()
     for name in there.addresses:
         until(lambda name=name: not servers(there, name))
 
 
-def until(condition, done: Future | None = None) -> None:
-    end = time.monotonic() + 120
+def happens(bench: commands.Running, parent: Path, kind: str, **what: str) -> None:
+    """Return when the run that is being recorded has such an event."""
+
+    def there() -> bool:
+        assert bench.process.poll() is None, bench.stderr
+        lines = [line for path in parent.glob(".run*/events.jsonl") for line in path.read_text().split("\n")[:-1]]
+        return any(json.loads(line).items() >= {"kind": kind, **what}.items() for line in lines)
+
+    until(there)
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + commands.PATIENCE
     while not condition():
         assert time.monotonic() < end
-        assert done is None or not done.done(), done.result().stderr
         time.sleep(0.1)
 
 
-def test_a_machine_that_crashes_under_load_ends_the_run_as_invalid_and_leaves_nothing(state, tmp_path, monkeypatch):
+def test_a_machine_that_crashes_under_load_makes_the_run_invalid_and_leaves_nothing(state, tmp_path, monkeypatch):
     with machines(2) as two:
         monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
         where = ("--store", "redis", "--nodes", 2, "--host", "ssh", "--machines", "m1,m2")
-        load = ("--warmup", "1s", "--duration", "8s", "--clients", 2, "--output", tmp_path / "run")
-        with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(commands.loadframe, "bench", "ycsb/b", *where, *load)
-            until(lambda: any('"b"' in path.read_text() for path in tmp_path.glob(".run*/events.jsonl")), done)
-            time.sleep(2)
+        load = ("--warmup", "1s", "--duration", "200s", "--clients", 2, "--output", tmp_path / "run")
+        with commands.Running("bench", "ycsb/b", *where, *load, folder=tmp_path) as bench:
+            happens(bench, tmp_path, "phase started", phase="b")
             two.crash("m2")
-            result = done.result()
-        assert "Traceback" not in result.stderr
-        summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-        verdict = summary["verdict"]
-        assert not verdict["valid"]
-        assert "m2" in json.dumps(verdict), verdict
-        events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-        assert "machine:m2" in [event.get("source") for event in events if event["kind"] == "gap"]
+            happens(bench, tmp_path, "gap", source="machine:m2")
+            bench.send(signal.SIGINT)
+        assert "Traceback" not in bench.stderr
+        verdict = Run(tmp_path / "run").summary.verdict
+        assert not verdict.valid
+        assert "m2" in json.dumps([reason.cause for reason in verdict.reasons])
         until(lambda: not servers(two, "m1"))
 
 
 def test_what_is_left_of_a_cluster_can_be_stopped_when_a_machine_is_gone(state, monkeypatch):
     with machines(2) as two:
         monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
-        words = ("--store", "redis", "--nodes", 2, "--host", "ssh", "--machines", "m1,m2")
-        commands.result("cluster", "up", "half", *words)
+        up = ("cluster", "up", "half", "--store", "redis", "--nodes", 2)
+        commands.result(*up, "--host", "ssh", "--machines", "m1,m2")
         two.crash("m2")
-        status = commands.result("cluster", "status", "half")
-        assert [node["alive"] for node in status["nodes"]] == [True, False]
-        assert any("nothing is known of node-1: m2 cannot be reached" in text for text in status["deviations"])
-        assert commands.loadframe("cluster", "down", "half").returncode == 0
+        with Cluster.load("half") as half:
+            assert [node.alive for node in half.nodes] == [True, False]
+            assert any("nothing is known of node-1: m2 cannot be reached" in text for text in half.deviations())
+            half.stop()
         assert servers(two, "m1") == []
         two.crash("m1")
         refused = commands.loadframe("cluster", "up", "half")

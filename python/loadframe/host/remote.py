@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from pathlib import Path
@@ -17,8 +18,10 @@ from loadframe.host.facts import Facts, has_address, resolved
 from loadframe.host.limits import Limits
 from loadframe.host.line import Line, MachineLost
 
-#: Seconds that an agent may be silent before a call is given up.
-_SILENT = 45.0
+#: Seconds that an agent may be silent before a call is given up, and before one about a node is that ends with it.
+_SILENT, _ENDING = 45.0, 15.0
+#: Seconds for which a machine that could not be reached is not tried again.
+_AGAIN = 20.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -55,6 +58,7 @@ class RemoteMachine:
         self._connecting = threading.Lock()
         self._address: str | None = None
         self._failure: str | None = None
+        self._failed: tuple[float, LoadframeError] | None = None
         self._folders: dict[Path, Path] = {}
 
     @property
@@ -130,7 +134,7 @@ class RemoteMachine:
     def find(self, record: Mapping[str, Any]) -> "RemoteProcess | None":
         """Return a process there that was kept."""
         started = self.call(agent.find, self._kind, record)
-        return self._taken(started) if started else None
+        return self._taken(started, kept=True) if started else None
 
     def hang_up(self) -> None:
         """Let the agent end."""
@@ -142,14 +146,16 @@ class RemoteMachine:
         if self._line:
             self._line.close()
 
-    def _taken(self, started: Started) -> "RemoteProcess":
+    def _taken(self, started: Started, *, kept: bool = False) -> "RemoteProcess":
         line = self._connected()
         line.states.setdefault(started.number, started.state)
-        return RemoteProcess(line, started)
+        return RemoteProcess(line, started, kept=kept)
 
     def _connected(self) -> Line:
         with self._connecting:
             if self._line is None:
+                if self._failed and time.monotonic() - self._failed[0] < _AGAIN:
+                    raise self._failed[1]
                 line = Line(self.hostname, self._connect())
                 try:
                     line.begin()
@@ -157,6 +163,7 @@ class RemoteMachine:
                     line.close()
                     told = self._unreachable(line, error)
                     self._failure = told.what
+                    self._failed = time.monotonic(), told
                     raise told from error
                 self._line = line
             return self._line
@@ -215,8 +222,9 @@ class RemoteProcess:
     link = None
     inside: tuple[str, ...] = ()
 
-    def __init__(self, line: Line, started: Started) -> None:
-        """Take note of what was started."""
+    def __init__(self, line: Line, started: Started, *, kept: bool) -> None:
+        """Take note of what was started. What is `kept` does not end with its agent."""
+        self._kept = kept
         self.pid = started.pid
         self.control_groups = started.control_groups
         self._line, self._number, self._record = line, started.number, started.record
@@ -262,6 +270,7 @@ class RemoteProcess:
     def keep(self) -> None:
         """Let it outlive the agent."""
         self._act("keep")
+        self._kept = True
 
     def request_stop(self) -> None:
         """Ask it to stop. On a machine that is lost it ends by itself, as its guard's lifeline has ended."""
@@ -274,7 +283,8 @@ class RemoteProcess:
             self._act("stop")
 
     def _act(self, what: str) -> None:
-        self._line.states[self._number] = self._line.ask(_SILENT, agent.act, self._number, what)
+        patience = _SILENT if self._kept else _ENDING
+        self._line.states[self._number] = self._line.ask(patience, agent.act, self._number, what)
 
 
 def _listed(addresses: Mapping[str, str]) -> str:
