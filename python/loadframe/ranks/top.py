@@ -22,6 +22,8 @@ _STEP = 0.05
 #: Clocks that cannot be compared better than this cannot show one second, s.
 UNCERTAIN = 0.01
 
+#: What to do where rank 0 can read what another rank cannot.
+_SAME_FILES = "have the machines of all ranks see the same files at the same paths, as rank 0 sees these"
 _REFUSALS: dict[str, type[Exception]] = {
     "PlanRefused": _engine.PlanRefused,
     "TargetRefused": _engine.TargetRefused,
@@ -102,7 +104,10 @@ class Top(Member):
             self._refuse(RankLost(self._failure, remedy="start the ranks again, without that machine if it is broken"))
         elif self._refused:
             rank, kind, words = min(self._refused)
-            self._refuse(_REFUSALS.get(kind, RuntimeError)(f"{self._name(rank)}: {words}"))
+            told = f"{self._name(rank)}: {words}"
+            # Rank 0 would be the first.
+            differs = kind == "PlanRefused" and rank != 0
+            self._refuse(BadInput(told, remedy=_SAME_FILES) if differs else _REFUSALS.get(kind, RuntimeError)(told))
         elif partly := {host: s for host, s in self._unreached.items() if s["of"] < len(self._ranks)}:
             self._refuse(self._unreachable(partly))
         else:
