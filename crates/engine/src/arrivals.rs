@@ -4,16 +4,11 @@
 //! Arrival *k* is the sum of the first *k* + 1 gaps, which are exponential and independent. The sum of the gaps of a
 //! block of *n* arrivals has a gamma distribution of shape *n*, and the share of its first half in it a beta distribution
 //! of shapes *n*/2 and *n*/2, independently of the sum (Lukacs 1955). So the sum of a block is drawn first, and halved
-//! until the arrival is in a leaf of [`LEAF`] gaps; there, exponential numbers that are scaled to the leaf's sum are the
+//! until the arrival is in a leaf; there, exponential numbers that are scaled to the leaf's sum are the
 //! gaps. Each draw is a function of the seed and of its place, so all generators draw alike.
 
 use crate::draw::Draw;
-
-/// Blocks have 2 to the power of this many arrivals: a generator draws the sum of each, its own arrivals in it or not.
-const BLOCK: u32 = 20;
-
-/// The same of leaves, whose gaps are drawn together.
-const LEAF: u32 = 5;
+use crate::halving::{LEAF, Law, Piece, Row};
 
 /// What separates these draws from the others of a request.
 mod salt {
@@ -28,101 +23,79 @@ mod salt {
 /// Arrivals in the order of their numbers.
 #[derive(Clone, Debug)]
 pub struct Poisson {
-    key: Draw,
-    /// The present block, and the sum of all gaps before it.
-    block: u64,
-    before: f64,
-    /// Pieces of the present block that may be asked for, the nearest last.
-    pieces: Vec<Piece>,
+    row: Row<Gaps>,
     /// The number of the present leaf's first arrival, and its arrivals.
     leaf: (u64, Vec<f64>),
 }
 
-/// Some gaps, one after the other: 2 to the power of `level` from number `first` on, from `start` for `sum`.
+/// How the gaps are drawn.
+#[derive(Clone, Debug)]
+struct Gaps {
+    key: Draw,
+    /// The sum of all gaps before the present block.
+    before: f64,
+}
+
+/// The time of some gaps.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    first: u64,
-    level: u32,
+struct Time {
     start: f64,
     sum: f64,
+}
+
+impl Law for Gaps {
+    const BLOCK: u32 = 20;
+
+    type Share = Time;
+
+    fn whole(&self, first: u64) -> Time {
+        let draw = Draw { k: first, ..self.key };
+        let sum = gamma((1u64 << Self::BLOCK) as f64, |number| draw.unit(salt::BLOCK + number));
+        Time { start: self.before, sum }
+    }
+
+    fn pass(&mut self, block: Time) {
+        self.before += block.sum;
+    }
+
+    fn halves(&self, Piece { first, level, share: Time { start, sum } }: Piece<Time>) -> (Time, Time) {
+        let half = 1u64 << (level - 1);
+        let draw = Draw { k: first, ..self.key };
+        let of = salt::HALF + 2 * u64::from(level);
+        let share = beta(half as f64, draw.unit(of), draw.unit(of + 1));
+        let (left, right) = (sum * share, sum * (1.0 - share));
+        (Time { start, sum: left }, Time { start: start + left, sum: right })
+    }
 }
 
 impl Poisson {
     /// The process of a stream.
     pub fn new(seed: u64, stream: u64) -> Self {
-        let key = Draw::new(seed, stream, 0);
-        let mut poisson = Self { key, block: 0, before: 0.0, pieces: Vec::new(), leaf: (u64::MAX, Vec::new()) };
-        poisson.pieces.push(poisson.whole());
-        poisson
+        let row = Row::new(Gaps { key: Draw::new(seed, stream, 0), before: 0.0 });
+        Self { row, leaf: (u64::MAX, Vec::new()) }
     }
 
     /// When arrival `k` is; numbers must not descend from call to call.
     pub fn at(&mut self, k: u64) -> f64 {
         if k >> LEAF != self.leaf.0 >> LEAF {
-            let piece = self.find(k);
-            self.draw_leaf(piece);
+            let piece = self.row.leaf(k);
+            self.draw_leaf(&piece);
         }
         self.leaf.1[(k - self.leaf.0) as usize]
     }
 
-    /// The leaf that holds `k`.
-    fn find(&mut self, k: u64) -> Piece {
-        while self.block < k >> BLOCK {
-            self.before += self.whole().sum;
-            self.block += 1;
-            self.pieces.clear();
-            self.pieces.push(self.whole());
-        }
-        let mut piece = loop {
-            match self.pieces.pop() {
-                Some(piece) if k < piece.first + (1 << piece.level) => break piece,
-                Some(_) => {}
-                // Only for numbers that descend, for which the block is begun again.
-                None => break self.whole(),
-            }
-        };
-        while piece.level > LEAF {
-            let (left, right) = self.halves(piece);
-            piece = if k < right.first {
-                self.pieces.push(right);
-                left
-            } else {
-                right
-            };
-        }
-        piece
-    }
-
-    /// The present block.
-    fn whole(&self) -> Piece {
-        let first = self.block << BLOCK;
-        let draw = Draw { k: first, ..self.key };
-        let sum = gamma((1u64 << BLOCK) as f64, |number| draw.unit(salt::BLOCK + number));
-        Piece { first, level: BLOCK, start: self.before, sum }
-    }
-
-    fn halves(&self, piece: Piece) -> (Piece, Piece) {
-        let level = piece.level - 1;
-        let half = 1u64 << level;
-        let draw = Draw { k: piece.first, ..self.key };
-        let of = salt::HALF + 2 * u64::from(piece.level);
-        let share = beta(half as f64, draw.unit(of), draw.unit(of + 1));
-        let (left, right) = (piece.sum * share, piece.sum * (1.0 - share));
-        let first = piece.first + half;
-        (Piece { level, sum: left, ..piece }, Piece { first, level, start: piece.start + left, sum: right })
-    }
-
-    fn draw_leaf(&mut self, piece: Piece) {
+    fn draw_leaf(&mut self, piece: &Piece<Time>) {
+        let key = self.row.law().key;
         let (first, arrivals) = &mut self.leaf;
         *first = piece.first;
         arrivals.clear();
         let mut sum = 0.0;
         for k in piece.first..piece.first + (1 << LEAF) {
-            sum -= (1.0 - Draw { k, ..self.key }.unit(salt::GAP)).ln();
+            sum -= (1.0 - Draw { k, ..key }.unit(salt::GAP)).ln();
             arrivals.push(sum);
         }
         for arrival in arrivals {
-            *arrival = piece.start + piece.sum * (*arrival / sum);
+            *arrival = piece.share.start + piece.share.sum * (*arrival / sum);
         }
     }
 }
@@ -162,7 +135,7 @@ mod tests {
 
     #[test]
     fn whoever_skips_arrivals_finds_the_others_where_they_are() {
-        let count = (1 << BLOCK) + 5000;
+        let count = (1 << Gaps::BLOCK) + 5000;
         let alone = all(3, count);
         for stride in [2, 7, 10_000, 1 << 19] {
             for first in [0, 1, stride - 1] {
@@ -175,7 +148,7 @@ mod tests {
 
     #[test]
     fn arrivals_come_one_after_the_other() {
-        let arrivals = all(5, (1 << BLOCK) + 100);
+        let arrivals = all(5, (1 << Gaps::BLOCK) + 100);
         assert!(arrivals.is_sorted());
         assert!(arrivals[0] > 0.0);
     }
@@ -203,7 +176,7 @@ mod tests {
 
     #[test]
     fn counts_vary_as_much_as_they_do_in_a_poisson_process_on_every_scale() {
-        let arrivals = all(11, 1 << BLOCK);
+        let arrivals = all(11, 1 << Gaps::BLOCK);
         for width in [10.0, 1000.0, 20_000.0] {
             let windows = (arrivals.last().unwrap() / width) as usize;
             let mut counts = vec![0.0; windows];
@@ -225,7 +198,7 @@ mod tests {
 
     #[test]
     fn sums_of_blocks_have_their_mean_and_variance() {
-        let shape = (1u64 << BLOCK) as f64;
+        let shape = (1u64 << Gaps::BLOCK) as f64;
         let sums: Vec<f64> = (0..4000).map(|k| gamma(shape, |part| Draw::new(1, 2, k).unit(part))).collect();
         let mean = sums.iter().sum::<f64>() / 4000.0;
         let variance = sums.iter().map(|sum| (sum - mean).powi(2)).sum::<f64>() / 3999.0;

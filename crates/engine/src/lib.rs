@@ -20,6 +20,7 @@ pub mod draw;
 pub mod driver;
 pub mod encode;
 pub mod files;
+mod halving;
 pub mod histograms;
 pub mod hlog;
 mod microseconds;

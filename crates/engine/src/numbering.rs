@@ -10,13 +10,7 @@
 use std::sync::OnceLock;
 
 use crate::draw::Draw;
-
-/// Blocks have 2 to the power of this many iterations: a generator draws the numbers of each block, its own iterations in
-/// it or not.
-const BLOCK: u32 = 16;
-
-/// The same of leaves, whose iterations are drawn together.
-const LEAF: u32 = 5;
+use crate::halving::{LEAF, Law, Piece, Row};
 
 /// What separates these draws from the others of a request; each the first of one for each counter and level.
 mod salt {
@@ -72,52 +66,83 @@ impl Numbering {
 /// See [`Numbering::Drawn`].
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    key: Draw,
-    shares: Vec<f64>,
-    /// The present block, and how many use each counter before it.
-    block: u64,
-    before: Vec<u64>,
-    /// Pieces of the present block that may be asked for, the nearest last.
-    pieces: Vec<Piece>,
+    row: Row<Counts>,
     /// The present leaf: its first iteration, what each uses, and how many do before it.
     leaf: u64,
     uses: Vec<usize>,
     leaf_before: Vec<u64>,
 }
 
-/// Some iterations, one after the other: 2 to the power of `level` from number `first` on.
+/// How the uses are drawn.
 #[derive(Clone, Debug)]
-struct Piece {
-    first: u64,
-    level: u32,
-    /// For each counter how many use it before, and within.
-    counts: Vec<(u64, u64)>,
+struct Counts {
+    key: Draw,
+    shares: Vec<f64>,
+    /// How many use each counter before the present block.
+    before: Vec<u64>,
+}
+
+impl Law for Counts {
+    const BLOCK: u32 = 16;
+
+    /// For each counter how many iterations use it before, and within.
+    type Share = Vec<(u64, u64)>;
+
+    fn whole(&self, first: u64) -> Self::Share {
+        let draw = Draw { k: first, ..self.key };
+        let (mut rest, mut share_of_rest) = (1u64 << Self::BLOCK, 1.0);
+        let counts = self.shares.iter().zip(&self.before).enumerate().map(|(group, (share, before))| {
+            let within = binomial(rest, share / share_of_rest, draw.unit(salt::BLOCK + group as u64));
+            rest -= within;
+            share_of_rest -= share;
+            (*before, within)
+        });
+        counts.collect()
+    }
+
+    fn pass(&mut self, block: Self::Share) {
+        for (before, (_, within)) in self.before.iter_mut().zip(block) {
+            *before += within;
+        }
+    }
+
+    fn halves(&self, Piece { first, level, share: mut left }: Piece<Self::Share>) -> (Self::Share, Self::Share) {
+        let level = level - 1;
+        let half = 1u64 << level;
+        let draw = Draw { k: first, ..self.key };
+        // Of the piece, and of its first half, what no counter before has taken.
+        let (mut all, mut places) = (2 * half, half);
+        let mut right = Vec::with_capacity(left.len());
+        for (group, (before, within)) in left.iter_mut().enumerate() {
+            let salt = salt::HALF + 64 * group as u64 + u64::from(level);
+            let hit = hypergeometric(all, *within, places, draw.unit(salt));
+            all -= *within;
+            places -= hit;
+            right.push((*before + hit, *within - hit));
+            *within = hit;
+        }
+        (left, right)
+    }
 }
 
 impl Drawn {
     fn new(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         let before = vec![0; shares.len()];
-        let mut drawn = Self {
-            key: Draw::new(seed, stream, 0),
+        Self {
             leaf_before: before.clone(),
-            shares,
-            block: 0,
-            before,
-            pieces: Vec::new(),
+            row: Row::new(Counts { key: Draw::new(seed, stream, 0), shares, before }),
             leaf: u64::MAX,
             uses: Vec::new(),
-        };
-        drawn.pieces.push(drawn.whole());
-        drawn
+        }
     }
 
     fn at(&mut self, n: u64) -> Use {
         if n >> LEAF != self.leaf >> LEAF {
-            let piece = self.find(n);
+            let piece = self.row.leaf(n);
             self.draw_leaf(&piece);
         }
         let group = self.uses[(n - self.leaf) as usize];
-        let number = if group < self.shares.len() { self.counted((n - self.leaf) as usize, group) } else { 0 };
+        let number = if group < self.leaf_before.len() { self.counted((n - self.leaf) as usize, group) } else { 0 };
         Use { group, number }
     }
 
@@ -130,80 +155,16 @@ impl Drawn {
         self.leaf_before[group] + self.uses[..first].iter().filter(|other| **other == group).count() as u64
     }
 
-    /// The leaf that holds `n`.
-    fn find(&mut self, n: u64) -> Piece {
-        while self.block < n >> BLOCK {
-            let counts = self.whole().counts;
-            for (before, (_, within)) in self.before.iter_mut().zip(counts) {
-                *before += within;
-            }
-            self.block += 1;
-            self.pieces.clear();
-            self.pieces.push(self.whole());
-        }
-        let mut piece = loop {
-            match self.pieces.pop() {
-                Some(piece) if n < piece.first + (1 << piece.level) => break piece,
-                Some(_) => {}
-                // Only for numbers that descend, for which the block is begun again.
-                None => break self.whole(),
-            }
-        };
-        while piece.level > LEAF {
-            let (left, right) = self.halves(piece);
-            piece = if n < right.first {
-                self.pieces.push(right);
-                left
-            } else {
-                right
-            };
-        }
-        piece
-    }
-
-    /// The present block.
-    fn whole(&self) -> Piece {
-        let first = self.block << BLOCK;
-        let draw = Draw { k: first, ..self.key };
-        let (mut rest, mut share_of_rest) = (1u64 << BLOCK, 1.0);
-        let counts = self.shares.iter().zip(&self.before).enumerate().map(|(group, (share, before))| {
-            let within = binomial(rest, share / share_of_rest, draw.unit(salt::BLOCK + group as u64));
-            rest -= within;
-            share_of_rest -= share;
-            (*before, within)
-        });
-        Piece { first, level: BLOCK, counts: counts.collect() }
-    }
-
-    fn halves(&self, mut piece: Piece) -> (Piece, Piece) {
-        let level = piece.level - 1;
-        let half = 1u64 << level;
-        let draw = Draw { k: piece.first, ..self.key };
-        // Of the piece, and of its first half, what no counter before has taken.
-        let (mut all, mut places) = (2 * half, half);
-        let mut right = Vec::with_capacity(piece.counts.len());
-        for (group, (before, within)) in piece.counts.iter_mut().enumerate() {
-            let salt = salt::HALF + 64 * group as u64 + u64::from(level);
-            let left = hypergeometric(all, *within, places, draw.unit(salt));
-            all -= *within;
-            places -= left;
-            right.push((*before + left, *within - left));
-            *within = left;
-        }
-        let right = Piece { first: piece.first + half, level, counts: right };
-        (Piece { level, ..piece }, right)
-    }
-
     /// Chooses at random which iterations of a leaf use what: one after the other, as from an urn.
-    fn draw_leaf(&mut self, piece: &Piece) {
+    fn draw_leaf(&mut self, piece: &Piece<Vec<(u64, u64)>>) {
         self.leaf = piece.first;
         self.uses.clear();
         self.leaf_before.clear();
-        self.leaf_before.extend(piece.counts.iter().map(|(before, _)| before));
-        let mut urn: Vec<u64> = piece.counts.iter().map(|(_, within)| *within).collect();
+        self.leaf_before.extend(piece.share.iter().map(|(before, _)| before));
+        let mut urn: Vec<u64> = piece.share.iter().map(|(_, within)| *within).collect();
         for place in 0..1u64 << LEAF {
             let rest = (1 << LEAF) - place;
-            let mut ball = (Draw { k: piece.first + place, ..self.key }.unit(salt::USE) * rest as f64) as u64;
+            let mut ball = (Draw { k: piece.first + place, ..self.row.law().key }.unit(salt::USE) * rest as f64) as u64;
             let group = urn.iter().position(|balls| {
                 let here = ball < *balls;
                 ball = ball.saturating_sub(*balls);
@@ -276,7 +237,7 @@ fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn
 fn ln_choose(n: u64, k: u64) -> f64 {
     static FACTORIALS: OnceLock<Vec<f64>> = OnceLock::new();
     let ln_factorial = FACTORIALS.get_or_init(|| {
-        let terms = 0..=1u32 << BLOCK;
+        let terms = 0..=1u32 << Counts::BLOCK;
         let sums = terms.scan(0.0, |sum: &mut f64, n| {
             *sum += f64::from(n.max(1)).ln();
             Some(*sum)
@@ -290,7 +251,7 @@ fn ln_choose(n: u64, k: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const MANY: u64 = (3 << BLOCK) + 77;
+    const MANY: u64 = (3 << Counts::BLOCK) + 77;
 
     fn all(shares: &[f64], seed: u64) -> Vec<Use> {
         let mut numbering = Numbering::drawn(shares.to_vec(), seed, 4);
