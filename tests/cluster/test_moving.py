@@ -1,13 +1,16 @@
 """A stopped cluster that is started on other machines, which have nothing in common with those that it was on."""
 
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
 import pytest
 
-from commands import result
+from commands import loadframe, result
 from documents import compare, write
 from loadframe.cluster import Cluster, ClusterSpec, moving, named
 from loadframe.errors import BadInput, LoadframeError
@@ -93,13 +96,15 @@ def test_from_this_machine_to_others_and_back_by_the_commands_of_the_docs(there)
     with Cluster.load("abroad") as abroad:
         assert [node.on for node in abroad.nodes] == ["m1", "m2", "m3"]
         compare(abroad, "things", DOCUMENTS)
-    result("cluster", "down", "abroad")
-    result("cluster", "up", "abroad", "--nodes", 2, "--host", "local")
+    result("cluster", "down", "abroad", "--bring-home")
+    assert [kept(there, name) for name in ("m1", "m2", "m3")] == [[], [], []]
+    back = result("cluster", "status", "abroad")
+    assert (back["state"], back["host"], back["size"]) == ("stopped", "local", 3)
+    result("cluster", "up", "abroad", "--nodes", 2)
     with Cluster.load("abroad") as home:
         compare(home, "things", DOCUMENTS)
     result("cluster", "down", "abroad", "--delete-data")
     assert not named.folder_of("abroad").exists()
-    assert [kept(there, name) for name in ("m1", "m2", "m3")] == [[], [], []]
 
 
 def test_a_start_elsewhere_that_fails_leaves_the_cluster_where_it_was(there):
@@ -135,6 +140,43 @@ def test_a_start_elsewhere_that_fails_leaves_the_cluster_where_it_was(there):
     named.delete("back")
 
 
+#: The command, which ends by SIGKILL where a function of the package is called.
+KILLED = """
+import importlib, os, signal, sys
+from loadframe.cli import main
+module, name = sys.argv.pop(1).split(":")
+setattr(importlib.import_module(module), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+main(sys.argv[1:])
+"""
+
+
+def test_a_command_that_is_killed_on_the_way_leaves_the_cluster_where_it_was_and_the_next_one_removes_the_copies(there):
+    with Cluster.start(on("m1", "m2", nodes=2, name="cutoff")) as cluster:
+        cluster.create_collection("things", {})
+        write(cluster, "things", DOCUMENTS)
+        places = [(node.name, node.on, node.folder) for node in cluster.nodes]
+    up = ("cluster", "up", "cutoff", "--host", "ssh", "--machines", "m4,m5")
+    # While data is copied, and when all of it is there, and started, but not ready.
+    for function, left in (("moving:_send", set()), ("launch:wait_until_ready", {"node-0", "node-1"})):
+        command = [sys.executable, "-c", KILLED, f"loadframe.cluster.{function}", *up]
+        killed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        assert killed.returncode == -9, killed.stderr
+        assert left <= {*kept(there, "m4"), *kept(there, "m5")}
+        assert kept(there, "m4") or kept(there, "m5"), "something has arrived, under whatever name"
+        state = result("cluster", "status", "cutoff")
+        assert state["state"] == "stopped"
+        assert [(node.name, node.on, node.folder) for node in named.existing("cutoff").nodes] == places
+    end = time.monotonic() + 120
+    while any("redis" in line for name in ("m4", "m5") for line in there.processes(name)):
+        assert time.monotonic() < end, "the nodes that it had started end with it"
+        time.sleep(0.1)
+    with Cluster.start(named.existing("cutoff").spec) as again:
+        assert [(node.name, node.on, node.folder) for node in again.nodes] == places
+        compare(again, "things", DOCUMENTS)
+    assert kept(there, "m4") + kept(there, "m5") == []
+    assert named.delete("cutoff") == []
+
+
 def test_data_that_is_gone_or_out_of_reach_is_refused_and_no_node_starts_without_it(there):
     with Cluster.start(on("m4", "m5", nodes=2, name="lost")):
         pass
@@ -151,6 +193,22 @@ def test_data_that_is_gone_or_out_of_reach_is_refused_and_no_node_starts_without
             Cluster.start(on("m1", "m2", nodes=2, name="lost"))
         assert str(caught.value.where).startswith("m5")
     assert "node-0" not in kept(there, "m1")
+    [state] = [state for state in result("cluster", "status") if state["name"] == "lost"]
+    assert state["state"] == "unknown"
+    [unknown] = state["deviations"]
+    assert unknown.startswith("nothing is known of node-1: m5 cannot be reached (")
+    assert "unknown" in loadframe("cluster", "status", "lost").stdout
+    for words in (("up", "lost"), ("down", "lost", "--bring-home")):
+        refused = loadframe("cluster", *words)
+        assert refused.returncode == 2
+        assert "m5" in refused.stderr
+    assert result("cluster", "down", "lost")["unreached"] == [unknown]
+    deleted = loadframe("cluster", "down", "lost", "--delete-data")
+    assert deleted.returncode == 0
+    assert f"the data of node-1 stays on m5 in {PLACE}/lost/node-1: m5 cannot be reached" in deleted.stderr
+    assert "deleted, as far as its machines can be reached" in deleted.stderr
+    assert "node-0" not in kept(there, "m4")
+    assert "lost" not in named.names()
 
 
 def test_a_store_with_one_node_a_machine_needs_as_many_machines_until_those_that_leave_have_left():

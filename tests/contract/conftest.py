@@ -56,7 +56,9 @@ def store(kind: str, _turn: _Turn, request: pytest.FixtureRequest, monkeypatch: 
     if reason:
         pytest.skip(f"not applicable to {kind}: {reason}")
     monkeypatch.setenv("LOADFRAME_STATE", str(_turn.folder))
-    return _turn.of(kind)
+    held = _turn.of(kind)
+    held.dwell(monkeypatch)
+    return held
 
 
 @pytest.fixture

@@ -2,12 +2,18 @@
 
 import os
 from dataclasses import replace
+from ipaddress import IPv4Address
 from typing import Any
 
+import pytest
 from subjects import subject_of
 
 from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
+
+#: Where the first node of this machine listens, and a place that has no address in common with those from there on.
+AT_HOME, AWAY = IPv4Address("127.0.0.1"), IPv4Address("127.0.64.1")
 
 
 def home_of(kind: str) -> str | None:
@@ -20,6 +26,7 @@ class Held:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.place = AT_HOME
         self.subject = subject_of(kind)
         settings = dict(self.subject.settings)
         self.cluster = Cluster.start(
@@ -28,8 +35,20 @@ class Held:
             )
         )
 
+    def dwell(self, patch: pytest.MonkeyPatch) -> None:
+        """Have this machine's addresses for nodes be those of where the cluster is."""
+        place = self.place
+        patch.setattr(LocalHost, "address", str(place))
+        patch.setattr(LocalHost, "address_of", lambda _, number, *__: str(place + number))
+
+    def move(self, nodes: int, place: IPv4Address, patch: pytest.MonkeyPatch) -> None:
+        """Stop all nodes, and start them again with their data at other addresses; then there are as many as that."""
+        self.place = place
+        self.dwell(patch)
+        self.restart(nodes)
+
     def restart(self, nodes: int) -> None:
-        """Stop all nodes, and start them again with their data; then there are as many as that."""
+        """Stop all nodes, and start them again with their data where they were; then there are as many as that."""
         self.cluster.stop()
         assert self.cluster.spec
         self.cluster = Cluster.start(replace(self.cluster.spec, nodes=nodes))

@@ -22,7 +22,8 @@ from loadframe.cli.choices import (
     placed,
 )
 from loadframe.cli.output import Json, err, out, print_json
-from loadframe.cluster import Cluster, ClusterSpec, Limits, named
+from loadframe.cluster import Cluster, ClusterSpec, Limits, moving, named
+from loadframe.cluster.spec import OF_HOST
 from loadframe.errors import BadInput
 from loadframe.host.kinds import ENDING
 from loadframe.ranges import FIRST_PORT, LAST_PORT, MOST_NODES
@@ -33,9 +34,6 @@ cluster = typer.Typer(cls=Group, help="Keep a cluster up for other commands, und
 app.add_typer(cluster, name="cluster")
 
 Name = Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)]
-
-#: Parts of a spec that go with its host.
-_OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")
 
 _UP_EXAMPLES = """\b
 Examples:
@@ -58,6 +56,7 @@ Examples:
 _DOWN_EXAMPLES = """\b
 Examples:
   loadframe cluster down trial
+  loadframe cluster down trial --bring-home       # copy its data to this machine, from those that it was on
   loadframe cluster down trial --delete-data
 """
 
@@ -185,7 +184,7 @@ def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -
     if given.get("host", before.host) != before.host:
         # What was said of the host that it was on means nothing on another one.
         plain = ClusterSpec()
-        given = {key: getattr(plain, key) for key in _OF_HOST} | given
+        given = {key: getattr(plain, key) for key in OF_HOST} | given
     for key in ("store", "version"):
         if key in given and given[key] != getattr(before, key):
             raise BadInput(
@@ -245,28 +244,45 @@ def status(
 def down(
     name: Name,
     delete_data: Annotated[bool, typer.Option("--delete-data", help="Delete the cluster with its data.")] = False,
+    bring_home: Annotated[
+        bool, typer.Option("--bring-home", help="Copy its data to this machine, and remove it from the others.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop a cluster. Its data stays, and `up` starts it again, unless you say otherwise."""
+    """Stop a cluster. Its data stays, and `up` starts it again, unless you say otherwise.
+
+    What cannot be reached is named, and so is the data that stays there when the cluster is deleted.
+    """
+    if delete_data and bring_home:
+        raise BadInput("--delete-data and --bring-home contradict each other", remedy="give one of them")
     named.existing(name)
     with named.locked(name, lambda line: err.print(line, markup=False)):
-        if named.existing(name).running:
+        saved = named.existing(name)
+        if saved.running:
             Cluster.load(name).stop()
+        left = saved.unknown
+        if bring_home:
+            moving.bring_home(name, step)
         if delete_data:
-            named.delete(name)
+            left = named.delete(name)
+    done = "deleted" if delete_data else "stopped"
     if as_json:
-        print_json({"name": name, "state": "deleted" if delete_data else "stopped"})
-    else:
-        err.print(f"Cluster {name} is {'deleted' if delete_data else 'stopped'}.", markup=False, highlight=False)
+        print_json({"name": name, "state": done, "unreached": left})
+        return
+    for sentence in left:
+        err.print(f"warning: {sentence}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    reached = ", as far as its machines can be reached" if left else ""
+    err.print(f"Cluster {name} is {done}{reached}.", markup=False, highlight=False)
 
 
 def _state(name: str) -> dict[str, Any]:
     """Return a cluster's state for people and programs. Memory in bytes."""
     saved = named.existing(name)
-    deviations = Cluster.load(name).deviations() if saved.running else []
+    deviations = Cluster.load(name).deviations() if saved.running else saved.unknown
+    stopped = "unknown" if saved.unknown else "stopped"
     return {
         "name": name,
-        "state": ("running" if not deviations else "deviating") if saved.running else "stopped",
+        "state": ("running" if not deviations else "deviating") if saved.running else stopped,
         "store": saved.spec.store,
         "version": saved.facts.get("version") or saved.spec.version,
         "size": saved.spec.nodes,
@@ -280,6 +296,7 @@ def _state(name: str) -> dict[str, Any]:
                 "machine": node.on,
                 "pid": node.pid,
                 "alive": bool(node.process and node.process.alive()),
+                "known": node.unknown is None,
                 "log": str(node.log),
                 "link": ", ".join((["cut"] if node.cut else []) + ([node.shape] if node.shape else [])) or None,
             }
@@ -308,7 +325,7 @@ def show(name: str, as_json: bool) -> None:
         highlight=False,
     )
     for node in state["nodes"]:
-        alive = f"pid {node['pid']}" if node["alive"] else "gone"
+        alive = f"pid {node['pid']}" if node["alive"] else "gone" if node["known"] else "unknown"
         alive += f"  link: {node['link']}" if node["link"] else ""
         out.print(
             f"  {node['name']}  {node['address']}  {alive}  {node['log']}",

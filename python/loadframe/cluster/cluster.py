@@ -113,7 +113,10 @@ class Cluster(ClusterView):
         cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, saved: named.Saved | None, report: Report
     ) -> Self:
         before = replace(spec, nodes=saved.spec.nodes) if saved else spec
-        roster = Roster(before, {}, saved.nodes if saved else (), formed=saved is not None)
+        roster = Roster(before, {}, formed=False)
+        if saved:
+            roster = Roster(before, {}, saved.nodes, formed=True, copies=saved.copies)
+            roster.before = saved
         cluster = cls(store, roster, folder)
         cluster._ours = True
         moved: moving.Moved | None = None
@@ -121,6 +124,7 @@ class Cluster(ClusterView):
             software = prepare(store, spec, host, report)
             if saved:
                 require_reads(software, str(saved.facts.get("version", "")), folder)
+                moving.clear(roster, report)
             how, reason = launch.limits_in_force(host, spec.limits, report)
             report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
             roster.facts |= {
@@ -154,7 +158,7 @@ class Cluster(ClusterView):
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()
             if moved:
-                moved.undo()
+                moved.undo(report)
             if not roster.formed:
                 named.remove(host, folder)
             raise
@@ -183,9 +187,15 @@ class Cluster(ClusterView):
     def load(cls, name: str) -> Self:
         """Return a named cluster that `keep` left running; BadInput when there is none, or when it is stopped."""
         saved = named.existing(name)
+        if not saved.running and saved.unknown:
+            raise BadInput(
+                f"it is not known whether cluster {name} runs: {saved.unknown[0]}",
+                remedy="make its machines reachable; if they are gone for good, delete it with "
+                f"`loadframe cluster down {name} --delete-data`",
+            )
         if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
-        roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed)
+        roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
         cluster = cls(stores.find(saved.spec.store), roster, named.folder_of(name))
         cluster._let_in()
         return cluster

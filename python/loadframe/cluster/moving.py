@@ -1,7 +1,8 @@
 """Brings the data of a stopped cluster's nodes to the machines on which they are to be started.
 
-Until the cluster is ready there, what it was made of stays where it was, untouched: should anything fail, that is still
-the cluster. Nothing is ever started without its data.
+Until the cluster is ready there, what it was made of stays where it was, untouched, and is what is written down: should
+anything fail, that is still the cluster, and what was copied is removed, by the next command at the latest. Nothing is
+ever started without its data.
 """
 
 import contextlib
@@ -9,12 +10,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from loadframe.cluster.named import Saved
+import loadframe.store as stores
+from loadframe.cluster import named
+from loadframe.cluster.named import Copy, Saved
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.roster import Roster
+from loadframe.cluster.software import server_user
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import copying, files
 from loadframe.host.base import Host, Machine
@@ -44,32 +49,57 @@ class Moved:
         self._roster, self._saved, self._moves = roster, saved, moves
 
     def commit(self, report: Report) -> None:
-        """Remove the copies that the cluster was made of, as it is ready where it is now."""
-        for move in self._moves:
-            node = move.node
-            assert node.machine and node.folder
-            if move.copied:
-                try:
-                    node.machine.call(copying.discard, node.folder)
-                except LoadframeError as error:
-                    report(f"warning: the former copy of {node.name} stays at {node.on}:{node.folder} ({error.what})")
+        """Have the cluster be where it is now, and remove the copies that it was made of."""
+        record = self._saved.spec.to_record()
+        moves = [move for move in self._moves if move.copied]
+        former = [Copy(move.node.name, str(move.node.on), str(move.node.folder), record) for move in moves]
+        arrived = {(move.target.hostname, str(move.place)) for move in moves}
+        self._roster.before = None
+        self._roster.note(
+            put=former, drop=[copy for copy in self._roster.copies if (copy.machine, copy.folder) in arrived]
+        )
         self._moves = ()
+        clear(self._roster, report)
 
-    def undo(self) -> None:
+    def undo(self, report: Report) -> None:
         """Remove what was copied, and have the cluster be where it was; nothing when it was committed."""
         if not self._moves:
             return
-        _discard(self._moves)
-        self._roster.spec, self._roster.facts = self._saved.spec, dict(self._saved.facts)
-        self._roster.update(put=[move.node for move in self._moves])
+        marks = {node.name: node.mark for node in self._roster.nodes}
+        same = [move.node for move in self._moves if not move.copied]
         self._moves = ()
+        self._roster.restore(self._saved)
+        self._roster.update(put=[replace(node, mark=marks.get(node.name, node.mark)) for node in same])
+        clear(self._roster, report)
 
 
-def _discard(moves: Sequence[_Move]) -> None:
-    for made in moves:
-        if made.copied:
-            with contextlib.suppress(LoadframeError):
-                made.target.call(copying.discard, made.place)
+def clear(roster: Roster, report: Report) -> None:
+    """Remove the copies that the cluster does not consist of. One that cannot be reached is named, and stays noted."""
+    nodes, gone = {node.name: node for node in roster.nodes}, []
+    for copy in roster.copies:
+        try:
+            _clear(copy, nodes.get(copy.node))
+        except LoadframeError as error:
+            report(f"warning: a copy of {copy.node} stays on {copy.machine} in {copy.folder} for now ({error.what})")
+        else:
+            gone.append(copy)
+    if gone:
+        roster.note(drop=gone)
+
+
+def _clear(copy: Copy, node: Node | None) -> None:
+    """Remove a copy, unless it is what the node goes on with: machines may see one folder under several names."""
+    place, token = Path(copy.folder), token_hex(8)
+    if node is None or node.machine is None or node.folder is None:
+        copy.place().call(copying.discard, place)
+        return
+    node.machine.call(copying.sign, node.folder, token)
+    try:
+        if not copy.place().call(copying.signed, place, token):
+            copy.place().call(copying.discard, place)
+    finally:
+        with contextlib.suppress(LoadframeError):
+            node.machine.call(copying.unsign, node.folder)
 
 
 def move(
@@ -93,18 +123,23 @@ def move(
     wanted = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
     stop = threading.Event()
     jobs: list[Future[_Move]] = []
+    roster.before = saved
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            jobs = [pool.submit(_bring, one, user(one.target), folder, report, stop) for one in wanted]
+            jobs = [pool.submit(_bring, one, user(one.target), folder, roster, report, stop) for one in wanted]
             try:
                 moves = [job.result() for job in jobs]
             except BaseException:
                 stop.set()
                 raise
     except BaseException:
-        _discard([job.result() for job in jobs if job.exception() is None])
+        roster.restore(saved)
+        clear(roster, report)
         raise
-    roster.update(put=[replace(made.node, machine=made.target, folder=made.place) for made in moves])
+    if not any(made.copied for made in moves):
+        # Its folders are those that it had: what is written down has to keep up with them.
+        roster.before = None
+    roster.update(put=[replace(made.node, machine=made.target, folder=made.place, process=None) for made in moves])
     return Moved(roster, saved, moves)
 
 
@@ -160,7 +195,26 @@ def _for_a_while(store: Store, host: Host, taken: Sequence[str]) -> Machine:
         return emptiest
 
 
-def _bring(wanted: _Move, user: int | None, cluster: Path, report: Report, stop: threading.Event) -> _Move:
+def bring_home(name: str, report: Report) -> None:
+    """Have the data of a stopped cluster on this machine, where it is started next unless that is told otherwise.
+
+    BadInput, with nothing changed, when it runs, and as `move` says.
+    """
+    saved = named.existing(name)
+    if saved.running or not saved.formed:
+        raise BadInput(f"cluster {name} {'runs' if saved.running else 'was never ready'}", remedy="stop it first")
+    store, folder = stores.find(saved.spec.store), named.folder_of(name)
+    spec = saved.spec.at_home()
+    roster = Roster(spec, saved.facts, saved.nodes, formed=True, copies=saved.copies)
+    roster.before = saved
+    clear(roster, report)
+    host, count = spec.place(), saved.spec.nodes
+    move(roster, saved, store, host, folder, count, partial(server_user, store=store), report).commit(report)
+
+
+def _bring(
+    wanted: _Move, user: int | None, cluster: Path, roster: Roster, report: Report, stop: threading.Event
+) -> _Move:
     """Have a node's folder on its machine, and return where it is; `cluster` is the cluster's folder here."""
     node, target = wanted.node, wanted.target
     source, folder = node.machine, node.folder
@@ -173,8 +227,8 @@ def _bring(wanted: _Move, user: int | None, cluster: Path, report: Report, stop:
             raise BadInput(
                 f"the data of {node.name} cannot be reached: {error.what}",
                 where=error.where,
-                remedy="make that machine reachable: without it the data cannot be brought elsewhere; nothing was"
-                " changed",
+                remedy=f"{error.remedy or 'make that machine reachable'}; nothing was changed. If it is gone for good,"
+                " so is that data: delete the cluster with `loadframe cluster down NAME --delete-data`",
             ) from error
         # That machine and this one share the folder, so what it wrote last is here.
         source = LocalHost()
@@ -187,6 +241,8 @@ def _bring(wanted: _Move, user: int | None, cluster: Path, report: Report, stop:
         entries = source.call(copying.entries, folder)
         size = sum(entry.size for entry in entries)
         draft = target.call(copying.begin, wanted.place, size, f"the data of {node.name}")
+        assert roster.spec
+        roster.note(put=[Copy(node.name, target.hostname, str(wanted.place), roster.spec.to_record())])
         try:
             report(f"copying the data of {node.name} from {source.hostname} to {target.hostname}: {format_size(size)}")
             if target.call(copying.signed, folder, token):

@@ -4,8 +4,9 @@ import contextlib
 import difflib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -14,10 +15,26 @@ from loadframe import folders
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec, require_name
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import files, identity, places
+from loadframe.host import copying, files, identity, places
 from loadframe.host.base import Host, Machine, Process
 
 _RECORD = "cluster.json"
+#: Machines that are asked at once whether they answer.
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of a node's data that the cluster does not consist of: one that was cut off, or the one before a move."""
+
+    node: str
+    machine: str
+    folder: str  #: there
+    host: Mapping[str, Any]  #: that the machine is one of, as the record of the spec which names it
+
+    def place(self) -> Machine:
+        """Return its machine; BadInput when that is none any more."""
+        return ClusterSpec.from_record(self.host).place().machine(self.machine)
 
 
 @dataclass(frozen=True)
@@ -28,11 +45,17 @@ class Saved:
     facts: Mapping[str, Any]
     nodes: Sequence[Node]
     formed: bool  #: it was ready once; what is there of one that never was holds nobody's data
+    copies: Sequence[Copy] = ()  #: to be removed
 
     @property
     def running(self) -> bool:
-        """Whether any of its nodes runs."""
+        """Whether any of its nodes runs, as far as its machines can be asked."""
         return any(node.process and node.process.alive() for node in self.nodes)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Of which nodes nothing is known, and why, one sentence each."""
+        return [node.unknown for node in self.nodes if node.unknown]
 
 
 def folder_of(name: str) -> Path:
@@ -72,16 +95,18 @@ def record_of(name: str) -> Path:
     return folder_of(name) / _RECORD
 
 
-def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], formed: bool) -> None:
+def save(saved: Saved) -> None:
     """Write a cluster down, whole or not at all."""
+    spec, nodes = saved.spec, saved.nodes
     assert spec.name
     ours = [node.machine for node in nodes if node.machine and node.machine.here and node.alive]
     record = {
         # Another machine that shares this folder sees none of these processes, and must not take them for gone.
         "runs_on": {"identity": identity.machine(), "hostname": ours[0].hostname} if ours else None,
-        "formed": formed,
+        "formed": saved.formed,
         "spec": spec.to_record(),
-        "facts": dict(facts),
+        "facts": dict(saved.facts),
+        "copies": [asdict(copy) for copy in saved.copies],
         "nodes": [
             {
                 "name": node.name,
@@ -112,7 +137,10 @@ def save(spec: ClusterSpec, facts: Mapping[str, Any], nodes: Sequence[Node], for
 
 
 def load(name: str) -> Saved | None:
-    """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read."""
+    """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read.
+
+    Of machines that cannot be reached nothing is known; see `Saved.unknown`.
+    """
     path = record_of(name)
     if away := _elsewhere(path):
         raise BadInput(
@@ -125,6 +153,8 @@ def load(name: str) -> Saved | None:
         record = json.loads(path.read_text())
         spec = ClusterSpec.from_record(record["spec"])
         host = spec.place()
+        machines = [host.machine(entry.get("machine") or "") for entry in record["nodes"]]
+        _reach(machines)
         nodes = [
             Node(
                 entry["name"],
@@ -143,13 +173,10 @@ def load(name: str) -> Saved | None:
                 entry.get("mark"),
                 machine,
             )
-            for entry, machine in ((entry, host.machine(entry.get("machine") or "")) for entry in record["nodes"])
+            for entry, machine in zip(record["nodes"], machines, strict=True)
         ]
-        machines = {node.on: node.machine for node in nodes if node.machine}
-        if machines and all(machine.trouble() for machine in machines.values()):
-            # Of none is known whether it runs: say why.
-            next(iter(machines.values())).require()
-        return Saved(spec, record["facts"], nodes, record["formed"])
+        copies = [Copy(**entry) for entry in record.get("copies", ())]
+        return Saved(spec, record["facts"], nodes, record["formed"], copies)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -160,10 +187,19 @@ def load(name: str) -> Saved | None:
         ) from error
 
 
+def _reach(machines: Collection[Machine]) -> None:
+    """Connect to machines, all at once. Those that cannot be reached say so themselves; see Machine.trouble."""
+    away = {machine.hostname: machine for machine in machines if not machine.here}
+    if away:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for machine in away.values():
+                pool.submit(getattr, machine, "facts")
+
+
 def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
-    """Return a node's process if it is there; None also on a machine that cannot be reached, which says so itself."""
+    """Return a node's process if it is there; None also on a machine that cannot be reached."""
     try:
-        return machine.find(record)
+        return None if machine.trouble() else machine.find(record)
     except LoadframeError:
         if machine.trouble() is None:
             raise
@@ -184,18 +220,50 @@ def existing(name: str) -> Saved:
     return saved
 
 
-def delete(name: str) -> None:
-    """Delete a cluster's folders with its data, on all its machines; it must be stopped."""
+def delete(name: str) -> list[str]:
+    """Delete a cluster's folders with its data, on all its machines; it must be stopped.
+
+    Return what could not be reached, and so stays: one sentence for each folder of a node.
+    """
     saved = load(name)
-    if saved:
-        remove(saved.spec.place(), folder_of(name))
+    if saved is None:
+        return []
+    left = remove(saved.spec.place(), folder_of(name), saved.nodes, saved.copies)
+    shutil.rmtree(folder_of(name), ignore_errors=True)
+    return left
 
 
-def remove(host: Host, folder: Path) -> None:
-    """Remove a cluster's folder here, and those of its nodes on each machine."""
+def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequence[Copy] = ()) -> list[str]:
+    """Remove a cluster's folder here, and those of its nodes on each machine; return as `delete` does."""
+    left = []
+    for node in nodes:
+        assert node.machine and node.folder
+        left += _removed(node.name, node.machine, node.folder)
+    for copy in copies:
+        try:
+            left += _removed(copy.node, copy.place(), Path(copy.folder))
+        except BadInput as error:
+            left.append(f"a copy of the data of {copy.node} stays on {copy.machine} in {copy.folder}: {error.what}")
     for machine in host.machines:
-        machine.call(files.remove, machine.folder(folder))
+        if not machine.trouble():
+            with contextlib.suppress(LoadframeError):
+                machine.call(files.remove, machine.folder(folder))
     shutil.rmtree(folder, ignore_errors=True)
+    return left
+
+
+def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
+    """Remove a node's folder; return what to say when its machine cannot be reached."""
+    trouble = machine.trouble()
+    if trouble is None:
+        try:
+            machine.call(copying.discard, folder)
+        except LoadframeError as error:
+            trouble = error.what
+    # Where machines share a folder, it is gone from there when it is from here.
+    if trouble is None or folder.exists():
+        return []
+    return [f"the data of {node} stays on {machine.hostname} in {folder}: {trouble}"]
 
 
 def passing_folder() -> Path:

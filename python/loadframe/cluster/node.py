@@ -49,6 +49,12 @@ class Node:
         return self.folder is None or (self.process is not None and self.process.alive())
 
     @property
+    def unknown(self) -> str | None:
+        """Why nothing is known of it now, as a sentence; None while its machine answers."""
+        trouble = self.machine.trouble() if self.machine else None
+        return trouble and f"nothing is known of {self.name}: {trouble}"
+
+    @property
     def paused(self) -> bool:
         """Whether it was made to stand still."""
         return self.process is not None and self.process.paused()

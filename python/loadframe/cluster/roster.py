@@ -17,12 +17,22 @@ class Roster:
     """
 
     def __init__(
-        self, spec: ClusterSpec | None, facts: Mapping[str, Any], nodes: Sequence[Node] = (), *, formed: bool = False
+        self,
+        spec: ClusterSpec | None,
+        facts: Mapping[str, Any],
+        nodes: Sequence[Node] = (),
+        *,
+        formed: bool = False,
+        copies: Sequence[named.Copy] = (),
     ) -> None:
         self.spec = spec
         self.facts = dict(facts)
         #: Whether the cluster was ready once.
         self.formed = formed
+        #: Of nodes' data, to be removed; see named.Copy.
+        self.copies = tuple(copies)
+        #: What is written down instead of it until the cluster is ready at another place.
+        self.before: named.Saved | None = None
         self._nodes = tuple(nodes)
         self._read = self._changed()
         self._writing = threading.RLock()
@@ -57,10 +67,24 @@ class Roster:
                 self.spec = replace(self.spec, nodes=size)
             self.write()
 
+    def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
+        """Add copies of nodes' data that are to be removed, and drop some."""
+        with self._writing:
+            self.copies = (*(copy for copy in self.copies if copy not in drop), *put)
+            self.write()
+
+    def restore(self, saved: named.Saved) -> None:
+        """Have it as it was written down, but for the copies."""
+        with self._writing:
+            self.before = None
+            self.spec, self.facts, self._nodes = saved.spec, dict(saved.facts), tuple(saved.nodes)
+            self.write()
+
     def write(self) -> None:
         """Write it down, if it has a name."""
         if self.spec and self.spec.name:
-            named.save(self.spec, self.facts, self._nodes, self.formed)
+            saved = self.before or named.Saved(self.spec, self.facts, self._nodes, self.formed)
+            named.save(replace(saved, copies=self.copies))
             self._read = self._changed()
 
     def follow(self) -> None:
@@ -72,6 +96,7 @@ class Roster:
                 if not saved:
                     return
                 self.spec, self.facts, self.formed = saved.spec, dict(saved.facts), saved.formed
+                self.copies = tuple(saved.copies)
                 processes = {(node.on, node.pid): node.process for node in self._nodes if node.process}
                 self._nodes = tuple(
                     replace(node, process=processes.get((node.on, node.pid), node.process)) for node in saved.nodes

@@ -15,6 +15,8 @@ from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
 from loadframe.ranges import MOST_NODES
 
+#: Parts of a spec that go with its host.
+OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")
 #: Characters of an invalid name that the message shows.
 _SHOWN = 60
 
@@ -67,6 +69,11 @@ class ClusterSpec:
     def place(self) -> Host:
         """Return the host of its nodes; BadInput when it does not exist."""
         return choice.find(self.host, self.image, self.runtime, self.machines, self.placement, self.scratch)
+
+    def at_home(self) -> "ClusterSpec":
+        """Return the same cluster on this machine: what was said of its machines means nothing here."""
+        plain = ClusterSpec()
+        return dataclasses.replace(self, **{key: getattr(plain, key) for key in ("host", *OF_HOST)})
 
     def to_record(self) -> dict[str, Any]:
         """Return what `from_record` reads back."""

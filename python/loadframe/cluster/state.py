@@ -71,8 +71,8 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
     """Return how the processes differ from what was asked for, one sentence each."""
     sentences = []
     for node in roster.nodes:
-        if trouble := node.machine.trouble() if node.machine else None:
-            sentences.append(f"nothing is known of {node.name}: {trouble}")
+        if unknown := node.unknown:
+            sentences.append(unknown)
         elif not node.alive:
             sentences.append(_gone(node))
         elif node.paused:
@@ -90,8 +90,8 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
 
 def losses(roster: Roster) -> list[str]:
     """Return which nodes ended although nobody ended them, one sentence each, as in `deviations`."""
-    reached = [node for node in roster.nodes if node.machine is None or node.machine.trouble() is None]
-    return [_gone(node) for node in reached if not node.alive and node.state != State.KILLED]
+    known = [node for node in roster.nodes if not node.unknown]
+    return [_gone(node) for node in known if not node.alive and node.state != State.KILLED]
 
 
 def unready(health: Health, size: int) -> list[str]:

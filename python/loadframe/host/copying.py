@@ -104,9 +104,14 @@ def begin(place: Path, size: int, what: str) -> Path:
             remedy="move it away, or delete it",
         )
     folders.require_room(folders.make(place.parent), size, f"a copy of {what}")
-    draft = place.with_name(f".{place.name}.arriving")
+    draft = _draft(place)
     shutil.rmtree(draft, ignore_errors=True)
     return folders.make(draft)
+
+
+def _draft(place: Path) -> Path:
+    """Return where that which is to be at `place` arrives."""
+    return place.with_name(f".{place.name}.arriving")
 
 
 def append(path: Path, piece: Piece) -> None:
@@ -155,8 +160,9 @@ def settle(draft: Path, place: Path, wanted: Sequence[Entry], user: int | None) 
 
 
 def discard(folder: Path) -> None:
-    """Remove a copy, and the folder above it if nothing else is there."""
+    """Remove a copy, or what has arrived of it, and the folder above it if nothing else is there."""
     shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_draft(folder), ignore_errors=True)
     try:
         folder.parent.rmdir()
     except OSError:

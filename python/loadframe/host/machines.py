@@ -1,13 +1,15 @@
 """Several machines as the host of a cluster, each with an agent, and which of them takes the next node."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from loadframe.errors import BadInput
 from loadframe.host import identity
+from loadframe.host.connection import Connection
 from loadframe.host.placement import Placement
-from loadframe.host.remote import RemoteMachine
+from loadframe.host.remote import RemoteMachine, RemoteProcess
 
 #: Machines that are connected to at once.
 _AT_ONCE = 32
@@ -112,3 +114,59 @@ def _loading(machine: RemoteMachine) -> str | None:
         if rank.boot.startswith(facts.boot):
             return f"rank {rank.rank} of the generator runs on {rank.machine}"
     return f"the generator runs on {platform.node()}" if facts.identity == identity.machine() else None
+
+
+class LentMachinesHost(MachinesHost):
+    """Machines that somebody else has given for a while, who ends what runs there when that is over."""
+
+    def __init__(
+        self,
+        name: str,
+        machines: Sequence[RemoteMachine],
+        placement: Placement,
+        *,
+        lent: str,
+        remedy: str,
+        trouble: BadInput | None = None,
+    ) -> None:
+        """Connect to nothing yet. `trouble` is why there are no machines, which is said when one is wanted.
+
+        `lent` says what machines are part of, and `remedy` how to get one that is not.
+        """
+        super().__init__(name, machines, placement)
+        self._lent, self._remedy, self._trouble = lent, remedy, trouble
+
+    def require(self) -> None:
+        """BadInput where there are no machines, and for the first one that cannot be used."""
+        if self._trouble:
+            raise self._trouble
+        super().require()
+
+    def require_apart(self) -> None:
+        """Do nothing: whom the ranks share a machine with was decided when the machines were chosen."""
+
+    def place(self, taken: Sequence[str]) -> RemoteMachine:
+        """Return the machine with the fewest nodes that has room for another."""
+        if self._trouble:
+            raise self._trouble
+        return super().place(taken)
+
+    def machine(self, hostname: str) -> RemoteMachine:
+        """Return the machine of that name; one that was lent before keeps no node running."""
+        known = {machine.hostname: machine for machine in self.machines}
+        return known.get(hostname) or _Returned(hostname, self._lent, self._remedy)
+
+
+class _Returned(RemoteMachine):
+    """A machine that this command was not given: what ran there has ended with the one that was."""
+
+    def __init__(self, hostname: str, lent: str, remedy: str) -> None:
+        self._lent, self._remedy = lent, remedy
+        super().__init__(hostname, self._refuse)
+
+    def find(self, record: Mapping[str, Any]) -> RemoteProcess | None:
+        """Return nothing, which is what is left."""
+        return None
+
+    def _refuse(self) -> Connection:
+        raise BadInput(f"the machine is not part of {self._lent}", where=self.hostname, remedy=self._remedy)

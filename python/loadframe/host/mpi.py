@@ -11,7 +11,7 @@ from loadframe.errors import BadInput
 from loadframe.host.agent import Kind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection
-from loadframe.host.machines import MachinesHost
+from loadframe.host.machines import LentMachinesHost
 from loadframe.host.placement import Placement, parse
 from loadframe.host.remote import RemoteMachine
 
@@ -19,23 +19,26 @@ if TYPE_CHECKING:
     from loadframe.ranks.hub import Hub
 
 
-class MpiHost(MachinesHost):
+class MpiHost(LentMachinesHost):
     """The machines of the ranks, or those of them that are named."""
 
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: Kind | None = None
     ) -> None:
-        """BadInput where no ranks were started, and for a machine that has none of them."""
+        """BadInput for a machine that has no rank. Without ranks there is none, which `require` says."""
         # A rank above 0 and a command without ranks import none of it.
         from loadframe.ranks.hub import present
 
+        remedy = "start the command with mpirun or srun, one rank or more on each machine"
+        trouble: BadInput | None = None
+        slots: dict[str, int | None] = {}
         hub = present()
         if hub is None:
-            raise BadInput(
-                "the machines of --host mpi are those of the ranks, and none were started",
-                remedy="start the command with mpirun or srun, one rank or more on each machine",
+            trouble = BadInput(
+                "the machines of --host mpi are those of the ranks, and none were started", remedy=remedy
             )
-        slots = _chosen(hub, machines, placement)
+        else:
+            slots = _chosen(hub, machines, placement)
         super().__init__(
             "mpi",
             [
@@ -48,14 +51,15 @@ class MpiHost(MachinesHost):
                     kind=kind,
                 )
                 for name, number in slots.items()
+                if hub
             ],
             placement,
+            lent="those of the ranks",
+            remedy=remedy,
+            trouble=trouble,
         )
-        if not placement.share:
+        if hub and not placement.share:
             hub.spare(slots)
-
-    def require_apart(self) -> None:
-        """Do nothing: the machines were chosen by the names that their ranks gave them."""
 
 
 def _chosen(hub: "Hub", asked: Sequence[str], placement: Placement) -> dict[str, int | None]:

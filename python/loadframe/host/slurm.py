@@ -6,8 +6,7 @@ Slurm takes a step's processes with it when the step ends, so nodes live as long
 import contextlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import allocation
@@ -15,9 +14,9 @@ from loadframe.host.agent import Kind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection
 from loadframe.host.facts import resolved
-from loadframe.host.machines import MachinesHost
+from loadframe.host.machines import LentMachinesHost
 from loadframe.host.placement import Placement, parse
-from loadframe.host.remote import RemoteMachine, RemoteProcess
+from loadframe.host.remote import RemoteMachine
 
 #: One task that has the whole of its machine as the job has it, beside whatever else the job runs there. Its output
 #: comes as it is written: srun would keep it until a line is full.
@@ -59,31 +58,30 @@ _CAUSES = (
 )
 
 
-class SlurmHost(MachinesHost):
+class SlurmHost(LentMachinesHost):
     """The machines of the job that this process is part of, or those of them that are named."""
 
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: Kind | None = None
     ) -> None:
         """BadInput for a machine that is not part of the job. Outside of a job there is none, which `require` says."""
-        #: Why there are no machines.
-        self._trouble: BadInput | None = None
-        self._job = ""
+        trouble: BadInput | None = None
+        job = ""
         slots: dict[str, int | None] = {}
         try:
             given = allocation.require()
-            self._job = given.job
+            job = given.job
             slots = _chosen(given, machines, placement)
         except BadInput as error:
-            self._trouble = error
+            trouble = error
         reached = allocation.addresses(tuple(slots)) if slots else {}
         super().__init__(
             "slurm",
             [
                 RemoteMachine(
                     name,
-                    _Connect(name, self._job),
-                    explain=_Explain(name, self._job),
+                    _Connect(name, job),
+                    explain=_Explain(name, job),
                     slots=number or placement.per_machine or 1,
                     network=placement.network,
                     reached=resolved(reached.get(name, name)),
@@ -93,45 +91,9 @@ class SlurmHost(MachinesHost):
                 for name, number in slots.items()
             ],
             placement,
-        )
-
-    def require(self) -> None:
-        """BadInput outside of a job, and for the first machine that cannot be used."""
-        if self._trouble:
-            raise self._trouble
-        super().require()
-
-    def place(self, taken: Sequence[str]) -> RemoteMachine:
-        """Return the machine with the fewest nodes that has room for another."""
-        if self._trouble:
-            raise self._trouble
-        return super().place(taken)
-
-    def machine(self, hostname: str) -> RemoteMachine:
-        """Return the machine of that name; one that is not part of this job keeps no node running."""
-        known = {machine.hostname: machine for machine in self.machines}
-        return known.get(hostname) or _Elsewhere(hostname, self._job)
-
-    def require_apart(self) -> None:
-        """Do nothing: whom the ranks share a machine with was decided by its name, when the machines were chosen."""
-
-
-class _Elsewhere(RemoteMachine):
-    """A machine of another job: what ran there has ended with that job."""
-
-    def __init__(self, hostname: str, job: str) -> None:
-        self._this = f"job {job} of Slurm" if job else "a job of Slurm: there is none here"
-        super().__init__(hostname, self._refuse)
-
-    def find(self, record: Mapping[str, Any]) -> RemoteProcess | None:
-        """Return nothing, which is what is left."""
-        return None
-
-    def _refuse(self) -> Connection:
-        raise BadInput(
-            f"the machine is not part of {self._this}",
-            where=self.hostname,
+            lent=f"job {job} of Slurm" if job else "a job of Slurm: there is none here",
             remedy="start a job that has this machine (`sbatch --nodelist=...`, `salloc --nodelist=...`)",
+            trouble=trouble,
         )
 
 

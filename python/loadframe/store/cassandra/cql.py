@@ -33,6 +33,8 @@ class CqlError(StoreFailed):
 
 #: Codes of errors that mean: not you.
 NOT_LET_IN = (0x0100, 0x2100)
+#: And of those that mean: not now. A node is starting, overloaded, or too late with its answer.
+NOT_NOW = (0x1001, 0x1002, 0x1200, 0x1300)
 
 
 class Connection:

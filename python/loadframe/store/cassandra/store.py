@@ -27,7 +27,7 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.cassandra import config
-from loadframe.store.cassandra.cql import NOT_LET_IN, Connection, CqlError
+from loadframe.store.cassandra.cql import NOT_LET_IN, NOT_NOW, Connection, CqlError
 from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
 
@@ -38,6 +38,8 @@ _STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService"
 _SCHEMA_TIMEOUT = 60.0
 _COUNT_TIMEOUT = 600.0
 _POLL = 0.5
+#: Times that a reading is asked for whose node says that it cannot at the moment.
+_TRIES = 4
 
 
 class _NotConnectedError(OSError):
@@ -163,6 +165,13 @@ class Cassandra(Store):
             except OSError as error:
                 raise _NotConnectedError(str(error)) from error
             with connection:
+                for _ in range(_TRIES - 1 if repeatable else 0):
+                    try:
+                        return connection.ask(statement, one=one)
+                    except CqlError as error:
+                        if error.code not in NOT_NOW:
+                            raise
+                    time.sleep(_POLL)
                 return connection.ask(statement, one=one)
 
         repeatable = statement.startswith("SELECT ")
