@@ -36,4 +36,4 @@ def test_ranks_start_nodes_on_their_machines_and_load_them(slurm, state, tmp_pat
 
 def test_without_ranks_there_are_no_machines():
     with pytest.raises(BadInput, match="the machines of --host mpi are those of the ranks, and none were started"):
-        choice.find("mpi")
+        choice.find("mpi").require()
