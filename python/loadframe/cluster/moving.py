@@ -123,7 +123,6 @@ def move(
     wanted = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
     stop = threading.Event()
     jobs: list[Future[_Move]] = []
-    roster.before = saved
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             jobs = [pool.submit(_bring, one, user(one.target), folder, roster, report, stop) for one in wanted]
