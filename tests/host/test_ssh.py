@@ -1,6 +1,7 @@
 """Machines that real sshd's of their own keep the doors of: what runs there, what is refused, and what a cut does."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,6 +162,30 @@ def test_a_host_key_that_is_not_known_is_refused(there, monkeypatch, tmp_path):
     with pytest.raises(BadInput, match="m1: the machine cannot be used: its host key is not known") as caught:
         SshHost(("m1",), Placement()).require()
     assert "compare the key" in str(caught.value.remedy)
+
+
+def test_a_key_that_does_not_fit_is_refused_on_either_side(there, monkeypatch, tmp_path):
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    config = (there.root / "ssh_config").read_text()
+    (tmp_path / "config").write_text(config.replace(f"{there.root}/key", str(key)))
+    monkeypatch.setenv("LOADFRAME_SSH", f"ssh -F {tmp_path}/config")
+    with pytest.raises(BadInput, match="m1: the machine cannot be used: it does not let us in without a password"):
+        SshHost(("m1",), Placement()).require()
+    (tmp_path / "known").write_text(f"{there.addresses['m1']} {key.with_suffix('.pub').read_text()}")
+    (tmp_path / "config").write_text(config.replace(f"{there.root}/known_hosts", f"{tmp_path}/known"))
+    with pytest.raises(BadInput, match="m1: the machine cannot be used: its host key is not the one that is known"):
+        SshHost(("m1",), Placement()).require()
+
+
+def test_two_names_of_one_machine_are_refused(there, monkeypatch, tmp_path):
+    config = (there.root / "ssh_config").read_text()
+    (tmp_path / "config").write_text(f"Host again\n  HostName {there.addresses['m1']}\n{config}")
+    monkeypatch.setenv("LOADFRAME_SSH", f"ssh -F {tmp_path}/config")
+    host = SshHost(("m1", "again"), Placement())
+    with pytest.raises(BadInput, match="m1 and again are one machine, and its nodes would be at the same ports"):
+        host.require()
+    host.close()
 
 
 def test_a_machine_without_python_is_refused(monkeypatch):

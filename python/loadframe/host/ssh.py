@@ -28,7 +28,12 @@ _OPTIONS = {
 #: What ssh says when it fails, what that is, and what to do; the first that fits.
 _CAUSES = (
     (
-        r"Host key verification failed|host key is known|IDENTIFICATION HAS CHANGED",
+        r"IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that is known",
+        "find out why before you go on: somebody may stand between; `ssh-keygen -R` forgets the key that is known",
+    ),
+    (
+        r"Host key verification failed|host key is known",
         "its host key is not known",
         "connect once by hand (`{ssh} {name}`) and compare the key, or add it to ~/.ssh/known_hosts",
     ),
@@ -80,6 +85,18 @@ class SshHost(MachinesHost):
             ],
             placement,
         )
+
+    def require(self) -> None:
+        """BadInput for the first machine that cannot be used, and for two names of one machine."""
+        super().require()
+        names: dict[tuple[str, str], str] = {}
+        for machine in self.machines:
+            other = names.setdefault((machine.facts.identity, machine.facts.boot), machine.hostname)
+            if other != machine.hostname:
+                raise BadInput(
+                    f"{other} and {machine.hostname} are one machine, and its nodes would be at the same ports",
+                    remedy=f"name it once, with the number of nodes that it takes: {other}:2",
+                )
 
 
 def _ssh() -> list[str]:
