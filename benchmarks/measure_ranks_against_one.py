@@ -16,7 +16,7 @@ from loadframe.units import format_count, format_duration, format_share
 RANKS = 4
 #: Of a core, for each rank: so much that ranks and server together fit on two cores.
 SHARE = 0.1
-ROUNDS = 3
+ROUNDS = 5
 SECONDS = 5
 #: Requests in flight of each rank.
 CLIENTS = 32
@@ -62,8 +62,8 @@ def main() -> None:
     costs = [[ranked.worker_cpu / ranked.requests for ranked in pair] for pair in rounds]
     alone, together = (statistics.median(cost[which] for cost in costs) for which in (0, 1))
     print(
-        f"  CPU of a worker for a request: {format_duration(alone)} of 1 rank, {format_duration(together)} of {RANKS};"
-        f" ratio {statistics.median(cost[1] / cost[0] for cost in costs):.2f}"
+        f"  CPU of a worker for a request: {format_duration(alone)} of 1 rank, {format_duration(together)} of {RANKS}:"
+        f" from equal shares {RANKS * statistics.median(cost[0] / cost[1] for cost in costs):.2f} times as much"
     )
 
 

@@ -43,7 +43,7 @@ def together():
     print("together", flush=True)
     time.sleep(2)
     return 0
-sys.exit(entry.run(environment.place(), together))
+sys.exit(entry.run(environment.place(), together, lambda folder: None))
 """
 _BARE = """
 import time

@@ -126,7 +126,10 @@ def _main(task: Path) -> int:
     place = environment.place()
     for group in given["groups"][place.rank if place else 0]:
         Path(group).write_text(str(os.getpid()))
-    return run(place, lambda: _load(task, given["plan"])) if place else _load(task, given["plan"])
+    if place is None:
+        return _load(task, given["plan"])
+    # Of a rank 0 that is killed nothing is kept.
+    return run(place, lambda: _load(task, given["plan"]), lambda _: None)
 
 
 if __name__ == "__main__":
