@@ -3,6 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+#: How long ranks sleep between looks for the next message of a round trip, s. Those that did not sleep would keep each
+#: other from the cores of a busy machine, and one that has slept is the next to have one.
+BRISK = 0.0002
+
 
 @dataclass(frozen=True)
 class Offset:

@@ -13,7 +13,7 @@ from typing import Any
 from loadframe import _engine
 from loadframe.ranks import cores, tree
 from loadframe.ranks.background import background
-from loadframe.ranks.clock import Offset, offset
+from loadframe.ranks.clock import BRISK, Offset, offset
 from loadframe.ranks.messages import Header
 from loadframe.ranks.own_machine import OwnMachine
 from loadframe.ranks.reach import unreachable
@@ -26,7 +26,10 @@ BEAT = 2.0
 #: Round trips from which an offset between clocks is taken, and for how long they are made, s.
 _TRIPS = 40
 _TRIPPING = 0.3
-#: How long a rank waits for the next message without sleeping, s, while clocks are compared.
+#: A shortest round trip that is longer shows how busy the ranks are, and not the way, s: it is made for longer then.
+_ROUGH = 0.004
+_PATIENCE = 3.0
+#: For how long a rank looks for the next message all the time, s, while clocks are compared.
 _TIGHT = 0.05
 #: How long a rank of a phase sleeps, s: while something is due, and while its load only goes on.
 ALERT = 0.02
@@ -86,10 +89,10 @@ class Member:
 
     @property
     def pause(self) -> float:
-        """How long to sleep before the next look, s; 0 where the next message is to be met without delay."""
+        """How long to sleep before the next look, s; `BRISK` where the next message is to be met without delay."""
         now = time.monotonic()
         if now < self._tight_until:
-            return 0.0
+            return BRISK
         # Phases may be shorter than a second, and are not to last longer for it.
         if _SELF not in self._reduction.open or not self._reduction.awaited:
             return ALERT
@@ -221,7 +224,7 @@ class Member:
         if self._unmeasured[:1] != [rank]:
             return
         self._trips.append((header["sent"], header["answered"], now))
-        if len(self._trips) < _TRIPS and (len(self._trips) < 3 or now - self._trips[0][0] < _TRIPPING):
+        if self._goes_on(now - self._trips[0][0]):
             self._tight_until = now + _TIGHT
             self._world.send(rank, {"kind": "ping", "id": self.id, "sent": time.monotonic()})
             return
@@ -231,6 +234,12 @@ class Member:
         self._clocks[rank] = self._offsets[rank]
         del self._unmeasured[0]
         self._ping()
+
+    def _goes_on(self, tripping: float) -> bool:
+        """Whether another round trip is due, after so many seconds of them."""
+        if len(self._trips) < _TRIPS and (len(self._trips) < 3 or tripping < _TRIPPING):
+            return True
+        return tripping < _PATIENCE and min(received - sent for sent, _, received in self._trips) > _ROUGH
 
     def _clocked(self, source: object) -> None:
         self._unclocked.discard(source)

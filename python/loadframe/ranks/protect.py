@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from loadframe.errors import BadInput
 from loadframe.ranks import tree
+from loadframe.ranks.clock import BRISK
 from loadframe.ranks.environment import Place, forget
 from loadframe.ranks.frames import Frames
 from loadframe.ranks.messages import Header
@@ -159,7 +160,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
         if told:
             told.clear()
             out += Frames.pack(-1, {"kind": "job over"})
-        pause = 0.0 if time.monotonic() < tight else usual
+        pause = BRISK if time.monotonic() < tight else usual
         ready, _, _ = select.select([line], [line] if out else [], [], pause)
         if ready:
             try:
