@@ -256,7 +256,7 @@ class Hub:
                 self._work.get()()
             now = time.monotonic()
             if now - beaten > _BEAT and not self.broken:
-                self._station.spread({"kind": "beat"})
+                self._station.beat()
                 beaten = now
             if not self.broken and (line.over or line.lost):
                 self._job_over()

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from loadframe import _engine
-from loadframe.ranks import cores, tree
+from loadframe.ranks import cores, pulse, tree
 from loadframe.ranks.background import background
 from loadframe.ranks.clock import BRISK, Offset, offset
 from loadframe.ranks.messages import Header
@@ -20,8 +20,7 @@ from loadframe.ranks.reach import unreachable
 from loadframe.ranks.reduction import Reduction
 from loadframe.ranks.wire import Wire
 
-#: A rank that is not heard of for so long counts as lost, s; one that has nothing to say says that every `BEAT` s.
-SILENCE = 15.0
+#: A rank that has nothing to say says that so often, s.
 BEAT = 2.0
 #: Round trips from which an offset between clocks is taken, and for how long they are made, s.
 _TRIPS = 40
@@ -66,6 +65,7 @@ class Member:
         self._tight_until = 0.0
         now = time.monotonic()
         self._heard = dict.fromkeys(self._below, now)
+        self._silences = {rank: pulse.Silence(mine) for rank in self._below}
         self._said = now
         self._preparing: Future[Any] | None = None
         self._unready: set[object] = {_SELF, *self._below}
@@ -106,7 +106,8 @@ class Member:
             return
         if kind == "ping":
             self._tight_until = time.monotonic() + _TIGHT
-            self._up({"kind": "pong", "sent": header["sent"], "answered": time.monotonic()})
+            told = {"sent": header["sent"], "answered": time.monotonic()}
+            self._up({"kind": "pong", **told, "door": pulse.door(self._boot)})
             return
         for rank in self._below:
             if rank not in self._gone:
@@ -168,8 +169,9 @@ class Member:
         if self._handle and _SELF in self._reduction.open:
             self._take_seconds()
         for rank, at in list(self._heard.items()):
-            if now - at > SILENCE and (rank in self._reduction.open or rank in self._unready):
-                self.lose(rank, f"has not been heard of for {now - at:.0f} s")
+            why = self._silences[rank].lost(now - at)
+            if why and (rank in self._reduction.open or rank in self._unready):
+                self.lose(rank, why)
         if now - self._said > BEAT:
             self._up({"kind": "alive"})
 
@@ -221,6 +223,7 @@ class Member:
 
     def _pong(self, rank: int, header: Header) -> None:
         now = time.monotonic()
+        self._silences[rank].door = header["door"]
         if self._unmeasured[:1] != [rank]:
             return
         self._trips.append((header["sent"], header["answered"], now))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 _PATIENCE = 3.0
 #: Connections to a node whose median is its distance.
 _TRIPS = 7
+#: What is said of a machine that is there, and on which nothing listens at that port.
+REFUSED = errno.errorcode[errno.ECONNREFUSED]
 
 
 def unreachable(hosts: Sequence[str]) -> dict[str, str]:

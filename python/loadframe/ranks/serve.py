@@ -11,8 +11,6 @@ from loadframe.ranks.environment import Place
 from loadframe.ranks.station import Station
 from loadframe.ranks.world import World, machine
 
-#: A rank that hears nothing for so long takes rank 0 for dead, s.
-ALONE = 30.0
 #: How long a rank that is told to end tries to say so, s.
 _FAREWELL = 0.3
 
@@ -33,10 +31,10 @@ def serve(place: Place) -> int:
         station.step()
         if ordered:
             _say_farewell(world)
-        if station.silence > ALONE:
-            words = f"rank {world.rank} on {machine()} has heard nothing for {ALONE:.0f} s and ends"
+        if why := station.alone():
+            words = f"rank {world.rank} on {machine()} ends: the rank above it {why}"
             with contextlib.suppress(OSError):
-                print(f"loadframe: {words}: rank 0 is gone, or cannot be reached", file=sys.stderr)
+                print(f"loadframe: {words}", file=sys.stderr)
             # Without the others MPI cannot be left.
             os._exit(1)
         if station.pause:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable
 
-from loadframe.ranks import survey, tree
+from loadframe.ranks import pulse, survey, tree
 from loadframe.ranks.children import Children
 from loadframe.ranks.member import ALERT, Member
 from loadframe.ranks.messages import Header
@@ -33,7 +33,7 @@ class Station:
         self.children = Children(world)
         self.handlers: dict[str, Handler] = {
             "hello": self._hello,
-            "beat": self._spread,
+            "beat": self._beat,
             "end": self._end,
             "ask": self._asked,
             "child": self.children.hear,
@@ -43,13 +43,18 @@ class Station:
         self._below = tree.children(world.rank, world.size)
         self._silent = set(self._below)
         self._introductions = [introduce(world.rank)]
+        self._boot: str = self._introductions[0]["boot"]
         self._heard = time.monotonic()
+        self._silence = pulse.Silence(self._boot)
         self._introduce()
 
-    @property
-    def silence(self) -> float:
-        """For how long nothing has come from above, s."""
-        return time.monotonic() - self._heard
+    def alone(self) -> str | None:
+        """Return why rank 0 counts as gone, as seen from the rank above; None while it does not."""
+        return self._silence.lost(time.monotonic() - self._heard)
+
+    def beat(self) -> None:
+        """Tell the ranks below that those above them are there, and where this one can be looked for."""
+        self.spread({"kind": "beat", "door": pulse.door(self._boot)})
 
     @property
     def pause(self) -> float:
@@ -64,6 +69,7 @@ class Station:
 
     def step(self) -> None:
         """Hear all that has arrived."""
+        pulse.answer()
         while (arrived := self.world.receive()) is not None:
             self._hear(*arrived)
         for phase in list(self.phases.values()):
@@ -85,7 +91,8 @@ class Station:
             self.world.send(rank, header, payload)
 
     def _hear(self, source: int, header: Header, payload: bytes) -> None:
-        self._heard = time.monotonic()
+        if source == self._above:
+            self._heard = time.monotonic()
         kind = header["kind"]
         if kind in self.handlers:
             self.handlers[kind](source, header, payload)
@@ -122,8 +129,9 @@ class Station:
     def _asked(self, source: int, header: Header, payload: bytes) -> None:
         self.ask(header, payload)
 
-    def _spread(self, source: int, header: Header, payload: bytes) -> None:
-        self.spread(header, payload)
+    def _beat(self, source: int, header: Header, payload: bytes) -> None:
+        self._silence.door = header["door"]
+        self.beat()
 
     def _end(self, source: int, header: Header, payload: bytes) -> None:
         self.spread(header)
