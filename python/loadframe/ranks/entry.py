@@ -22,11 +22,14 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
         return serve(place)
     from loadframe.ranks.hub import Hub
     from loadframe.ranks.launch import adopt
+    from loadframe.ranks.outlet import outlive_readers
     from loadframe.ranks.protect import protect
 
     starter = os.environ.get(STARTER)
     line = protect(place, rescue)
     tell = adopt(starter) if starter else None
+    if tell is None:
+        outlive_readers()
     status = 1
     try:
         with Hub(place.size, line):

@@ -286,9 +286,13 @@ class Hub:
             time.sleep(0.01)
         if not dead and self._line.over:
             dead = [t for t in told if t["rank"] and t["rank"] not in self._station.farewells]
-        if dead and len(dead) <= max(len(others) // 2, 1):
-            words = ", ".join(f"rank {t['rank']} on {t['machine']}" for t in dead[:8])
-            self.broken = f"{words} died"
+        quiet = {rank: silent for phase in self._tops() for rank, silent in phase.quiet().items()}
+        if quiet and not (dead and self._line.over):
+            words = (f"rank {rank} on {told[rank]['machine']} ({silent:.0f} s)" for rank, silent in quiet.items())
+            self.broken = f"the launcher ended the ranks; not heard of was {', '.join(words)}"
+        elif dead and len(dead) <= max(len(others) // 2, 1):
+            names = ", ".join(f"rank {t['rank']} on {t['machine']}" for t in dead[:8])
+            self.broken = f"{names} died"
         elif dead or not self._line.over:
             self.broken = "a rank died, or was ended by its launcher, which says more"
         else:
@@ -297,9 +301,11 @@ class Hub:
             os.kill(os.getpid(), signal.SIGINT)
         for program in self._station.programs.values():
             program.lose(None, self.broken)
-        for phase in list(self._station.phases.values()):
-            if isinstance(phase, Top):
-                phase.abandon(self.broken)
+        for phase in self._tops():
+            phase.abandon(self.broken)
+
+    def _tops(self) -> list[Top]:
+        return [phase for phase in self._station.phases.values() if isinstance(phase, Top)]
 
 
 def _is_dead(process: int) -> bool:

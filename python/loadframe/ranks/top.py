@@ -11,7 +11,7 @@ from loadframe import _engine
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.ranks import tree
 from loadframe.ranks.clock import Offset
-from loadframe.ranks.member import Member
+from loadframe.ranks.member import BEAT, Member
 from loadframe.ranks.messages import Header
 from loadframe.ranks.wire import Wire
 from loadframe.ranks.world import RankLost
@@ -58,6 +58,11 @@ class Top(Member):
     def everybody(self, kind: str, **fields: Any) -> None:
         """Tell all members something, this one too."""
         self.down({"kind": kind, "id": self.id, **fields})
+
+    def quiet(self) -> dict[int, float]:
+        """Return which ranks directly below have been silent for longer than they should be, with the seconds."""
+        now = time.monotonic()
+        return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
 
     def abandon(self, why: str) -> None:
         """Go on without all others: they are gone."""
