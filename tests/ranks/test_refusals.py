@@ -1,0 +1,95 @@
+"""What is said before a load: of which rank, on which machine, and what to do."""
+
+import time
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.ranks.hub import Rank, _alike
+from loadframe.ranks.member import Member
+from loadframe.ranks.top import Top
+
+ORDER = {
+    "kind": "phase",
+    "id": 0,
+    "members": [0, 3, 5],
+    "boots": ["a", "b", "c"],
+    "names": ["m1", "m2", "m3"],
+    "cores": None,
+}
+
+
+class Nobody:
+    """A world in which nobody answers."""
+
+    rank, size = 0, 6
+
+    def send(self, rank, header, payload=b""):
+        pass
+
+    def receive(self):
+        return None
+
+
+@pytest.fixture
+def top(tmp_path, monkeypatch):
+    """A top of three ranks on three machines that have asked for the clocks of the others; it is ready itself."""
+    monkeypatch.setattr(Member, "_prepare", lambda self: (None, {}))
+    top = Top(Nobody(), ORDER, {"target": {}}, tmp_path)
+    top.start()
+    return top
+
+
+def compare_clocks(top, seconds):
+    """Answer as ranks do whose messages take so long, there and back."""
+    for rank in (3, 5):
+        while rank in top._unmeasured:
+            now = time.monotonic()
+            top.heard(rank, {"kind": "pong", "sent": now - seconds, "answered": now - seconds / 2, "door": []}, b"")
+        top.heard(rank, {"kind": "clocked", "offsets": []}, b"")
+
+
+def refusal(top):
+    return top.begun.exception(timeout=60)
+
+
+def test_clocks_that_cannot_be_compared_are_refused(top):
+    compare_clocks(top, 30.0)
+    error = refusal(top)
+    assert isinstance(error, BadInput) and error.exit_status == 2
+    assert "the clock of rank 3 on m2 can be compared with rank 0's to 15000 ms only" in error.what
+
+
+def test_a_node_that_some_ranks_do_not_reach_is_named_with_them(top):
+    compare_clocks(top, 0.001)
+    unreached = {"10.0.0.7:9200": {"why": "EHOSTUNREACH", "ranks": [5], "of": 1}}
+    top.heard(3, {"kind": "ready", "refused": [], "unreached": {}}, b"")
+    top.heard(5, {"kind": "ready", "refused": [], "unreached": unreached}, b"")
+    until = time.monotonic() + 60
+    while not top.begun.done() and time.monotonic() < until:
+        top.tick()
+        time.sleep(0.01)
+    words = "1 of 3 ranks cannot reach the node 10.0.0.7:9200: rank 5 on m3: EHOSTUNREACH"
+    assert isinstance(refusal(top), BadInput) and words in refusal(top).what
+
+
+def test_what_a_rank_cannot_prepare_is_said_with_its_name(top):
+    compare_clocks(top, 0.001)
+    top.heard(3, {"kind": "ready", "refused": [[3, "PlanRefused", "there is no such file"]], "unreached": {}}, b"")
+    top.heard(5, {"kind": "ready", "refused": [], "unreached": {}}, b"")
+    until = time.monotonic() + 60
+    while not top.begun.done() and time.monotonic() < until:
+        top.tick()
+        time.sleep(0.01)
+    assert "rank 3 on m2: there is no such file" in str(refusal(top))
+
+
+@pytest.mark.parametrize(
+    ("version", "engine", "words"),
+    [("0.2.0", 7, "rank 1 on m2 is loadframe 0.2.0"), ("0.1.0", 8, "rank 1 on m2 is loadframe another build of 0.1.0")],
+)
+def test_ranks_of_other_versions_are_refused(version, engine, words):
+    first = Rank(0, "m1", "a", (0,), "0.1.0", 7)
+    with pytest.raises(BadInput, match=words):
+        _alike((first, Rank(1, "m2", "b", (0,), version, engine)))
+    assert _alike((first, Rank(1, "m2", "b", (0,), "0.1.0", 7)))
