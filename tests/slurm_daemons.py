@@ -18,10 +18,11 @@ from typing import Self
 import psutil
 
 #: Seconds. Daemons on a busy machine take their time.
-PATIENCE = 120
+PATIENCE = 240
 
 #: All machines are this one, so each has its own port, folder and address of the loopback interface. Cores are counted
-#: as the tests want them (`config_overrides`), and jobs end soon after their time (`KillWait`).
+#: as the tests want them (`config_overrides`), and jobs end soon after their time (`KillWait`). On a busy machine no
+#: message, start or end takes so long that Slurm gives a job or a machine up.
 CONFIGURATION = """\
 ClusterName=loadframe
 SlurmctldHost={host}(127.0.0.1)
@@ -43,7 +44,10 @@ SlurmdParameters=config_overrides
 MpiDefault=none
 ReturnToService=2
 KillWait=5
-MessageTimeout=30
+MessageTimeout=100
+TCPTimeout=30
+BatchStartTimeout=300
+UnkillableStepTimeout=600
 SchedulerParameters=batch_sched_delay=0,sched_interval=2
 """
 MACHINE = "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs={cores} RealMemory={memory}\n"
