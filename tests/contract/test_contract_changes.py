@@ -13,6 +13,7 @@ from recorded import DOCUMENTS, Loaded, errors, totals, written
 
 from documents import compare, write
 from loadframe.cluster.node import Node
+from loadframe.store.cassandra.cql import Connection
 from loadframe.store.search import membership
 
 pytestmark = pytest.mark.store
@@ -30,6 +31,18 @@ def elected(store: Held) -> list[str]:
     if cluster.store.electors(1) is None:
         return [node.name for node in cluster.nodes if node.elects]
     return membership.names(cluster.store.request, cluster.addresses, "master")
+
+
+def identities(store: Held) -> dict[str, str]:
+    """Return what a node is known by to the others beside its name, in stores where that is something."""
+    cluster = store.cluster
+    if store.kind in ("opensearch", "elasticsearch"):
+        told = cluster.store.request(cluster.addresses, "GET", "/_nodes/none?filter_path=nodes.*.name")
+        return {node["name"]: identity for identity, node in told["nodes"].items()}
+    if store.kind == "cassandra":
+        asked = {node.name: Connection(node.address).ask("SELECT host_id FROM system.local") for node in cluster.nodes}
+        return {name: str(row["host_id"]) for name, [row] in asked.items()}
+    return {}
 
 
 def address_of(node: Node) -> str:
@@ -83,6 +96,7 @@ def test_stopped_it_comes_back_at_other_addresses_with_its_documents_and_more_no
     keeps = "test_what_is_written_is_read_back" not in store.subject.excused
     if keeps:
         write(store.cluster, "moved", DOCUMENTS)
+    known = identities(store)
     was_at = [address_of(node) for node in store.cluster.nodes]
     for more, place in zip(store.subject.moves, (AWAY, AT_HOME), strict=False):
         nodes = size + more
@@ -93,6 +107,7 @@ def test_stopped_it_comes_back_at_other_addresses_with_its_documents_and_more_no
         assert len(elected(store)) == (store.cluster.store.electors(nodes) or len(elected(store)))
         now_at = [address_of(node) for node in store.cluster.nodes]
         assert not set(was_at) & set(now_at), "it is where it was"
+        assert known.items() <= identities(store).items()
         was_at = now_at
         assert store.cluster.count("things") == documents
         if keeps:
