@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from commands import LOADFRAME, Running
+from commands import LOADFRAME, Running, open_folder
 from loadframe.cluster import Cluster, ClusterSpec, Placement
 from loadframe.errors import BadInput
 
@@ -151,6 +151,29 @@ def test_what_a_job_has_left_in_a_folder_that_machines_share_is_taken_up_on_anot
         monkeypatch.setenv("SLURM_JOB_ID", environment["SLURM_JOB_ID"])
         with pytest.raises(BadInput, match="the data of node-0 cannot be reached: the machine is not part of job"):
             Cluster.start(spec(name="kept"))
+
+
+def test_data_on_disks_of_a_job_is_brought_home_at_its_end_and_taken_along_by_the_next(slurm, state):
+    def told(job, *words):
+        done = slurm.run(LOADFRAME, "cluster", *words, SLURM_JOB_ID=job["SLURM_JOB_ID"], LOADFRAME_STATE=str(state))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    up = ("up", "study", "--host", "slurm", "--keep-data", "--scratch")
+    client = ("--", "sh", "-c", 'redis-cli -u "redis://$LOADFRAME_HOST" "$@"', "sh")
+    with open_folder("scratch") as scratch:
+        with slurm.allocation(1, "--nodelist=n1") as job:
+            told(job, *up, scratch / "one", "--store", "redis", *client, "SET", "k", "v")
+            assert list((scratch / "one").rglob("node-0"))
+            told(job, "down", "study", "--bring-home")
+            assert not list((scratch / "one").rglob("node-0"))
+            assert (state / "clusters/study/node-0").is_dir()
+        with slurm.allocation(1, "--nodelist=n2") as job:
+            assert told(job, *up, scratch / "two", *client, "GET", "k") == "v\n"
+            assert list((scratch / "two").rglob("node-0"))
+            assert not (state / "clusters/study/node-0").exists()
+            told(job, "down", "study", "--delete-data")
+            assert not list(scratch.rglob("node-0"))
 
 
 def test_outside_of_a_job_there_are_no_machines(monkeypatch, state):
