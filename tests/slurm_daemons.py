@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Self
@@ -202,12 +203,19 @@ def _daemon(program: str) -> str:
     return shutil.which(program, path=DAEMONS) or program
 
 
-def _named(name: str) -> tuple[str, ...]:
-    """Return what starts a command on a machine of that name: PMIx takes machines for others by their host names.
+@cache
+def named() -> bool:
+    """Whether our machines have host names of their own, which only root can give them.
 
-    Without it, which root alone can do, MPI starts no more than two ranks on a machine of ours.
+    PMIx knows a machine by that name. Without it MPI starts no more than two ranks on one of ours.
     """
-    return ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name) if os.geteuid() == 0 else ()
+    command = ["unshare", "--uts", "hostname", "n1"]
+    return all(map(shutil.which, ("unshare", "hostname"))) and not subprocess.run(command, check=False).returncode
+
+
+def _named(name: str) -> tuple[str, ...]:
+    """Return what starts a command on a machine of that name."""
+    return ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name) if named() else ()
 
 
 def missing() -> str | None:

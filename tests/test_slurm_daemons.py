@@ -1,6 +1,5 @@
 """The Slurm that other tests use: it runs jobs on its machines, MPI included, and leaves nothing."""
 
-import os
 import sys
 
 import psutil
@@ -23,8 +22,7 @@ if world.rank == 0:
 
 def test_ranks_on_several_machines_are_one_world(slurm):
     pytest.importorskip("mpi4py")
-    # More than two on a machine take machines that have host names of their own, which only root can give them.
-    count = 4 if os.geteuid() == 0 else 2
+    count = 4 if slurm_daemons.named() else 2
     # Open MPI of PyPI looks for its files where its wheel was built, unless it is told.
     done = slurm.run(
         "srun", "--nodes=2", f"--ntasks-per-node={count}", "--mpi=pmix", sys.executable, "-c", RANKS,

@@ -123,7 +123,6 @@ def test_what_slurm_refuses_is_told_in_its_words(slurm, folder):
 
 
 @pytest.mark.store
-@pytest.mark.alone
 @pytest.mark.timeout(1500)
 def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slurm, folder, state):
     Path("small.yaml").write_text(BRIEF)
