@@ -5,8 +5,12 @@ import json
 import pytest
 
 from damage import damaged
-from loadframe.errors import BadInput
-from loadframe.experiment.design import design
+from loadframe.errors import BadInput, StoreFailed
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.loop import _record_failure
+from loadframe.record import Run
+from loadframe.report.setup import manifest_facts
 
 EXPERIMENT = """\
 experiment: e
@@ -281,3 +285,13 @@ def test_ranks_for_each_node_follow_the_nodes_and_each_has_a_client(load):
     assert "'clients': 24" in str(phases[0].describe())
     with pytest.raises(BadInput, match="ranks_per_node and clients are both factors"):
         load(text.replace("ranks_per_node", "clients: [1], ranks_per_node"))
+
+
+def test_a_run_that_failed_says_on_which_machines_it_was_to_be(load, tmp_path):
+    experiment = load(EXPERIMENT.replace("limits: {", "host: ssh, machines: [a, 'b:2'], limits: {"))
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
+    _record_failure(experiment, folder, planned.runs[0], StoreFailed("no luck"))
+    manifest = Run(tmp_path / "results" / "runs" / planned.runs[0].id).manifest
+    assert [machine["name"] for machine in manifest.store.machines] == ["a", "b"]
+    assert "('machines', 'a, b')" in str(manifest_facts(manifest))

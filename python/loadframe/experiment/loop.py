@@ -4,6 +4,7 @@ What is done is what is in the folder: a run counts as done when its folder is t
 any instant goes on with the run that was in flight.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -214,6 +215,11 @@ def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec
     return ClusterSpec(**{**asked, **parts, "placement": Placement(**asked["placement"])})
 
 
+def _named(machines: Sequence[str]) -> list[dict[str, str]]:
+    """Return machines as manifests have them, by what is known of them before they are reached."""
+    return [{"name": re.split(r"[:\s]", machine)[0]} for machine in machines]
+
+
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:
     # What an interrupt broke did not fail.
     interrupts.check()
@@ -224,7 +230,7 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
     asked = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         # By the keys of a cluster's own description.
-        "store": {"kind": cluster.pop("store"), **cluster},
+        "store": {"kind": cluster.pop("store"), **cluster, "machines": _named(cluster["machines"])},
         "seed": seed_of(experiment, run),
         "generator": experiment.generator(run.treatment).describe(),
     }

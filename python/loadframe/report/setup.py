@@ -142,8 +142,11 @@ def _machines(store: RecordedStore) -> str | None:
     """Return the other machines, each with the nodes that it had when the run began."""
     told = []
     for machine in store.machines:
-        nodes = ", ".join(machine["nodes"]) or "no node at first"
-        told.append(f"{machine['name']} ({nodes}; {machine['threads']} CPUs, {format_size(machine['memory'])})")
+        known = ""
+        if "nodes" in machine:
+            nodes = ", ".join(machine["nodes"]) or "no node at first"
+            known = f" ({nodes}; {machine['threads']} CPUs, {format_size(machine['memory'])})"
+        told.append(f"{machine['name']}{known}")
     return ", ".join(told) or None
 
 
