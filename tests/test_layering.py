@@ -23,12 +23,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranges": set(),
     "reading": {"errors", "units"},
     "yardstick": set(),
+    "quota": set(),
     "folders": {"errors", "units", "loadframe"},
     "progress": {"units"},
     "download": COMMON | {"progress"},
     "yamlfile": {"errors", "units"},
     # What a rank that only loads imports; it must be little.
-    "ranks": {"errors", "interrupts", "yardstick", "loadframe", "_engine"},
+    "ranks": {"errors", "interrupts", "quota", "yardstick", "loadframe", "_engine"},
     "store": COMMON,
     # The ranks of a command may be the machines of its nodes.
     "host": COMMON | {"ranks"},
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A run folder's histograms are read by the engine.
     "record": COMMON | {"_engine"},
     "cluster": COMMON | {"progress", "download", "store", "host"},
-    "observe": COMMON | {"store", "record"},
+    "observe": COMMON | {"quota", "store", "record"},
     "load": COMMON | {"ranks", "workload", "record", "_engine"},
     "analyze": COMMON | {"record"},
     # It has no node and no clock: of the store it knows the law alone.

@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.analyze.silences import silences
 from loadframe.analyze.verdict import JudgedPhase, judge
-from loadframe.record.schema.summary import GeneratorFigures, Latency, StreamSummary
+from loadframe.record.schema.summary import GeneratorFigures, Latency, MachineFigures, RankFigures, StreamSummary
 from made_up_runs import operation, phase
 
 QUIET = GeneratorFigures(
@@ -210,3 +210,12 @@ def test_a_machine_that_did_not_answer_under_load_is_named_even_where_the_cluste
         judged = judge([JudgedPhase(measured, QUIET, np.full(30, 100.0), silent)], (), disturbed=disturbed)
         assert [(reason.code, reason.fault) for reason in judged.reasons] == [("machine_silent", "cluster")] * 2
         assert "in phase range the machine m1 did not answer for 7 s" in judged.reasons[0].as_dict()["cause"]
+
+
+def test_a_quota_on_one_machine_of_several_is_told_with_the_rank_there():
+    ranks = (RankFigures(rank=0, machine="m5"), RankFigures(rank=1, machine="m6", waited_share=0.4))
+    machines = (MachineFigures("m5", throttled_share=0.0), MachineFigures("m6", throttled_share=0.35))
+    measured = replace(phase("range", {"range": operation(100.0)}), ranks=ranks, machines=machines)
+    judged = judge([JudgedPhase(measured, QUIET, np.full(30, 100.0))], ())
+    assert [reason.code for reason in judged.reasons] == ["throttled"]
+    assert "on rank 1 (m6) the generator was throttled for 35 %" in judged.reasons[0].as_dict()["cause"]

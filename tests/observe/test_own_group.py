@@ -8,7 +8,7 @@ import pytest
 
 from loadframe.host.cgroups import V1, V2, remove
 from loadframe.observe import OwnGroupSampler, Sample
-from loadframe.observe.own_group import own_groups
+from loadframe.quota import own_groups
 from loadframe.record.schema import OWN_GROUP
 
 pytestmark = pytest.mark.alone

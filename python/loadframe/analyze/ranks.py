@@ -44,7 +44,7 @@ def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
 def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
     """Return what was seen of the machines of the ranks; none where one process made the load."""
     return tuple(
-        MachineFigures(machine, seen["stolen"], tuple(seen["yardstick"]))
+        MachineFigures(machine, seen["stolen"], tuple(seen["yardstick"]), seen.get("throttled"))
         for machine, seen in sorted(outcome.get("by_machine", {}).items())
     )
 
@@ -57,6 +57,7 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
         cpu_share_peak=figures.cpu_share_peak,
         waited_share=figures.waited_share,
         stolen_share=machine.stolen_share if machine else None,
+        throttled_share=machine.throttled_share if machine else None,
         lateness_p99=figures.lateness_p99,
         lag_p99=figures.lag_p99,
         longest_stall=figures.longest_stall,

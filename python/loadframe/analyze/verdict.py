@@ -171,7 +171,7 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Reason]:
     if figures.waited_share - throttled > WAITED_LIMIT:
         yield Starved(name, figures.waited_share, place)
     if throttled > THROTTLED_LIMIT:
-        yield Throttled(name, throttled)
+        yield Throttled(name, throttled, place)
     if figures.network_share is not None and figures.network_share > NETWORK_LIMIT:
         yield NetworkBusy(name, figures.network_share)
     if figures.ceiling_share is not None and figures.ceiling_share > CEILING_LIMIT:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from loadframe.observe import pressure
 from loadframe.observe.sampler import Gap, Rates, Sample
+from loadframe.quota import throttling
 
 
 class CgroupSampler:
@@ -35,17 +36,6 @@ class CgroupSampler:
                     yield from self._rates.of(source, now, throttling(group) | stalls)
             except OSError as error:
                 yield Gap(source, f"the control group cannot be read: {error.strerror} ({error.filename})")
-
-
-def throttling(folder: Path) -> dict[str, float]:
-    """Return the totals since the group was made; empty when it has no CPU controller."""
-    stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
-    if "nr_throttled" not in stat:
-        return {}
-    # Version 2 counts microseconds, version 1 nanoseconds.
-    microseconds = stat.get("throttled_usec")
-    seconds = int(microseconds) / 1e6 if microseconds is not None else int(stat["throttled_time"]) / 1e9
-    return {"cgroup.throttled": int(stat["nr_throttled"]), "cgroup.throttled_time": seconds}
 
 
 def _memory(folder: Path) -> float:

@@ -1,7 +1,10 @@
-"""What a rank sees of its machine during a phase: how much of it the hypervisor took, and how fast it was."""
+"""What a rank sees of its machine during a phase: how much of it the hypervisor and quotas took, how fast it was."""
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from loadframe.quota import own_groups, throttling
 from loadframe.ranks.messages import Header
 from loadframe.yardstick import yardstick
 
@@ -14,16 +17,35 @@ class OwnMachine:
     def __init__(self) -> None:
         self._pace = yardstick()
         self._before = _times()
+        self._groups = own_groups()
+        self._throttled, self._began = _throttled(self._groups), time.monotonic()
 
     def figures(self) -> Header:
-        """Return `stolen`, the share of all processors' time that the hypervisor took (None: not counted), and the
-        `yardstick` before and after, s."""
+        """Return `stolen`, the share of all processors' time that the hypervisor took, `throttled`, for how much of the
+        time this process's own control groups were (each None: not counted), and the `yardstick` before and after, s.
+        """
         (total, stolen), (total_before, stolen_before) = _times(), self._before
         elapsed = total - total_before
         return {
             "stolen": (stolen - stolen_before) / elapsed if elapsed > 0 else None,
+            "throttled": self._throttled_share(),
             "yardstick": [self._pace, yardstick()],
         }
+
+    def _throttled_share(self) -> float | None:
+        now = _throttled(self._groups)
+        if now is None or self._throttled is None:
+            return None
+        return max(now - self._throttled, 0.0) / max(time.monotonic() - self._began, 1e-9)
+
+
+def _throttled(groups: Sequence[Path]) -> float | None:
+    """Return for how many s groups were throttled since they were made, all together; None where none tells."""
+    try:
+        totals = [seen["cgroup.throttled_time"] for seen in map(throttling, groups) if seen]
+    except OSError:
+        return None
+    return sum(totals) if totals else None
 
 
 def _times() -> tuple[int, int]:

@@ -104,11 +104,13 @@ class Throttled(Reason):
     code = "throttled"
     phase: str
     share: float
+    #: Which rank, where several load: ` on rank 3 (m2)`.
+    place: str = ""
 
     def _cause(self) -> str:
         return (
-            f"in phase {self.phase} the generator was throttled for {format_share(self.share)} of the time: its"
-            f" control group had exhausted its CPU quota (limit {format_share(THROTTLED_LIMIT)})"
+            f"in phase {self.phase}{self.place} the generator was throttled for {format_share(self.share)} of the time:"
+            f" its control group had exhausted its CPU quota (limit {format_share(THROTTLED_LIMIT)})"
         )
 
     def _remedy(self) -> str:

@@ -199,6 +199,10 @@ class MachineFigures:
     yardstick: tuple[float, ...] = field(
         default=(), metadata=told("CPU time of a fixed computation there before and after the load", "s")
     )
+    throttled_share: float | None = field(
+        default=None,
+        metadata=told("of the phase's time, for which its first rank was throttled by a CPU quota", "share", null=True),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
