@@ -37,7 +37,7 @@ def identities(store: Held) -> dict[str, str]:
     """Return what a node is known by to the others beside its name, in stores where that is something."""
     cluster = store.cluster
     if store.kind in ("opensearch", "elasticsearch"):
-        told = cluster.store.request(cluster.addresses, "GET", "/_nodes/none?filter_path=nodes.*.name")
+        told = cluster.store.request(cluster.addresses, "GET", "/_nodes/_all/none?filter_path=nodes.*.name")
         return {node["name"]: identity for identity, node in told["nodes"].items()}
     if store.kind == "cassandra":
         asked = {node.name: Connection(node.address).ask("SELECT host_id FROM system.local") for node in cluster.nodes}
