@@ -120,6 +120,15 @@ def test_a_machine_takes_as_many_nodes_as_it_says(job):
 def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state):
     with pytest.raises(BadInput, match="more nodes are asked for than the machines take, which is 3"):
         Cluster.start(spec(nodes=4))
+    experiment = (
+        "experiment: e\nstore: {kind: redis, host: slurm}\nworkload: ycsb/b\nkind: scale\nfactors: {nodes: [1, 4]}"
+    )
+    (state / "e.yaml").write_text(experiment)
+    words = (LOADFRAME, "run", state / "e.yaml", "--output", state / "results")
+    done = slurm.run(*words, SLURM_JOB_ID=job, LOADFRAME_STATE=str(state))
+    assert done.returncode == 2, done.stderr
+    assert "more nodes are asked for than the machines take, which is 3" in done.stderr
+    assert list((state / "results" / "runs").iterdir()) == []
     with pytest.raises(BadInput, match="machine n9 is not part of job"):
         Cluster.start(spec(machines=("n1", "n9")))
     assert not (state / "passing").exists() or not list((state / "passing").iterdir())

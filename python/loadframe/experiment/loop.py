@@ -19,6 +19,7 @@ from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design_estimate import run_seconds
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
+from loadframe.experiment.file_model import OTHER_MACHINES
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import require_sound
@@ -46,6 +47,7 @@ def run_experiment(
     for run in design.runs:
         # BadInput if fewer ranks were started than it wants.
         experiment.generator(run.treatment).members()
+    _require_machines(experiment, design)
     _require_sound_load(experiment, design, _required(experiment, design, listener), listener)
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
@@ -89,6 +91,15 @@ def _carry_out(
                     listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
                     for run in (first, *others):
                         _record_failure(experiment, folder, run, error)
+
+
+def _require_machines(experiment: Experiment, design: Design) -> None:
+    """BadInput where the largest cluster does not fit on the machines: said before the first run, not hours later."""
+    if experiment.file.store.host in OTHER_MACHINES:
+        host = _spec(experiment, design.runs[0].treatment).place()
+        taken: list[str] = []
+        for _ in range(experiment.kind.most_nodes(experiment)):
+            taken.append(host.place(taken).hostname)
 
 
 def _require_ranks() -> None:
