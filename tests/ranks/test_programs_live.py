@@ -31,7 +31,7 @@ def command():
     print(sorted(hub.ask("distances", ["127.0.0.1:1"]).items()), flush=True)
     return 0
 
-sys.exit(run(place(), command, print))
+sys.exit(run(place(), command))
 """
 
 

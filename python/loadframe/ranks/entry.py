@@ -9,10 +9,10 @@ from pathlib import Path
 from loadframe.ranks.environment import STARTER, Place
 
 
-def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]) -> int:
+def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
     """Be that rank: rank 0 runs the command with all ranks at hand, the others wait for what it says.
 
-    `rescue` keeps what has been recorded in a folder if rank 0 is killed.
+    `rescue` keeps what has been recorded in a folder if rank 0 is killed; by default the folder is said.
 
     Returns the exit status.
     """
