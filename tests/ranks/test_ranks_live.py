@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from commands import PATIENCE, Running, loadframe, open_folder
+from commands import LOADFRAME, PATIENCE, Running, loadframe, open_folder
 from loadframe.record import Run
 
 pytestmark = pytest.mark.store
@@ -132,6 +132,20 @@ def test_an_interrupt_reaches_rank_0_which_keeps_the_run(workload):
         wait_until_gone(everything, 30)
     assert status == 130
     assert Run(Path("kept")).summary.status == "interrupted"
+
+
+def test_an_interrupt_of_the_users_own_mpirun_keeps_the_run(workload):
+    mpirun = Path(sys.executable).with_name("mpirun")
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    words = (*root, "--oversubscribe", "-n", "2", LOADFRAME, *bench("long.yaml", "--output", "kept"))
+    with Running(*words, folder=workload, program=mpirun) as command:
+        command.wait_for("phase look", "2 s:")
+        everything = psutil.Process(command.process.pid).children(recursive=True)
+        command.send(signal.SIGINT)
+        # Rank 0 goes on for as long as its record takes.
+        wait_until_gone(everything, PATIENCE)
+    kept = Run(Path("kept")).summary
+    assert kept.status == "interrupted" and kept.phases[1].operations["look"].requests > 0
 
 
 def test_an_mpirun_of_the_users_own_starts_ranks_as_well(workload):

@@ -36,7 +36,7 @@ _COMING = 120.0
 #: How long it waits for what it has asked all ranks, s.
 _ANSWERING = 120.0
 #: How long it waits for the last words of ranks when the job is over, s.
-_LAST_WORDS = 0.5
+_LAST_WORDS = 0.7
 #: How long it waits for all to leave, s.
 _LEAVING = 10.0
 
@@ -284,9 +284,13 @@ class Hub:
         while time.monotonic() < until and self._station.farewells != others and not self._line.lost:
             self._station.step()
             time.sleep(0.01)
+        # One that was told to end says so, and has ended a moment later.
+        said = self._station.farewells
+        dead = [t for t in dead if t["rank"] not in said]
         if not dead and self._line.over:
-            dead = [t for t in told if t["rank"] and t["rank"] not in self._station.farewells]
-        quiet = {rank: silent for phase in self._tops() for rank, silent in phase.quiet().items()}
+            dead = [t for t in told if t["rank"] and t["rank"] not in said]
+        quiet = {rank: silent for phase in self._tops() for rank, silent in phase.quiet().items() if rank not in said}
+        interrupted = False
         if quiet and not (dead and self._line.over):
             words = (f"rank {rank} on {told[rank]['machine']} ({silent:.0f} s)" for rank, silent in quiet.items())
             self.broken = f"the launcher ended the ranks; not heard of was {', '.join(words)}"
@@ -297,12 +301,13 @@ class Hub:
             self.broken = "a rank died, or was ended by its launcher, which says more"
         else:
             self.broken = "all ranks were told to end"
-            # As an interrupt is: what was measured is kept.
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupted = True
         for program in self._station.programs.values():
             program.lose(None, self.broken)
         for phase in self._tops():
-            phase.abandon(self.broken)
+            phase.abandon(self.broken, interrupted=interrupted)
+        if interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _tops(self) -> list[Top]:
         return [phase for phase in self._station.phases.values() if isinstance(phase, Top)]

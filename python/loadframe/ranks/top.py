@@ -47,6 +47,7 @@ class Top(Member):
         self._before: dict[int, Offset] | None = None
         self._lost: dict[int, str] = {}
         self._failure: str | None = None
+        self._interrupted = False
         self._text = json.dumps(plan)
 
     def start(self) -> None:
@@ -64,8 +65,9 @@ class Top(Member):
         now = time.monotonic()
         return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
 
-    def abandon(self, why: str) -> None:
-        """Go on without all others: they are gone."""
+    def abandon(self, why: str, *, interrupted: bool = False) -> None:
+        """Go on without all others: they are gone. `interrupted`: because somebody wanted so, which is no failure."""
+        self._interrupted = interrupted
         self._failure = self._failure or why
         self.stop()
         for rank in self._below:
@@ -166,7 +168,10 @@ class Top(Member):
         except Exception as error:
             self._settle(error)
             return
-        outcome["failed"] = self._failure or outcome["failed"]
+        if self._interrupted:
+            outcome |= {"failed": None, "interrupted": True}
+        else:
+            outcome["failed"] = self._failure or outcome["failed"]
         outcome["by_rank"] = [self._of_rank(entry) for entry in outcome["by_rank"]]
         boots = dict(zip(self._order["boots"], self._names, strict=True))
         outcome["by_machine"] = {boots[boot]: figures for boot, figures in self._machines.items()}
