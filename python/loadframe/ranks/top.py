@@ -66,7 +66,7 @@ class Top(Member):
         return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
 
     def abandon(self, why: str, *, interrupted: bool = False) -> None:
-        """Go on without all others: they are gone. `interrupted`: because somebody wanted so, which is no failure."""
+        """Go on without all others: they are gone. `interrupted`: somebody wanted that, and nothing failed."""
         self._interrupted = interrupted
         self._failure = self._failure or why
         self.stop()
