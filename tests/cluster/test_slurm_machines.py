@@ -82,6 +82,9 @@ def test_no_node_outlives_a_step_that_has_lost_its_launcher(slurm, job, state):
         for launcher in launchers:
             launcher.kill()
         assert left_of(slurm, job) == []
+        end = time.monotonic() + 60
+        while cluster.nodes[0].alive and time.monotonic() < end:
+            time.sleep(0.1)
         assert not cluster.nodes[0].alive
         assert "nothing is known of node-0: the connection to n1 has ended" in cluster.deviations()
 

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from loadframe.ranks import pulse
 from loadframe.ranks.environment import STARTER, Place
 
 
@@ -16,6 +17,9 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
 
     Returns the exit status.
     """
+    starter = os.environ.get(STARTER)
+    if starter:
+        pulse.stay_local()
     if place.rank:
         from loadframe.ranks.serve import serve
 
@@ -25,7 +29,6 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
     from loadframe.ranks.outlet import outlive_readers
     from loadframe.ranks.protect import protect
 
-    starter = os.environ.get(STARTER)
     line = protect(place, rescue)
     tell = adopt(starter) if starter else None
     if tell is None:

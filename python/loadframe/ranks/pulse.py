@@ -28,10 +28,18 @@ Door = Sequence[str]
 
 _SIOCGIFADDR = 0x8915
 
+_interface = ""
+
+
+def stay_local() -> None:
+    """Have this process's port on the loopback alone: all ranks are on this machine. Before it is opened."""
+    global _interface  # noqa: PLW0603 - a process has one port
+    _interface = "127.0.0.1"
+
 
 @cache
 def _listener() -> socket.socket:
-    listener = socket.create_server(("", 0), backlog=64)
+    listener = socket.create_server((_interface, 0), backlog=64)
     listener.setblocking(False)
     return listener
 
