@@ -1,7 +1,8 @@
 """`loadframe calibrate`: what the generator itself is good for on this machine."""
 
+import json
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -10,18 +11,21 @@ from rich.table import Table
 from loadframe import folders
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, err, out, print_json
+from loadframe.errors import GeneratorFailed
 from loadframe.report.labels import seconds_text
 from loadframe.units import format_count, format_duration, format_share
 
 if TYPE_CHECKING:
     from loadframe.load import Calibration
     from loadframe.load.calibration import Lateness
+    from loadframe.ranks.children import ChildOfRank
 
 _EXAMPLES = """\b
 Examples:
   loadframe calibrate
   loadframe calibrate --quick
   loadframe calibrate --json | jq '.drivers.search.requests'
+  mpirun --host node1,node2 loadframe calibrate
 """
 #: Below this, an offered rate was not reached, and its lateness only says how far behind the generator fell.
 _ACHIEVED = 0.99
@@ -38,11 +42,12 @@ def calibrate(
 
     For each driver: requests and documents per second of one core, the CPU time that each costs, and how late
     requests of an open load are sent. The figures are kept, and later runs that come near them are doubted. It takes
-    under a minute; leave the machine alone meanwhile.
+    under a minute; leave the machine alone meanwhile. Started as several ranks it measures each of their machines.
     """
     from loadframe.load.calibrate import calibrate as measure
     from loadframe.load.calibrate import measurable
 
+    elsewhere = _start_elsewhere(quick)
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
@@ -60,12 +65,46 @@ def calibrate(
             bar.update(task, description=what, completed=index, total=total)
 
         calibration = measure(measurable(), quick=quick, tell=tell)
+        others = {machine: _finished(machine, program) for machine, program in elsewhere.items()}
     path = calibration.save(folders.cache())
     if as_json:
-        print_json({**calibration.as_dict(), "doubt": calibration.doubt, "kept": str(path)})
+        told = {"machines": {machine: _described(other) for machine, other in others.items()}} if others else {}
+        print_json({**_described(calibration), "kept": str(path), **told})
         return
     print_calibration(calibration)
     err.print(f"kept in {path}", markup=False, highlight=False)
+    for machine, other in others.items():
+        out.print(f"\n{machine}", markup=False, highlight=False)
+        print_calibration(other)
+
+
+def _described(calibration: "Calibration") -> dict[str, Any]:
+    return {**calibration.as_dict(), "doubt": calibration.doubt}
+
+
+def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
+    """Start this command on the other machines that have ranks, by a rank of each; nothing where there are none."""
+    from loadframe.load import present
+    from loadframe.ranks.launch import PROGRAM
+
+    hub = present()
+    if hub is None:
+        return {}
+    here, *others = hub.ranks()
+    first = {rank.machine: rank.rank for rank in reversed(others) if rank.machine != here.machine}
+    command = [*PROGRAM, "calibrate", "--json", *(["--quick"] if quick else [])]
+    return {machine: hub.start(first[machine], command) for machine in sorted(first)}
+
+
+def _finished(machine: str, program: "ChildOfRank") -> "Calibration":
+    """Wait for the command on another machine, and return what it has measured; GeneratorFailed without figures."""
+    from loadframe.load.calibration import Calibration
+
+    said = b"".join(iter(program.receive, b""))
+    if program.status() != 0:
+        raise GeneratorFailed(f"the machine could not be calibrated: {program.words()}", where=machine)
+    told = json.loads(said)
+    return Calibration.from_dict({key: value for key, value in told.items() if key not in ("doubt", "kept")})
 
 
 def print_calibration(calibration: "Calibration") -> None:

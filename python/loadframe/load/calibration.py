@@ -66,21 +66,23 @@ class Calibration:
     def load(cls, cache: Path) -> Self | None:
         """Return the calibration of this machine; None if there is none of this version of Loadframe."""
         try:
-            known = json.loads(_path(cache, _machine()).read_text())
-            drivers = {
-                name: DriverCeiling(
-                    **ceiling | {"lateness": tuple(Lateness(**values) for values in ceiling["lateness"])}
-                )
-                for name, ceiling in known["drivers"].items()
-            }
-            calibration = cls(**known | {"drivers": drivers})
+            calibration = cls.from_dict(json.loads(_path(cache, _machine()).read_text()))
         except (OSError, ValueError, KeyError, TypeError):
             # Another version wrote the file, or it is truncated: treat it as missing.
             return None
         return calibration if calibration.version == loadframe.__version__ else None
 
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> Self:
+        """Return what `as_dict` described; ValueError, KeyError or TypeError for anything else."""
+        drivers = {
+            name: DriverCeiling(**ceiling | {"lateness": tuple(Lateness(**values) for values in ceiling["lateness"])})
+            for name, ceiling in known["drivers"].items()
+        }
+        return cls(**{**known, "drivers": drivers})
+
     def save(self, cache: Path) -> Path:
-        """Store the figures in place of older ones of this machine; BadInput if the cache cannot be written."""
+        """Store the figures in place of older ones of their machine; BadInput if the cache cannot be written."""
         path = _path(cache, self.machine)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,6 +22,8 @@ from loadframe.ranks.environment import STARTER
 
 #: Signals that rank 0 gets in our place, by what stands for them on the socket.
 _SIGNALS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"H"}
+#: This program, on a machine where Python lies at the same path.
+PROGRAM = (sys.executable, "-c", "from loadframe.cli import main; main()")
 #: How long mpirun may take to end when rank 0 has, s.
 _ENDING = 15.0
 #: How long it may take when rank 0 was killed and what it has recorded is kept, s.
@@ -178,8 +180,7 @@ def _mpirun() -> list[str]:
 
 def _command() -> list[str]:
     script = Path(sys.argv[0])
-    start = [str(script)] if script.is_file() else ["-c", "from loadframe.cli import main; main()"]
-    return [sys.executable, *start, *sys.argv[1:]]
+    return [*([sys.executable, str(script)] if script.is_file() else PROGRAM), *sys.argv[1:]]
 
 
 def _say_notice(said: IO[bytes]) -> None:
