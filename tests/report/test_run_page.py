@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -9,9 +10,11 @@ from pages import Page
 from rich.console import Console
 
 from loadframe.record import Run, RunWriter
+from loadframe.record.schema.summary import RankFigures
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
+from loadframe.report.tables import ranks_table
 from loadframe.units import format_duration
 from simulated import Truth, write_run
 
@@ -74,6 +77,22 @@ def test_an_invalid_run_says_so_first(tmp_path):
     assert "Invalid: do not rely on these figures. In phase range_100 a generator thread" in page.text
     assert "INVALID: do not rely on these figures" in printed(run)
     assert "! in phase range_100 a generator thread used 90 % of its core" in printed(run)
+
+
+def test_ranks_are_shown_with_their_machines_and_of_many_those_that_did_least(run):
+    phase = run.summary.phases[-1]
+    assert ranks_table([phase]) is None
+
+    def table(number):
+        ranks = tuple(RankFigures(rank=rank, machine=f"m{rank}", requests=1000 + rank) for rank in range(number))
+        return ranks_table([replace(phase, ranks=ranks)])
+
+    assert [(row[1].text, row[2].text, row[3].text) for row in table(2).rows] == [
+        ("0", "m0", "1,000"),
+        ("1", "m1", "1,001"),
+    ]
+    assert [row[1].text for row in table(100).rows] == [str(rank) for rank in range(32)]
+    assert table(100).note.startswith("68 ranks that made more requests are in summary.json.")
 
 
 def test_failed_requests_are_shown_by_class(tmp_path):

@@ -9,7 +9,7 @@ from loadframe.analyze.percentiles import percentiles_of
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.record import Run
-from loadframe.record.schema.summary import GeneratorFigures
+from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit.words import NAMES
 from loadframe.report.labels import (
     errors_text,
@@ -32,6 +32,8 @@ _PARAMETERS = {
     "kappa": "κ, coherency",
     "ceiling": "C, ceiling",
 }
+#: Ranks of a phase that are shown: where there are more, those that did least.
+_RANKS = 32
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
@@ -183,6 +185,44 @@ def generator_table(generator: GeneratorFigures) -> Table:
         ("achieved of the offered rate", "closed load" if achieved is None else format_share(achieved, 1)),
     ]
     return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
+
+
+def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
+    """Return what each rank did and saw of itself, by phase; None where one process made the load."""
+    rows = []
+    left_out = 0
+    for phase in phases:
+        shown = sorted(sorted(phase.ranks, key=lambda rank: rank.requests)[:_RANKS], key=lambda rank: rank.rank)
+        left_out += len(phase.ranks) - len(shown)
+        for rank in shown:
+            rows.append(
+                [
+                    Cell(phase.name),
+                    Cell(str(rank.rank)),
+                    Cell(rank.machine or "–"),
+                    Cell(format_count(rank.requests)),
+                    Cell(format_share(rank.cpu_share)),
+                    Cell(format_share(rank.waited_share)),
+                    Cell(seconds_text(rank.lateness_p99)),
+                    Cell(seconds_text(rank.lag_p99)),
+                    Cell(seconds_text(rank.began_late)),
+                ]
+            )
+    if not rows:
+        return None
+    note = f"{format_count(left_out)} ranks that made more requests are in summary.json. " if left_out else ""
+    columns = (
+        "phase",
+        "rank",
+        "machine",
+        "requests",
+        "CPU",
+        "waited for a core",
+        "lateness p99",
+        "lag p99",
+        "began late",
+    )
+    return Table(columns, rows, names=3, note=f"{note}Of the measured window; shares are of a rank's busiest thread.")
 
 
 def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from loadframe.report.labels import (
 from loadframe.report.page import render
 from loadframe.report.run.plots import run_over_time
 from loadframe.report.setup import manifest_facts, run_facts
-from loadframe.report.tables import generator_table, operations_table
+from loadframe.report.tables import generator_table, operations_table, ranks_table
 from loadframe.units import format_count
 
 
@@ -38,6 +38,7 @@ def run_page(run: Run) -> str:
         closed=closed_text(phases),
         over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
         generator=generator_table(summary.generator) if summary.generator else None,
+        ranks=ranks_table(phases),
         facts=[run_facts(manifest), *manifest_facts(manifest)],
     )
 
