@@ -55,7 +55,7 @@ def test_a_busy_process_uses_a_core_and_an_idle_one_none(spawn):
     looks = list(sampler.sample(time.monotonic()))
     expected = (cpu_seconds(pids["busy"]) - used) / (time.monotonic() - start)
     assert figures(looks, "node:busy")["process.cpu"] == pytest.approx(expected, abs=0.1)
-    assert figures(looks, "node:busy")["process.cpu"] > 0.1
+    assert figures(looks, "node:busy")["process.cpu"] > 0
     assert figures(looks, "node:idle")["process.cpu"] < 0.05
 
 
