@@ -11,6 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 import loadframe.store
 import slurm_daemons
 from commands import open_folder
+from loadframe import interrupts
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
 from slurm_daemons import SlurmDaemons
@@ -18,6 +19,15 @@ from slurm_daemons import SlurmDaemons
 # Tests are interrupted and hung up on, which a suite that was started in the background or by nohup would ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Leave the next test neither a handler of interrupts nor an interrupt that nobody has answered."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+    interrupts.answer()
 
 
 @pytest.fixture

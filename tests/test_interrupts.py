@@ -16,11 +16,7 @@ def interrupt():
 @pytest.fixture
 def listening():
     """Interrupts as a command hears them."""
-    before = signal.getsignal(signal.SIGINT)
     interrupts.listen()
-    yield
-    interrupts.answer()
-    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_is_raised_at_the_end_of_what_must_be_whole():

@@ -104,6 +104,7 @@ def test_requests_that_pile_up_are_those_of_all_workers_where_only_the_worst_hav
             "source": ["workers"] * len(seconds),
             "metric": ["in_flight"] * len(seconds),
             "value": [1000.0 + 50.0 * second for second in range(len(seconds))],
+            "machine": pa.nulls(len(seconds), pa.string()),
         }
     )
     telemetry = run.telemetry

@@ -28,7 +28,9 @@ def test_every_reason_says_whose_fault_it_is():
     assert {code for code, fault in faults.items() if fault == "store"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost"
     }  # fmt: skip
-    assert {code for code, fault in faults.items() if fault == "cluster"} == {"cluster_state"}
+    assert {code for code, fault in faults.items() if fault == "cluster"} == {
+        "cluster_state", "machine_silent"
+    }  # fmt: skip
     assert {code for code in faults if not spoils(code)} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady"
     }  # fmt: skip
