@@ -75,6 +75,8 @@ class SlurmDaemons:
         outer = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM", "PMI", "OMPI"))}
         self.environment = {
             **outer,
+            # The machines are on the loopback. Links of other tests come and go, and Open MPI would use them.
+            "OMPI_MCA_btl_tcp_if_include": "lo",
             "SLURM_CONF": str(self.folder / "slurm.conf"),
             "PATH": f"{Path(sys.executable).parent}:{outer['PATH']}",
         }
