@@ -116,12 +116,12 @@ def test_records_are_chosen_equally_often(sides, case):
     alike(*(Counter(chosen(side)) for side in sides[case]))
 
 
-@pytest.mark.parametrize("case", ["zipfian", "zipfian_inserts"])
-def test_the_hot_keys_are_the_same_keys(sides, case):
+# YCSB draws anew in each run: with inserts its second key comes before its first in a few of a hundred runs.
+@pytest.mark.parametrize(("case", "hottest"), [("zipfian", 1), ("zipfian_inserts", 2)])
+def test_the_hot_keys_are_the_same_keys(sides, case, hottest):
     ycsb, ours = ([number for number, _ in Counter(chosen(side)).most_common()] for side in sides[case])
-    # YCSB's side is drawn anew in each run: the second key comes first in one of 50 with inserts.
-    assert ycsb[0] in ours[:2]
-    assert set(ours[:3]) <= set(ycsb[:12]), "3 of 300 records, far more popular than the rest"
+    assert ycsb[0] in ours[:hottest]
+    assert set(ours[:4]) <= set(ycsb[:12]), "4 of 300 records, far more popular than the rest"
 
 
 @pytest.mark.parametrize("case", ["latest", "latest_inserts", "exponential", "exponential_inserts"])
