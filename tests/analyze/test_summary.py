@@ -51,10 +51,12 @@ def test_a_phase_is_summed_over_its_measured_window_without_its_warm_up(tmp_path
         operation = phase["operations"][name]
         counted = [entry for entry in outcomes[0]["operations"] if entry["operation"] == name]
         assert operation["requests"] == sum(entry["requests"] for entry in counted)
-        # A request that is sent in the window and answered after it is a success that adds nothing to the throughput.
-        completed = sum(entry["completed"] for entry in counted)
-        assert operation["throughput"] == completed / 2
-        assert completed == pytest.approx(operation["successes"], rel=0.2)
+        # By the instants of the answers: a request that is sent in the window and answered after it is a success that
+        # adds nothing to the throughput.
+        answered = [
+            row["successes"] for row in run.series.to_pylist() if row["operation"] == name and 1 <= row["second"] < 3
+        ]
+        assert operation["throughput"] == sum(answered) / 2
         assert operation["response"]["count"] == operation["successes"]
         assert operation["response"]["p50"] <= operation["response"]["p99"] <= operation["response"]["max"]
         assert operation["errors"] == {}
@@ -65,14 +67,16 @@ def test_a_phase_is_summed_over_its_measured_window_without_its_warm_up(tmp_path
 def test_a_stream_that_ends_early_is_counted_by_its_own_time(tmp_path):
     few = {"pacing": {"open": {"rate": 100.0}}, "mix": [["a", 1]], "stop": {"requests": 51}}
     long = {"pacing": {"open": {"rate": 100.0}}, "mix": [["b", 1]], "stop": {"duration": 1.5}}
-    run, _ = record(tmp_path, plan("p", few, long))
+    run, outcomes = record(tmp_path, plan("p", few, long))
     phase = run.raw_summary["phases"][0]
     assert phase["duration"] == phase["streams"][1]["measured"] == 1.5
     # The last of 51 requests at 100/s is due after 0.5 s.
     assert phase["streams"][0]["measured"] == pytest.approx(0.5, abs=0.2)
     assert phase["operations"]["a"]["throughput"] == pytest.approx(51 / phase["streams"][0]["measured"])
     assert phase["operations"]["b"]["requests"] == 150
-    assert phase["operations"]["b"]["throughput"] == pytest.approx(100, rel=0.2)
+    (completed,) = (entry["completed"] for entry in outcomes[0]["operations"] if entry["operation"] == "b")
+    assert phase["operations"]["b"]["throughput"] == pytest.approx(completed / 1.5)
+    assert completed == pytest.approx(150, rel=0.2), "some may be answered after the window, on a busy machine"
     said = ended_early_texts(run.summary.phases[0])
     assert len(said) == 1
     assert said[0].startswith("stream s0 had nothing left to send after ")
