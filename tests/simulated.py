@@ -337,6 +337,9 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
                 value = first + (last - first) * max(second - truth.warmup, 0) / max(truth.seconds - 1, 1)
                 writer.telemetry(0.5 + second, f"node:{node}", metric, value)
             writer.telemetry(0.5 + second, f"node:{node}", "process.read", truth.reads.get(nodes, 0.0))
+            if second == truth.warmup + truth.seconds - 1:
+                # A look comes shortly after the window, too.
+                writer.telemetry(1.5 + second, f"node:{node}", "process.cpu", used)
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[str]) -> None:

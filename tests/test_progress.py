@@ -38,6 +38,18 @@ def test_parts_that_took_twice_as_long_make_the_rest_longer(clock):
     assert left.seconds == pytest.approx(2 * 1200, rel=0.06)
 
 
+def test_nothing_is_said_while_a_part_is_to_come_whose_length_nobody_knows(clock):
+    left = TimeLeft({"a": 60, "walk": None, "b": 40}, clock)
+    assert left.seconds is None
+    left.begin("a")
+    clock.now += 60
+    left.begin("walk")
+    clock.now += 650
+    assert left.seconds is None
+    left.begin("b")
+    assert left.seconds == 40, "what took its own time does not change the pace"
+
+
 def test_a_part_that_nobody_expected_belongs_to_the_one_before(clock):
     left = TimeLeft({"a": 60, "b": 40}, clock)
     left.begin("a")

@@ -23,14 +23,15 @@ class TimeLeft:
     """How long work will take that consists of parts of which each is expected to take a while.
 
     What is left is corrected by the pace of the parts that are over: how long they took for what was expected of them.
+    Nothing is said while a part is to come, or is under way, of which nobody knows how long it takes.
     """
 
-    def __init__(self, expected: Mapping[str, float], now: Callable[[], float] = time.monotonic) -> None:
-        """`expected` is how long each part takes about, s, in their order; `now` is a clock, s."""
+    def __init__(self, expected: Mapping[str, float | None], now: Callable[[], float] = time.monotonic) -> None:
+        """`expected` is how long each part takes about, s, in their order; None if nobody knows. `now` is a clock."""
         self._rest = dict(expected)
         self._now = now
         self._part: str | None = None
-        self._current = 0.0
+        self._current: float | None = 0.0
         self._began = now()
         self._taken = self._over = _TRUST
 
@@ -39,17 +40,20 @@ class TimeLeft:
         if part not in self._rest:
             return
         now = self._now()
-        if self._part is not None:
+        if self._part is not None and self._current is not None:
             self._taken += now - self._began
             self._over += self._current
         self._part, self._current, self._began = part, self._rest.pop(part), now
 
     @property
-    def seconds(self) -> float:
-        """About how long it goes on, s."""
+    def seconds(self) -> float | None:
+        """About how long it goes on, s; None if that is not known."""
+        known = [rest for rest in self._rest.values() if rest is not None]
+        if self._current is None or len(known) < len(self._rest):
+            return None
         pace = self._taken / self._over
         current = max(self._current * pace - (self._now() - self._began), 0.0) if self._part is not None else 0.0
-        return current + pace * sum(self._rest.values())
+        return current + pace * sum(known)
 
 
 class Download:

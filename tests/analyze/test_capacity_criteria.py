@@ -112,3 +112,57 @@ def test_requests_that_pile_up_are_those_of_all_workers_where_only_the_worst_hav
     judged = judge(run, slo, ["range_100"], 100)
     assert judged.outcome is Outcome.FAILED
     assert "in flight" in judged.reasons[0]
+
+
+def two_operations(path, **changes):
+    """The run, with its operation once more under the name of another."""
+    run = Judged(path)
+    (phase,) = run.summary.phases
+    figures = phase.operations["range_100"]
+    operations = {"critical": figures, "plan": replace(figures, **changes)}
+    run.__dict__["summary"] = replace(run.summary, phases=(replace(phase, operations=operations),))
+    return run
+
+
+def test_operations_with_bounds_of_their_own_are_judged_by_them_and_the_others_by_the_general_ones(path):
+    """Both take 80 ms."""
+    for written, outcome, reasons in (
+        ({"operations": {"critical": {"response": 0.5}}}, Outcome.PASSED, ()),
+        ({"response": 0.05, "operations": {"plan": {"response": 1.0}}}, Outcome.FAILED, ("p99 was ",)),
+        (
+            {"response": 0.5, "operations": {"plan": {"response": 0.05, "percentile": "p50"}}},
+            Outcome.FAILED,
+            ("plan: p50",),
+        ),
+        (
+            {"response": 0.05, "operations": {"plan": {"response": 0.05}}},
+            Outcome.FAILED,
+            ("plan: p99 was ", "p99 was "),
+        ),
+        ({"response": 0.5, "operations": {"plan": {"errors": 0.5}}}, Outcome.PASSED, ()),
+    ):
+        judged = judge(two_operations(path), Slo.read(written), ["range_100"], 100)
+        assert judged.outcome is outcome, written
+        assert [words.startswith(begin) for words, begin in zip(judged.reasons, reasons, strict=True)] == [True] * len(
+            reasons
+        )
+    nearest = judge(
+        two_operations(path), Slo.read({"response": 0.5, "operations": {"plan": {"response": 0.2}}}), ["range_100"], 100
+    )
+    assert (nearest.operation, nearest.limit) == ("plan", 0.2), "the response that is nearest to its limit is told"
+
+
+def test_errors_of_an_operation_of_which_nothing_is_asked_fail_no_trial(path):
+    run = two_operations(path, errors={"server": 10_000})
+    critical = {"operations": {"critical": {"response": 0.5}}}
+    assert judge(run, Slo.read(critical), ["range_100"], None).outcome is Outcome.PASSED
+    assert judge(run, Slo.read(critical | {"response": 0.5}), ["range_100"], None).outcome is Outcome.FAILED
+    assert judge(run, Slo.read({"response": 0.5}), ["range_100"], None).outcome is Outcome.FAILED
+
+
+def test_a_run_in_which_nobody_asked_for_what_has_bounds_says_nothing(path):
+    judged = judge(two_operations(path), Slo.read({"operations": {"total": {"response": 1.0}}}), ["range_100"], None)
+    assert (judged.outcome, judged.reasons) == (
+        Outcome.INVALID,
+        ("nobody asked for total, which has bounds of its own",),
+    )

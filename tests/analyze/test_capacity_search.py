@@ -36,6 +36,17 @@ def test_a_sharp_capacity_is_bracketed_within_the_precision(capacity):
     assert answer.above / answer.rate <= 1.05 + 1e-9
 
 
+@pytest.mark.parametrize("capacity", [1, 2, 7, 60, 61, 1234])
+@pytest.mark.parametrize("factor", [1.1, 2])
+def test_users_are_whole_and_bracketed_by_neighbours_or_within_the_precision(capacity, factor):
+    users = Bounds(start=8, least=1, most=10_000, factor=factor, precision=0.05, over="users")
+    answer, trials = carried_out(below(capacity), users, most=200)
+    assert all(trial.rate == int(trial.rate) for trial in trials)
+    assert answer.rate <= capacity < answer.above
+    assert answer.above - answer.rate == 1 or answer.above / answer.rate <= 1.05 + 1e-9
+    assert carried_out(below(0), users)[0].kind is Kind.NONE
+
+
 def test_what_the_answer_and_its_bound_rest_on():
     answer, trials = carried_out(below(777))
     outcomes = {rate: [trial.outcome for trial in trials if trial.rate == rate] for rate in (answer.rate, answer.above)}

@@ -52,3 +52,5 @@ def test_a_level_in_stages_is_what_it_is_at_each_time():
     times = np.array([0.0, 5.0, 9.999, 10.0, 14.0, 50.0])
     assert level_at(level, times) == pytest.approx([10.0, 15.0, 20.0, 5.0, 5.0, 5.0], abs=0.01)
     assert level_at(7, times).tolist() == [7.0] * 6
+    days = {"from": 2.0, "repeats": True, "stages": [{"to": 2.0, "over": 3.0}, {"to": 8.0, "over": 2.0}]}
+    assert level_at(days, np.array([1.0, 4.0, 6.0, 9.0, 5001.0])).tolist() == [2.0, 5.0, 2.0, 5.0, 2.0]

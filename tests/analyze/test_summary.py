@@ -5,8 +5,10 @@ import json
 import pyarrow as pa
 import pytest
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.generator import achieved_share
 from loadframe.analyze.summary import summarize, throughput_by_second
+from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
 from loadframe.report.labels import ended_early_texts
@@ -171,3 +173,22 @@ def test_throughput_by_second_counts_whole_seconds_of_the_window(tmp_path):
     run, outcomes = record(tmp_path, plan("p", PACED, warmup=1.0))
     seconds = throughput_by_second(outcomes[0], run.series)
     assert seconds.tolist() == pytest.approx([400, 400], rel=0.1)
+
+
+def test_what_stands_for_several_requests_is_in_no_sum(tmp_path):
+    steps = [{"timed": {"name": "both", "steps": [{"ask": {"operation": "a"}}, {"ask": {"operation": "b"}}]}}]
+    pacing = {"users": {"users": 5, "clients": 2}}
+    walking = {"name": "s", "mix": [], "steps": steps, "pacing": pacing, "stop": {"journeys": 4}}
+    run, outcomes = record(tmp_path, plan("p", walking))
+    (phase,) = run.summary.phases
+    assert {name: (figures.requests, figures.of_several) for name, figures in phase.operations.items()} == {
+        "a": (20, False),
+        "b": (20, False),
+        "both": (20, True),
+    }
+    assert list(phase.single) == ["a", "b"]
+    assert phase.throughput == pytest.approx(40 / phase.duration)
+    # The part of a whole is not slower than the whole.
+    assert phase.operations["both"].response.mean >= phase.operations["a"].response.mean
+    assert main_operation([RecordedRun("r1", 1, {}, run)], "p") == "both"
+    assert outcomes[0]["operations"][2]["of_several"] is True

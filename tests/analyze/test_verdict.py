@@ -31,6 +31,7 @@ DRAWN = {"closed": {"clients": 8, "think_time": {"exponential": 0.25}}}
 STAGED = {"closed": {"clients": {"from": 1, "stages": [{"to": 8, "over": 30}]}, "think_time": 0.0}}
 RAMP = {"open": {"rate": {"from": 0, "stages": [{"to": 100, "over": 30}]}, "arrivals": "constant"}}
 OPEN = {"open": {"rate": 100.0, "arrivals": "constant", "max_in_flight": 1024}}
+WALKING = {"users": {"users": 20, "clients": 8, "think_time": 0.0}}
 
 
 def verdict(generator=QUIET, pacing=CLOSED, throughput=None, deviations=(), **figures):
@@ -145,6 +146,18 @@ def test_requests_that_were_never_answered_count_as_failed():
 
 def test_a_window_without_any_answer_measures_nothing():
     assert codes(requests=0, successes=0, p99=None) == ["nothing_measured"]
+
+
+@pytest.mark.parametrize(("pacing", "expected"), [(WALKING, []), (CLOSED, ["nothing_measured"])])
+def test_an_operation_past_which_users_may_walk_need_not_be_asked_for(pacing, expected):
+    latency = Latency(p99=0.1)
+    operations = {
+        "usual": operation(100.0, response=latency, service=latency),
+        "seldom": operation(0.0, requests=0, successes=0, response=Latency(), service=Latency()),
+    }
+    measured = replace(phase("range", operations), streams=(StreamSummary("main", pacing),))
+    judged = judge([JudgedPhase(measured, QUIET, np.full(30, 100.0))], ())
+    assert [reason.code for reason in judged.reasons] == expected
 
 
 def test_throughput_that_moves_is_not_steady():

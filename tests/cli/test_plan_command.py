@@ -205,3 +205,29 @@ def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_
     extent = json.loads(within("plan", tmp_path / "e.yaml", "--json")[1])["extent"]
     assert extent["missing"] == []
     assert extent["seconds"] < 600
+
+
+def test_a_length_that_nobody_knows_is_said_to_be_at_least_so_much(tmp_path):
+    (tmp_path / "walk.yaml").write_text(
+        "workload: walk\ncollections: {things: {redis: {}}}\n"
+        'operations: {look: {read: {collection: things, id: "1"}}}\n'
+        "phases: [{name: walk, users: 2, journey: [{operation: look, think_time: 10m}, look], journeys: 2}]\n"
+    )
+    slurm = "store: {kind: redis, host: slurm, placement: {share: false}}"
+    text = f"experiment: e\n{slurm}\nworkload: ./walk.yaml\nkind: scale\nfactors: {{nodes: [1, 3]}}\nrepetitions: 3\n"
+    path = tmp_path / "e.yaml"
+    path.write_text(text)
+    words = "its users end it with their journeys, and how long they take for them is not known"
+    status, told, _ = within("plan", path)
+    told = " ".join(told.split())
+    assert (status, "6 runs take at least 2 h" in told, "at least 8." in told, f"! {words}" in told) == (0, *3 * [True])
+    status, told, _ = within("run", path, "--dry-run")
+    assert (status, told.startswith("e: 6 runs, at least 2 h"), f"({words})" in told) == (0, True, True)
+    told = json.loads(within("run", path, "--dry-run", "--json")[1])
+    assert (told["length_known"], told["expected_seconds"] > 7200) == (False, True)
+    status, _, said = within("slurm", path, "--script", tmp_path / "e.sbatch")
+    said = " ".join(said.split())
+    assert (status, "the job's time limit cannot be guessed" in said, "say --time" in said) == (2, True, True)
+    path.write_text(text.replace("repetitions: 3", "repetitions: 99"))
+    status, _, said = within("run", path)
+    assert (status, "the experiment takes at least 6" in " ".join(said.split())) == (2, True), said

@@ -9,7 +9,9 @@ from loadframe.errors import BadInput, LoadframeError
 
 
 def test_a_spec_survives_being_written_down():
-    spec = ClusterSpec(nodes=3, limits=Limits(0.5, 2**30, (0, 2), 1), settings={"a.b": True}, name="x", port=9200)
+    spec = ClusterSpec(
+        nodes=3, limits=Limits(0.5, 2**30, (0, 2), 1), settings={"a.b": True}, name="x", port=9200, racks=("a",)
+    )
     assert ClusterSpec.from_record(spec.to_record()) == spec
 
 
@@ -21,6 +23,12 @@ def test_cores_that_are_not_there_are_refused():
 def test_nodes_that_have_all_cores_leave_the_generator_none():
     with pytest.raises(BadInput, match="the generator has none for itself"):
         Cluster.start(ClusterSpec(store="sim", limits=Limits(cores=tuple(sorted(os.sched_getaffinity(0))))))
+
+
+@pytest.mark.parametrize("racks", [("a", "a"), ("a", "b", "c"), ("node-1",), ("",), ("a b",)])
+def test_racks_that_no_node_could_be_on_or_named_by_are_refused(racks):
+    with pytest.raises(BadInput, match="rack"):
+        ClusterSpec(nodes=2, racks=racks)
 
 
 def test_a_cluster_without_nodes_is_refused():

@@ -218,6 +218,33 @@ def test_changes_of_one_cluster_wait_for_each_other(cluster, toy):
     assert cluster.size == 4
 
 
+def test_a_rack_is_killed_as_a_whole_and_its_nodes_come_back_to_it(toy, state):
+    spec = ClusterSpec(store="toy", nodes=3, racks=("left", "right"))
+    with pytest.raises(BadInput, match="toy is not told of racks here"):
+        Cluster.start(spec)
+    toy.knows_racks = True
+    events = []
+    with Cluster.start(spec) as cluster, cluster.telling(events.append):
+        assert [node.rack for node in toy.planned] == ["left", "right", "left"]
+        assert cluster.grow() == ["node-3"]
+        cluster.kill("left")
+        _wait(lambda: [node.alive for node in cluster.nodes] == [False, True, False, True])
+        assert (events[-1].kind, events[-1].nodes, events[-1].detail) == (
+            "node killed",
+            ("node-0", "node-2"),
+            {"rack": "left"},
+        )
+        with pytest.raises(BadInput, match="no node of the rack left runs"):
+            cluster.kill("left")
+        assert cluster.mend()
+        assert {node.name: node.rack for node in toy.planned[-3:]} == {
+            "node-3": "right",
+            "node-0": "left",
+            "node-2": "left",
+        }
+    assert not servers(state)
+
+
 def test_a_killed_node_is_a_deviation_until_it_is_mended(cluster):
     events = []
     with cluster.telling(events.append):

@@ -1,7 +1,9 @@
 """What every store does with documents: the verbs, bulk requests and collections, by what is there afterwards."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from held import Held
@@ -76,6 +78,56 @@ def test_a_read_and_then_a_write_are_one_operation_of_two_parts(things):
     _, changed, now = things.asked({"insert": ANN | {"document": DOCUMENT}}, change, is_now(**DOCUMENT | {"age": 43}))
     assert (changed["error"], now["error"]) == (None, None)
     assert changed["documents"] >= 1
+
+
+def test_what_an_answer_has_serves_the_same_users_later_requests(things):
+    bob = {"collection": "things", "id": "bob"}
+    names = {"variables": {"seen": {"captured": {}}, "called": {"captured": {}}}}
+    taken = {"seen": {"field": "age"}, "called": {"field": "name"}}
+    assert things.errors(
+        {"insert": ANN | {"document": DOCUMENT}},
+        {"read": ANN, "capture": taken},
+        {"insert": bob | {"document": {"key": "bob", "name": "${called}", "age": "${seen}"}}},
+        {"read": bob, "assert": {"fields": {"name": "Ann Lee", "age": 41}}},
+        {"read": ANN | {"fields": ["name"]}, "capture": {"called": {"field": "name"}, "seen": {"field": "age"}}},
+        {"read": ANN | {"fields": ["name"]}, "capture": {"seen": {"field": "age", "otherwise": 7}}},
+        {"update": bob | {"document": {"age": "${seen}"}}},
+        {"read": bob, "assert": {"fields": {"age": 7}}},
+        **names,
+    ) == [None, None, None, None, "assertion", None, None, None]
+    (unsent,) = things.asked({"read": ANN | {"id": "${called}"}}, **names)
+    assert (unsent["error"], unsent["message"].startswith("not sent: no answer")) == ("assertion", True)
+
+
+def looked_for(things: Held, folder: Path, within: float, written: Callable[[], None]) -> dict[str, Any]:
+    """Look for a document that `written` is to write once the load runs; return what the engine counted of it."""
+    look = {"read": ANN, "assert": {"fields": {"age": 41}}}
+    plan = things.plan({"bob": {"upsert": {"collection": "things", "id": "bob", "document": {"age": 1}}}, "seen": look})
+    stream = {
+        "name": "s",
+        "journey": [{"operation": name, "think_time": 0.0} for name in ("bob", "seen")],
+        "pacing": {"closed": {"clients": 1}},
+        "stop": {"requests": 2},
+    }
+    plan |= {"streams": [stream], "visible": {"seen": {"every": 0.01, "within": within}}}
+    folder.mkdir()
+    outcome = run_phase(plan, folder, lambda _: written())
+    return next(entry for entry in outcome["operations"] if entry["operation"] == "seen")
+
+
+def test_what_is_written_later_is_looked_for_until_it_is_seen(things, tmp_path):
+    never = looked_for(things, tmp_path / "never", 0.3, lambda: None)
+    assert (never["requests"], never["completed"]) == (1, 0)
+    assert [error["class"] for error in never["errors"]] == ["unseen"]
+
+    writes = iter([{"upsert": ANN | {"document": DOCUMENT}}])
+
+    def write() -> None:
+        for operation in writes:
+            assert things.errors(operation) == [None]
+
+    seen = looked_for(things, tmp_path / "later", 60.0, write)
+    assert (seen["requests"], seen["completed"], seen["errors"]) == (1, 1, [])
 
 
 def test_what_is_not_there_or_there_already_is_told(things):

@@ -45,6 +45,18 @@ def test_rows_that_are_not_as_asserted_are_no_success(things):
     assert (few["error"], few["message"]) == ("assertion", "1 hits, fewer than the 2 that are asserted")
 
 
+def test_a_column_of_the_first_row_serves_later_statements(things):
+    select = {"cql": {"statement": "SELECT sum(age) AS total FROM things"}}
+    insert = {"cql": {"statement": "INSERT INTO things (id, age) VALUES (?, ?)", "values": ["sum", "${total}"]}}
+    assert things.errors(
+        {"insert": ANN | {"document": DOCUMENT}},
+        select | {"capture": {"total": {"field": "total"}}},
+        insert,
+        {"cql": {"statement": "SELECT age FROM things WHERE id = 'sum'"}, "assert": {"fields": {"age": 41}}},
+        variables={"total": {"captured": {}}},
+    ) == 4 * [None]
+
+
 def test_a_wrong_request_is_told_in_the_stores_words(things):
     wrong = [
         ({"insert": ANN | {"document": {"age": "old"}}}, 'column "age": the text "old" does not go into .* int'),

@@ -14,6 +14,9 @@ ANN = {"collection": "things", "id": "ann"}
 DOCUMENT = {"name": "Ann", "age": 41, "home": {"city": "Ulm"}, "born": {"$date": "1984-02-29T00:00:00Z"}}
 
 
+SUM = {"sum": {"captured": {}}}
+
+
 def rows(answer: dict) -> list[dict]:
     assert answer["error"] is None, answer
     return [json.loads(line) for line in answer["answer"].splitlines()[1:]]
@@ -48,6 +51,29 @@ def test_queries_and_commands_are_judged_by_what_they_find(things):
     assert json.loads(counted["answer"])["n"] == 4
     assert (wrong["error"], few["error"]) == ("client", "assertion")
     assert wrong["message"].startswith("no such command")
+
+
+def test_values_are_taken_from_sums_and_commands_and_a_sum_of_nothing_may_have_one(things):
+    pipeline = [{"$group": {"_id": None, "sum": {"$sum": "$age"}, "last": {"$max": "$born"}}}]
+    sums = {"aggregate": {"collection": "things", "pipeline": pipeline}}
+    taken = {"sum": {"field": "sum"}, "last": {"json": "/last"}}
+    keep = {"insert": {"collection": "things", "id": "sum", "document": {"total": "${sum}", "born": "${last}"}}}
+    empty = sums | {"capture": {"sum": {"field": "sum", "otherwise": 0}}}
+    nothing, none, _, summed, kept, counted, read = things.asked(
+        sums | {"capture": taken},
+        empty,
+        {"insert": ANN | {"document": DOCUMENT}},
+        sums | {"capture": taken},
+        keep,
+        {"command": {"count": "things"}, "capture": {"sum": {"field": "n"}}},
+        {"find": {"collection": "things", "filter": {"_id": "sum"}}, "assert": {"fields": {"total": 41}}},
+        variables={"sum": {"captured": {}}, "last": {"captured": {}}},
+    )
+    assert nothing["message"] == 'there is no document, and so no field "sum" to take "sum" from'
+    assert [answer["error"] for answer in (none, summed, kept, counted)] == 4 * [None]
+    assert rows(read) == [{"_id": "sum", "total": 41, "born": DOCUMENT["born"]}], "a date stays one"
+    (refused,) = things.errors({"find": {"collection": "things", "filter": {"n": "${sum}"}}}, variables=SUM)
+    assert refused == "assertion"
 
 
 def test_what_a_document_that_is_there_is_refused_with_are_the_stores_words(things):

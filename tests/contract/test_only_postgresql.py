@@ -44,6 +44,25 @@ def test_statements_take_values_in_the_types_of_their_places(things):
     assert (answer["documents"], few["error"], wrong["error"]) == (2, "assertion", "assertion")
 
 
+def test_a_column_of_the_first_row_serves_later_statements(things):
+    two_people(things)
+    insert = {
+        "statement": "INSERT INTO things (id, age) VALUES ($1, $2) RETURNING age + 1 AS next",
+        "values": ["c", 20],
+    }
+    taken = {"sum": {"field": "sum"}}
+    summed = {"sql": {"statement": "SELECT sum(age)::int FROM things WHERE age > $1", "values": ["${next}"]}}
+    assert things.errors(
+        {"sql": insert, "capture": {"next": {"field": "next"}}},
+        summed | {"capture": {"sum": {"field": "sum", "otherwise": 0}}},
+        {"sql": {"statement": "SELECT $1::int AS sum", "values": ["${sum}"]}, "assert": {"fields": {"sum": 0}}},
+        {"sql": {"statement": "SELECT sum(age)::int FROM things"}, "capture": taken, "assert": {"fields": {"sum": 40}}},
+        {"update": ANN | {"document": {"age": "${sum}"}}},
+        {"read": ANN, "assert": {"fields": {"age": 40}}},
+        variables={"next": {"captured": {}}, "sum": {"captured": {}}},
+    ) == 6 * [None]
+
+
 def test_errors_of_the_server_have_their_classes_and_keep_their_words(things):
     two_people(things)
     asked = things.asked(

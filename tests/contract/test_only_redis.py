@@ -20,6 +20,21 @@ def test_commands_of_the_workloads_own_are_judged(things):
     assert wrong["message"].startswith("ERR unknown command")
 
 
+def test_a_reply_serves_the_same_users_later_commands(things):
+    things.asked({"command": ["SET", "things:x", "007"]}, {"command": ["RPUSH", "things:l", "a", "12"]})
+    listed = {"command": ["LRANGE", "things:l", "0", "-1"]}
+    first, _, _, read, short = things.asked(
+        {"command": ["GET", "things:x"], "capture": {"whole": {"reply": True}}},
+        listed | {"capture": {"item": {"reply": 1}}},
+        {"command": ["SET", "things:y", "${whole}/${item}"]},
+        {"command": ["GET", "things:y"]},
+        listed | {"capture": {"item": {"reply": 2}}},
+        variables={"whole": {"captured": {}}, "item": {"captured": {}}},
+    )
+    assert (first["error"], read["answer"]) == (None, "007/12")
+    assert (short["error"], short["message"].startswith("the reply has 2 items")) == ("assertion", True)
+
+
 def test_each_node_serves_half_of_the_slots(store):
     assert [node["slots"] for node in store.cluster.statistics().values()] == [8192, 8192]
 

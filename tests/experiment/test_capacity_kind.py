@@ -63,6 +63,10 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
         ("    slo: {response: 1s, of: everybody}\n", "everybody", "everybody"),
         ("    slo: {response: 0s}\n", "expected a number above 0", "0s"),
         ("    slo: {}\n", "'response' is missing", ""),
+        ("    slo: {operations: {look: {errors: 1%}}}\n", "'look' has no response, and there is no general one", ""),
+        ("    slo: {response: 1s, operations: {lok: {response: 2s}}}\n", "do not ask for 'lok'", "lok"),
+        ("    slo: {response: 1s}\n    search: {over: users}\n", "0 streams with users", ""),
+        ("    slo: {response: 1s}\n    search: {over: users, start: 1.5}\n", "users are whole", "start: 1.5"),
         (
             "    slo: {response: 1s}\n    factors: {nodes: [1, 2], with.hits: [1, 2]}\n    demands: [60/s]\n",
             "nodes for a load are told where nothing else varies, and here with.hits does",
@@ -150,28 +154,42 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     assert far["nodes"] is None
 
 
+#: What the last lines of a phase and the search are, and what is found out about them.
+RATES = ("operation: look, clients: 1", "{response: 2s}", "{start: 100/s, most: 200/s}", "rate", ["poisson"])
+USERS = (
+    "users: 5, clients: 8, journey: [{operation: look, think_time: 500ms}]",
+    "{operations: {look: {response: 2s}}}",
+    "{over: users, start: 10, most: 20}",
+    "users",
+    [],
+)
+
+
 @pytest.mark.store
-def test_a_real_store_that_holds_all_that_may_be_tried_ends_at_the_bound(tmp_path, state):
+@pytest.mark.parametrize(("load", "slo", "search", "over", "arrivals"), [RATES, USERS])
+def test_a_real_store_that_holds_all_that_may_be_tried_ends_at_the_bound(
+    tmp_path, state, load, slo, search, over, arrivals
+):
     (tmp_path / "keys.yaml").write_text(
-        """\
+        f"""\
 workload: keys
-collections: {things: {redis: {}}}
+collections: {{things: {{redis: {{}}}}}}
 operations:
-  write: {upsert: {collection: things, id: "a", document: {n: 1}}}
-  look: {read: {collection: things, id: "a"}}
+  write: {{upsert: {{collection: things, id: "a", document: {{n: 1}}}}}}
+  look: {{read: {{collection: things, id: "a"}}}}
 phases:
-  - {name: write, prepares: true, operation: write, clients: 1, requests: 1}
-  - {name: look, operation: look, clients: 1, duration: 5s}
+  - {{name: write, prepares: true, operation: write, clients: 1, requests: 1}}
+  - {{name: look, {load}, duration: 5s}}
 """
     )
     (tmp_path / "e.yaml").write_text(
-        """\
+        f"""\
 experiment: keys
-store: {kind: redis}
+store: {{kind: redis}}
 workload: ./keys.yaml
 kind: capacity
-slo: {response: 2s}
-search: {start: 100/s, most: 200/s}
+slo: {slo}
+search: {search}
 warmup: 100ms
 duration: 1s
 """
@@ -181,10 +199,13 @@ duration: 1s
     folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
     run_experiment(experiment, planned, folder, Listener())
     report = read_report(folder.path)
-    assert (report.document["arrivals"], "Poisson arrivals" in report.page) == (["poisson"], True), "the usual ones"
+    assert report.document["arrivals"] == arrivals
+    assert ("Poisson arrivals" in report.page) == bool(arrivals), "the usual ones"
+    assert report.document["over"] == over
     [capacity] = read_capacities(folder.path).capacities
     assert capacity.kind in (Kind.AT_MOST, Kind.LOWER_BOUND, Kind.UNKNOWN), "200 reads a second are nothing to it"
+    assert all(over in attempt.run for attempt in capacity.searches[0].attempts)
     if capacity.kind is Kind.AT_MOST:
-        assert capacity.rate.value == 200
+        assert capacity.rate.value == (200 if over == "rate" else 20)
         assert len(capacity.searches[0].attempts) == 4
         assert "raise search: most" in report.page

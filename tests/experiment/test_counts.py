@@ -65,3 +65,32 @@ def test_documents_that_meet_others_with_their_id_only_the_store_can_count(count
     counts.made("trips")
     counts.add({"bulk": {"collection": "trips", "corpus": "c", "size": 5, "conflicts": "random"}}, 300)
     assert counts.difference("trips", 115) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "gain"),
+    [
+        ({"insert": {"collection": "c", "id": "${id}", "document": {}}}, (1, "documents", True)),
+        ({"delete": {"collection": "c", "id": "${id}"}}, (-1, "documents", True)),
+        ({"upsert": {"collection": "c", "id": "${id}", "document": {}}}, (1, "documents", False)),
+        ({"upsert": {"collection": "c", "id": "${id}", "document": {}}, "new_documents": 1}, (1, "successes", True)),
+        ({"bulk": {**BULK, "id": "key"}}, (1, "documents", True)),
+        ({"bulk": {**BULK, "id": "key"}, "new_documents": 0.5}, (0.5, "documents", True)),
+        ({"request": {"method": "POST", "path": "/c/_doc"}, "new_documents": 2}, (2, "successes", True)),
+    ],
+)
+def test_what_an_operation_adds_follows_from_its_form_or_is_said(counts, form, gain):
+    amount, by, sure = gain
+    assert counts.gains({"o": form}) == {"o": {"amount": amount, "by": by, "sure": sure}}
+
+
+def test_operations_that_add_nothing_are_left_out_and_ids_that_were_loaded_may_be_there(counts):
+    update = {"update": {"collection": "c", "id": "${id}", "document": {}}}
+    none = {"index": {"collection": "c", "id": "${id}", "document": {}}, "new_documents": 0}
+    assert counts.gains({"u": update, "r": {"read": {"collection": "c", "id": "1"}}, "n": none}) == {}
+    assert counts.held == 0
+    counts.add({"bulk": BULK}, 100)
+    assert counts.held == 100
+    assert not counts.gains({"o": {"bulk": {**BULK, "id": "key"}}})["o"]["sure"]
+    counts.add({"bulk": {**BULK, "id": "key"}}, 100)
+    assert counts.held is None

@@ -7,7 +7,8 @@ import pytest
 
 from loadframe.errors import BadInput
 from loadframe.experiment.design import design
-from loadframe.experiment.design_estimate import estimate
+from loadframe.experiment.design_estimate import estimate, length_is_known
+from loadframe.experiment.file import load_experiment
 
 EXPERIMENT = """\
 experiment: e
@@ -152,3 +153,19 @@ def test_the_expected_time_guesses_the_documents_of_a_file(load, tmp_path):
     text = re.sub(r"factors: .*", "factors: {clients: [1, 2]}\nwith: {file: d.json}", EXPERIMENT)
     experiment = load(text.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1"))
     assert estimate(design(experiment), experiment) == pytest.approx(20 + 1 + 2 + 2 * 10.5)
+
+
+def test_a_phase_that_its_users_end_is_as_long_as_they_think_at_least(load, tmp_path):
+    steps = "[{operation: look, think_time: 30s}, look]"
+    walks = f"{{name: look, users: 4, clients: 2, journey: {steps}, journeys: 3, warmup: 3s}}"
+    text = re.sub(r"factors: .*", "factors: {with.hits: [5, 50]}", EXPERIMENT)
+    text = text.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1")
+    load(text)
+    small = tmp_path / "small.yaml"
+    small.write_text(re.sub(r"\{name: look.*", walks, small.read_text()))
+    experiment = load_experiment(tmp_path / "e.yaml")
+    assert not length_is_known(experiment)
+    assert estimate(design(experiment), experiment) == pytest.approx(20 + 2.1 + 2 * (3 + 90 + 0.5))
+    # An experiment with a duration of its own ends them before.
+    (tmp_path / "e.yaml").write_text(text + "duration: 10s\n")
+    assert length_is_known(load_experiment(tmp_path / "e.yaml"))

@@ -141,6 +141,7 @@ TIMELINE = f"timeline: [{STEP}]"
         ("of: saturated", "of: saturatd", "saturatd", "no load 'saturatd'", "'saturated'"),
         ("of: saturated", "of: open", "open", "is open", ""),
         ("share: 75%", "share: 0", "0", "above 0", ""),
+        ("share: 75%", "shares: 1, share: 75%", "shares", "unknown key", "share"),
         ("most: 18", "most: 4", "4", "there are 4", "raise"),
         ("clients: {from", "rate: 5, clients: {from", "{rate", "both clients", "one of them"),
         ("repetitions: 2", "repetitions: 2\ncontrol: false", "saturated", "control runs", "leave control"),

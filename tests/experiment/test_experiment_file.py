@@ -40,6 +40,7 @@ def test_a_treatment_makes_the_cluster(load):
         "runtime": None,
         "machines": (),
         "placement": {"per_machine": None, "share": True, "network": None},
+        "racks": (),
         "scratch": None,
         "link": {"delay": 0.0, "loss": 0.0, "rate": None},
     }

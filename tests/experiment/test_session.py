@@ -121,13 +121,28 @@ def test_a_run_carries_its_labels_its_phases_and_its_events(session, tmp_path):
     assert starts == pytest.approx(times[::2], abs=0.1), "phases and events share the run's time axis"
 
 
-def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, tmp_path):
-    yellow = session(replicas="1")
-    yellow.create_collections()
-    run = Run(yellow.record(tmp_path, "run", yellow.workload.phases, Labels()))
-    assert not run.raw_summary["verdict"]["valid"]
-    causes = [reason["cause"] for reason in run.raw_summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
-    assert causes == ["the cluster is yellow, with 1 copy of data not in service"]
+def test_a_copy_that_was_declared_and_that_one_node_cannot_hold_is_as_asked_for(session, tmp_path):
+    declared = session(replicas="1")
+    declared.create_collections()
+    run = Run(declared.record(tmp_path, "run", declared.workload.phases, Labels()))
+    assert run.summary.verdict.reasons == ()
+
+
+def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, node, tmp_path):
+    mine = session()
+    mine.create_collections()
+    # Its only shard may be on a node that there is not, so nobody serves it.
+    nowhere = {"settings": {"number_of_replicas": 0, "index.routing.allocation.require._name": "nowhere"}}
+    node.store.request(node.addresses, "PUT", "/unserved?wait_for_active_shards=0", nowhere)
+    try:
+        run = Run(mine.record(tmp_path, "run", mine.workload.phases, Labels()))
+    finally:
+        node.store.request(node.addresses, "DELETE", "/unserved")
+    (reason,) = run.summary.verdict.reasons
+    assert reason.code == "cluster_state"
+    assert "red" in reason.cause
+    assert "repair the cluster" in reason.remedy
+    assert not run.summary.verdict.valid
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -118,6 +118,7 @@ def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
     report.show(console)
     assert re.search(r"heap +\d\d\.\d % .*512m instead of 1g", console.file.getvalue())
     assert "Measured again" in report.page
+    assert "CPU of each process" in report.page
 
 
 def test_where_nothing_matters_nothing_is_claimed(opened):

@@ -70,7 +70,8 @@ def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
 
 
 def test_every_driver_can_be_calibrated():
-    assert set(_engine.DRIVERS) == set(PROBES)
+    # Several targets are asked by the drivers that they have.
+    assert set(_engine.DRIVERS) - {"several"} == set(PROBES)
 
 
 def test_a_protocol_that_no_null_server_speaks_is_refused():

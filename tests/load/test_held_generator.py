@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from answering import Answering
+from loadframe.analyze.reasons import THROTTLED_LIMIT
 from loadframe.host.cgroups import V1, V2, remove
 
 pytestmark = pytest.mark.alone
@@ -40,7 +41,7 @@ with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as 
 
 
 def plan(address):
-    # 400 documents take about 0.4 ms of the generator's CPU, and so the rate a fifth of a core.
+    # 400 documents take 0.2 to 0.4 ms of the CPU, as machines differ, and so the rate a tenth to a fifth of a core.
     return {
         "seed": 1,
         "phase": "load",
@@ -62,7 +63,7 @@ def judged(group: str):
 
 
 @pytest.fixture
-def tenth_of_a_core():
+def twentieth_of_a_core():
     """A control group that may use a tenth of a core."""
     version, folders = None, {}
     for version in (V1(), V2()):
@@ -73,22 +74,22 @@ def tenth_of_a_core():
             continue
     if not folders:
         pytest.skip("needs permission to make a control group with a CPU quota")
-    version.set_quota(folders, 0.1, 0.1)
+    version.set_quota(folders, 0.05, 0.1)
     try:
         yield folders["cpu"]
     finally:
         remove(folders)
 
 
-def test_a_generator_held_to_a_tenth_of_a_core_is_found_invalid(tenth_of_a_core):
-    summary = judged(str(tenth_of_a_core))
+def test_a_generator_held_to_a_twentieth_of_a_core_is_found_invalid(twentieth_of_a_core):
+    summary = judged(str(twentieth_of_a_core))
     assert not summary["verdict"]["valid"]
     codes = [reason["code"] for reason in summary["verdict"]["reasons"]]
     assert "throttled" in codes
     assert "lateness" in codes
-    # On a busy machine it also waits for a core, and then its quota lasts longer.
-    assert summary["generator"]["throttled_share"] > 0.1
-    assert summary["generator"]["cpu_share"] < 0.12
+    # On a busy machine it also waits for a core, and then its quota lasts longer: so nothing more is said of the share.
+    assert summary["generator"]["throttled_share"] > THROTTLED_LIMIT
+    assert summary["generator"]["cpu_share"] < 0.07
 
 
 def test_the_same_run_with_room_is_valid():

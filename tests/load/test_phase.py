@@ -19,7 +19,7 @@ from hdrh.log import HistogramLogReader
 from loadframe import interrupts
 from loadframe._engine import HistogramLog
 from loadframe.errors import BadInput, GeneratorFailed
-from loadframe.load import check_operations, run_phase, validate_plan
+from loadframe.load import check_operations, run_phase
 
 
 def plan(**stream):
@@ -161,25 +161,6 @@ def test_a_target_that_cannot_be_trusted_is_refused_with_a_remedy_of_its_own(tmp
             run_phase(plan() | {"target": target, "operations": operations}, tmp_path, lambda progress: None)
         greeting.join()
     assert caught.value.remedy == "check the credentials and the TLS options"
-
-
-@pytest.mark.parametrize(
-    ("driver", "operation"),
-    [
-        ("search", {"request": {"method": "GET", "path": "/${token}"}}),
-        ("redis", {"command": ["GET", "${token}"]}),
-        ("redis", {"command": ["GET", "${header}"]}),
-    ],
-)
-def test_what_is_captured_is_refused_where_nobody_keeps_it(driver, operation):
-    variables = {"token": {"captured": {}}, "header": {"derived": "Bearer ${token}"}}
-    parts = {"variables": variables, "target": {"driver": driver, "hosts": ["127.0.0.1:9"]}}
-    with pytest.raises(BadInput, match="captured from answers, which the driver") as caught:
-        validate_plan(plan() | parts | {"operations": {"a": operation}})
-    assert 'operation "a"' in str(caught.value)
-    http = {"driver": "http", "hosts": ["127.0.0.1:9"]}
-    login = {"http": {"method": "GET", "path": "/${token}", "capture": {"token": {"json": "/token"}}}}
-    validate_plan(plan() | parts | {"target": http, "operations": {"a": login}})
 
 
 def test_an_independent_reader_finds_the_same_histograms(tmp_path):

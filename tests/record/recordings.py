@@ -10,7 +10,7 @@ from loadframe.record import ManifestDraft
 from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 from loadframe.record.schema.model import as_document
-from loadframe.record.schema.summary import MachineFigures, RankFigures
+from loadframe.record.schema.summary import GrowthFigures, MachineFigures, RankFigures
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
 GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENERATOR)])
@@ -18,7 +18,7 @@ GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENER
 
 def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int = 0) -> None:
     """Write what the engine leaves in `folder` for a phase with one stream, one operation and one worker."""
-    counts = "10,9,90,1000,20000,0,0,0,0,1,0,0,0,0"
+    counts = "10,9,90,1000,20000,0,0,0,0,1,0,0,0,0,0"
     rows = [
         f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000,0.004000,0.004000,0.004000,2,0.500000"
         for s in range(seconds)
@@ -87,7 +87,16 @@ def summary(**parts: Any) -> dict[str, Any]:
         "failure": latency(),
         "all": latency(),
     }
-    operation = figures | {"dropped": 0, "in_flight_at_end": 1, "recall": 0.9, "parts": {"page": figures}}
+    growth = as_document(GrowthFigures(2e-3, 1e-3, 3e-3, 0.0, 9e3, held=True, all=True, apart=False))
+    operation = figures | {
+        "dropped": 0,
+        "in_flight_at_end": 1,
+        "of_several": False,
+        "recall": 0.9,
+        "resolution": 0.01,
+        "growth": growth,
+    }
+    operation["parts"] = {"page": figures}
     phase = {
         "name": "range",
         "prepares": False,
@@ -124,5 +133,5 @@ def summary(**parts: Any) -> dict[str, Any]:
         "achieved": None,
     }
     reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more"}
-    verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"]}
+    verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"], "explained": ["a fall"]}
     return {"status": "done", "phases": [phase], "generator": generator, "verdict": verdict} | parts

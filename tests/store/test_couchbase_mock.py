@@ -64,6 +64,23 @@ def test_every_verb_but_scan_does_what_it_says(mock):
     assert errors(mock, is_now(age=43), {"delete": {"collection": "things", "id": "bob"}}) == ["client", None]
 
 
+def test_what_a_document_has_serves_the_same_users_later_requests(mock):
+    bob = {"collection": "things", "id": "bob"}
+    answers = asked(
+        mock,
+        {"insert": ANN | {"document": DOCUMENT}},
+        {"read": ANN, "capture": {"seen": {"field": "in.x"}, "called": {"json": "/name"}}},
+        {"query": {"statement": "SELECT mockrow"}, "capture": {"row": {"field": "row"}}},
+        {"upsert": bob | {"document": {"age": "${seen}", "name": "${called}", "row": "${row}"}}},
+        {"read": bob, "assert": {"fields": {"age": 1, "name": "Ann Lee", "row": "value"}}},
+        {"read": bob | {"fields": ["age"]}, "capture": {"seen": {"field": "none"}}},
+        {"delete": bob},
+        {"delete": ANN},
+        variables={name: {"captured": {}} for name in ("seen", "called", "row")},
+    )
+    assert [answer["error"] for answer in answers] == [*5 * [None], "assertion", None, None]
+
+
 def test_what_is_not_there_or_there_already_is_told(mock):
     document = {"document": {"age": 1}}
     missing = asked(

@@ -83,6 +83,13 @@ def test_a_node_binds_its_own_address_and_looks_for_its_peers():
     assert settings["cluster.initial_cluster_manager_nodes"] == ["node-0", "node-1"]
 
 
+def test_a_node_on_a_rack_is_told_so_and_that_copies_belong_on_different_ones():
+    told = configuration(plan(rack="rack_one"))
+    assert told["node.attr.rack_id"] == "rack_one"
+    assert told["cluster.routing.allocation.awareness.attributes"] == "rack_id"
+    assert not [key for key in configuration(plan()) if "rack" in key or "awareness" in key]
+
+
 def test_a_node_that_nobody_elects_is_told_so_unless_a_setting_says_what_it_is():
     settings = configuration(plan(electors=("node-0",)))
     assert settings["node.roles"] == ["data", "ingest", "remote_cluster_client"]

@@ -42,6 +42,7 @@ class Toy(Store):
         #: Called in the middle of a step, by its name.
         self.during: dict[str, Callable[[], None]] = {}
         self.own_address = False
+        self.knows_racks = False
         self.joins_without_all = False
         self.extra_ports = 0
         self.routers = 0

@@ -35,6 +35,14 @@ def form(load, operation):
                      "request_cache": False, "parameters": {"preference": "_local", "n": 3}}}),
         ('{get: {collection: things, id: "7"}}', {"get": {"collection": "things", "id": "7"}}),
         ("{get: {collection: things, id: 7}}", {"get": {"collection": "things", "id": 7}}),
+        ("{get: {collection: things, id: 7, routing: {of: u, on: true}}}",
+         {"get": {"collection": "things", "id": 7, "routing": "u"}}),
+        ("{search: {collection: things, routing: {of: u, on: false}}}",
+         {"search": {"collection": "things", "routing": None}}),
+        ("{insert: {collection: things, id: x, document: {}, routing: u, refresh: wait_for}}",
+         {"insert": {"collection": "things", "id": "x", "document": {}, "routing": "u", "refresh": "wait_for"}}),
+        ("{index_many: {collection: things, documents: [{id: 1, document: {a: 1}}], refresh: true}}",
+         {"index_many": {"collection": "things", "documents": [{"id": 1, "document": {"a": 1}}], "refresh": True}}),
         ("{count: {collection: things}, repeat: {until: {count: {at_least: 3}, /a.b: x}, every: 200ms, within: 1m}}",
          {"count": {"collection": "things"},
           "repeat": {"until": {"count": {"at_least": 3}, "/a.b": "x"}, "every": 0.2, "within": 60.0}}),
@@ -164,6 +172,10 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{count: {collection: things}, repeat: {until: {}}}", "{", "at least one entry", None),
         ("{count: {collection: things}, repeat: {until: {count: {above: 3}}}}", "{above", "at_least, at_most", None),
         ("{count: {collection: things}, repeat: {until: {count: {at_most: x}}}}", "{at_most", "wants a number", None),
+        ("{insert: {collection: things, id: x, document: {}}, new_documents: 1}", "new", "is known", "remove it"),
+        ("{index: {collection: things, document: {}}, visible: {}}", "visible", "one request that reads", "journey"),
+        ("{get: {collection: things, id: x}, repeat: {}, visible: {}}", "repeat", "repeated already", "remove"),
+        ("{get: {collection: things, id: x}, visible: {every: 0s}}", "0s", "above 0", None),
         ("{sql: {query: SELECT 1, body: {query: SELECT 2}}}", "body", "stands beside the body", "remove it"),
         ("{knn: {collection: things, field: v, vector: x, k: 3}}", "x", "expected a list of numbers", "${vector}"),
         ("{knn: {collection: things, field: v, vector: [1], k: 3, candidates: 2}}", "candidates", "3 neighbours", None),
@@ -262,6 +274,22 @@ def test_the_number_of_hits_can_be_drawn_per_request(load):
     phase = load(text.replace("operations:", "variables: {n: {choice: [10, 100]}}\noperations:"))
     phase = phase.for_family("elasticsearch", 1).phase("p")
     assert phase.operations["o"]["search"]["size"] == "${n}"
+
+
+def test_what_only_the_analysis_needs_is_not_in_the_engines_plan_but_in_the_manifest(load):
+    operation = "{index: {collection: things, id: x, document: {}}, new_documents: 1}"
+    phase = load(WORKLOAD.format(operation=operation)).for_family("elasticsearch", 1).phase("p")
+    assert phase.plan(seed=1, hosts=["127.0.0.1:1"], driver="search", threads=1)["operations"]["o"].keys() == {"index"}
+    assert phase.describe()["operations"]["o"]["new_documents"] == 1
+
+
+def test_a_read_that_looks_for_what_was_written_is_the_engines_to_repeat(load):
+    operation = "{read: {collection: things, id: x}, visible: {within: 2s}}"
+    for family in ("elasticsearch", "mongodb", "cassandra", "redis"):
+        phase = load(WORKLOAD.format(operation=operation)).for_family(family, 1).phase("p")
+        plan = phase.plan(seed=1, hosts=["127.0.0.1:1"], driver="null", threads=1)
+        assert plan["visible"] == {"o": {"every": 0.01, "within": 2.0}}
+        assert plan["operations"]["o"].keys() == {"read"}
 
 
 def test_a_collection_that_is_named_per_request_is_left_to_the_store(load):

@@ -228,3 +228,40 @@ def test_a_parameter_may_be_numbers_multiplied(load):
 def test_what_cannot_be_multiplied_is_refused(load, product, what):
     with pytest.raises(BadInput, match=what):
         load(PRODUCT.replace('["${scale}", 100000]', product))
+
+
+CASES = """\
+workload: w
+parameters:
+  layout: one
+  users: 8
+  pairs: {by: "${layout}", one: 1, user: "${users}"}
+  split: {by: "${apart}", true: 2, false: 1}
+  apart: false
+require:
+  - {value: "${pairs}", at_most: 10, family: elasticsearch, where: {layout: user}, because: too many pairs}
+operations: {o: {read: {collection: c, id: "1"}}}
+collections: {c: {elasticsearch: {settings: {pairs: "${pairs}", split: "${split}"}}}}
+phases: [{name: p, operation: o, clients: 1, requests: 1}]
+"""
+
+
+def test_a_parameter_may_go_by_another(load):
+    assert settings(load(CASES)) == {"pairs": 1, "split": 1}
+    assert settings(load(CASES, layout="user", apart="true")) == {"pairs": 8, "split": 2}
+    assert settings(load(CASES, layout="user", pairs="5")) == {"pairs": 5, "split": 1}
+    with pytest.raises(BadInput, match="'pairs' has no value for \"usr\", only for one, user") as raised:
+        load(CASES, layout="usr")
+    assert str(raised.value.where) == "--set layout"
+    assert "did you mean 'user'" in str(raised.value.remedy)
+    with pytest.raises(BadInput, match="expected a single value for each case"):
+        load(CASES.replace("one: 1,", "one: [1],"))
+
+
+def test_what_does_not_hold_between_parameters_is_refused_where_it_has_to(load):
+    many = load(CASES, layout="user", users="11")
+    with pytest.raises(BadInput, match="too many pairs: 11 is more than 10") as raised:
+        many.for_family("elasticsearch", 1)
+    assert ":9:" in str(raised.value.where)
+    assert many.for_family("mongodb", 1).phases
+    assert load(CASES, users="11").for_family("elasticsearch", 1).phases

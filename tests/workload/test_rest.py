@@ -57,8 +57,10 @@ def refused(load, old, new):
 
 
 def test_the_documentation_shows_a_workload_and_every_key(load):
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    example, timed = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert load(example).for_family("http", nodes=1).phase("day").variables["token"] == {"captured": {}}
+    told = load(timed).for_family("http", nodes=1).phase("ask").operations["totals"]["http"]
+    assert (told["timing"], told["expect"]) == (["store"], {"headers": {"X-Request-ID": "${id}"}})
     for key in Http.model_fields:
         assert re.search(rf"^\|.*`{key}`.*\|", PAGE, re.MULTILINE), key
 

@@ -30,6 +30,7 @@ pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::packet::read_request;
 use self::statement::Statements;
+use crate::capture::Memory;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::topology::Topology;
@@ -47,12 +48,14 @@ pub struct Connection {
     means: Means,
     statements: Statements,
     room: Room,
+    memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
 impl Driver for Couchbase {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
@@ -104,58 +107,15 @@ impl Driver for Couchbase {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let limit = Limit::starting_now(operation.timeout);
-        let Connection { means, statements, room, shown } = connection;
-        let (neutral, bucket) = match &operation.kind {
-            Kind::Query(body) => {
-                room.request.clear();
-                body.render(&values, &mut room.request);
-                let request = statement::Request { body: &room.request, k: draw.k, limit };
-                return statements.ask(&self.nodes, operation, request, &values, shown).await;
-            }
-            Kind::Neutral(neutral, bucket) => (neutral, bucket),
-        };
-        if let Err(failure) = self.locate(bucket, limit).await {
-            return Reply::unsent(failure);
-        }
-        let vbucket = match neutral {
-            Neutral::Scan(scan) => {
-                room.scan(scan, &values);
-                let request = statement::Request { body: &room.request, k: draw.k, limit };
-                return statements.ask(&self.nodes, operation, request, &values, shown).await;
-            }
-            Neutral::Bulk(bulk) => {
-                return bulk::ask(means, &self.nodes, (bulk, only), bucket, operation.durability, draw.k, limit).await;
-            }
-            neutral => room.verb(neutral, bucket, operation.durability, &values).unwrap_or(0),
-        };
-        if let Some(failure) = room.refusal() {
-            return Reply::unsent(failure);
-        }
-        let durable = operation.durability.is_some() && !neutral.reads();
-        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
-        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
-        if let Some(shown) = shown {
-            shown.request = words(&room.request);
-            if let Some(answer) = &answer {
-                let document = judge::document(neutral, answer, &values);
-                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
-            }
-        }
-        let judged = outcome.and_then(|()| match &answer {
-            Some(answer) => judge::judge(neutral, answer, operation.assertion.as_ref(), &values),
-            None => Err(judge::client("no answer")),
-        });
-        match neutral {
-            Neutral::ReadModifyWrite(write) => {
-                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), &values).await
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
     }
 
     fn render(
@@ -185,6 +145,71 @@ impl Driver for Couchbase {
 }
 
 impl Couchbase {
+    /// Carries an operation out: a verb where its document is, a statement where they are answered.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let limit = Limit::starting_now(operation.timeout);
+        let Connection { means, statements, room, memory, shown } = connection;
+        let (neutral, bucket) = match &operation.kind {
+            Kind::Query(body) => {
+                room.request.clear();
+                body.render(values, &mut room.request);
+                let request = statement::Request { body: &room.request, k: values.draw.k, limit };
+                return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
+            }
+            Kind::Neutral(neutral, bucket) => (neutral, bucket),
+        };
+        if let Err(failure) = self.locate(bucket, limit).await {
+            return Reply::unsent(failure);
+        }
+        let vbucket = match neutral {
+            Neutral::Scan(scan) => {
+                room.scan(scan, values);
+                let request = statement::Request { body: &room.request, k: values.draw.k, limit };
+                return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
+            }
+            Neutral::Bulk(bulk) => {
+                return bulk::ask(means, &self.nodes, (bulk, only), bucket, operation.durability, values.draw.k, limit)
+                    .await;
+            }
+            neutral => room.verb(neutral, bucket, operation.durability, values).unwrap_or(0),
+        };
+        if let Some(failure) = room.refusal() {
+            return Reply::unsent(failure);
+        }
+        let durable = operation.durability.is_some() && !neutral.reads();
+        let (asked, outcome) = means.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+        let answer = means.answer(&asked).filter(|_| outcome.is_ok());
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if let Some(answer) = &answer {
+                let document = judge::document(neutral, answer, values);
+                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
+            }
+        }
+        let judged = outcome.and_then(|()| match &answer {
+            Some(answer) => {
+                let wanted = (operation.assertion.as_ref(), &operation.captures);
+                judge::judge(neutral, answer, wanted, values, memory)
+            }
+            None => Err(judge::client("no answer")),
+        });
+        match neutral {
+            Neutral::ReadModifyWrite(write) => {
+                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), values).await
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
+    }
+
     /// Sees to it that it is known where a bucket's parts are, and has them asked for again where there is doubt.
     async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
         if !bucket.vbuckets.are_known() {

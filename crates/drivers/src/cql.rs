@@ -39,6 +39,7 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
 use self::statement::Buffers;
+use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
 
@@ -63,12 +64,14 @@ pub struct Cql {
 pub struct Connection {
     buffers: Buffers,
     deadline: Deadline,
+    memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
 impl Driver for Cql {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
@@ -148,19 +151,15 @@ impl Driver for Cql {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let thread = self.threads.get(Thread::default);
-        let begun = Instant::now();
-        let limit = Limit::starting_now(operation.terms.timeout);
-        let session = match thread.session(&self.nodes, &self.settings(), limit).await {
-            Ok(session) => session,
-            Err(failure) => return Reply::new(begun, Instant::now(), Err(failure)),
-        };
-        let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
-        match asking.ask(connection, &values, draw.k, only).await {
-            Ok(reply) => reply,
-            Err(failure) => Reply::new(begun, Instant::now(), Err(failure)),
-        }
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
     }
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
@@ -169,6 +168,28 @@ impl Driver for Cql {
 }
 
 impl Cql {
+    /// Asks on the thread's session, which is opened if it is not.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let thread = self.threads.get(Thread::default);
+        let begun = Instant::now();
+        let limit = Limit::starting_now(operation.terms.timeout);
+        let session = match thread.session(&self.nodes, &self.settings(), limit).await {
+            Ok(session) => session,
+            Err(failure) => return Reply::new(begun, Instant::now(), Err(failure)),
+        };
+        let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
+        match asking.ask(connection, values, values.draw.k, only).await {
+            Ok(reply) => reply,
+            Err(failure) => Reply::new(begun, Instant::now(), Err(failure)),
+        }
+    }
+
     fn settings(&self) -> Settings {
         let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         Settings { user: self.user.clone(), tls: self.tls.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }

@@ -3,6 +3,7 @@
 
 mod expect;
 mod operations;
+mod timing;
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
@@ -24,7 +25,7 @@ pub struct Http {
 /// The state of one client: its connections, and what it knows from answers.
 pub struct Connection {
     http: http1::Connection,
-    captured: Option<Captured>,
+    captured: Captured,
 }
 
 impl Driver for Http {
@@ -38,6 +39,10 @@ impl Driver for Http {
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, &context.variables, self.http.timeout())
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        operation.timing.parts()
     }
 
     fn requests(&self, _operation: &Operation) -> Option<u64> {
@@ -65,11 +70,11 @@ impl Driver for Http {
     }
 
     fn connection(&self, client: u64) -> Connection {
-        Connection { http: self.http.connection(client), captured: None }
+        Connection { http: self.http.connection(client), captured: Captured::NONE }
     }
 
-    fn depart(&self, connection: &mut Connection) {
-        connection.captured = None;
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.captured)
     }
 
     async fn execute(
@@ -82,7 +87,6 @@ impl Driver for Http {
     ) -> Reply {
         let Connection { http, captured } = connection;
         let variables = &context.variables;
-        let captured = captured.get_or_insert_with(|| Captured::new(variables.slots()));
         if let Some(name) = operation.missing(captured) {
             http.forget();
             return unsent(http.node(), name);
@@ -92,8 +96,10 @@ impl Driver for Http {
         match self.http.ask(http, &operation.request, limit, &values).await {
             Ok(answered) => {
                 let outcome = operation.expect.judge(http.answer(), &values);
-                let outcome = outcome.and_then(|()| operation.keep(http.answer(), captured));
-                answered.reply(0, outcome)
+                let outcome = outcome.and_then(|()| operation.captures.keep_from(http.answer(), captured));
+                let mut reply = answered.reply(0, outcome);
+                operation.timing.read(http.answer(), &mut reply);
+                reply
             }
             Err(reply) => reply,
         }
@@ -107,8 +113,7 @@ impl Driver for Http {
         draw: &Draw,
     ) -> Option<String> {
         // What answers would have given is empty.
-        let captured = Captured::new(context.variables.slots());
-        let values = Values { variables: &context.variables, draw, captured: &captured };
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         Some(self.http.written(&mut connection.http, &operation.request, &values))
     }
 

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod capture;
 pub mod client;
 pub mod compress;
 pub mod request;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::{Exchange, Failure, Reply};
 use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::variables::Values;
+use loadframe_engine::variables::{Captured, Values};
 
 use self::access::Access;
 use self::answer::Answer;
@@ -61,6 +62,8 @@ pub struct Connection {
     node: u16,
     client: HttpClient,
     buffers: Buffers,
+    /// What its user knows from answers.
+    pub memory: Captured,
 }
 
 /// The routes of a client's requests.
@@ -153,7 +156,7 @@ impl Http1 {
                 Means::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())))
             }
         };
-        Connection { means, node: 0, client: HttpClient::new(), buffers: Buffers::default() }
+        Connection { means, node: 0, client: HttpClient::new(), buffers: Buffers::default(), memory: Captured::NONE }
     }
 
     /// A request as text, without sending it. See [`Connection::shown`].
@@ -174,7 +177,7 @@ impl Http1 {
         limit: Limit,
         values: &Values<'_>,
     ) -> Result<Answered, Reply> {
-        let Connection { means, node: last, client, buffers } = connection;
+        let Connection { means, node: last, client, buffers, .. } = connection;
         let mut borrowed;
         let route = match means {
             Means::Own(route) => route,

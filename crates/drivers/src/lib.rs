@@ -1,6 +1,7 @@
 //! Drivers: one module per protocol. Each turns an operation into bytes and an answer into an outcome.
 
 pub mod assertion;
+mod capture;
 pub mod couchbase;
 pub mod cql;
 mod excerpt;
@@ -16,5 +17,6 @@ pub mod null_server;
 pub mod postgresql;
 pub mod redis;
 pub mod search;
+pub mod several;
 mod tally;
 mod timeout;

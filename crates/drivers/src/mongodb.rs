@@ -30,6 +30,7 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::request::Room;
 use self::terms::Terms;
+use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::discovery::DiscoveryError;
 use crate::net::per_thread::PerThread;
@@ -52,12 +53,14 @@ pub struct Connection {
     lines: Vec<Option<Line>>,
     room: Room,
     deadline: Deadline,
+    memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
 impl Driver for Mongo {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
@@ -101,6 +104,7 @@ impl Driver for Mongo {
             lines: Vec::new(),
             room: Room::default(),
             deadline: Deadline::default(),
+            memory: Memory::default(),
             shown: None,
         }
     }
@@ -113,22 +117,15 @@ impl Driver for Mongo {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let limit = Limit::starting_now(operation.timeout);
-        if self.nodes.mode() == Mode::Unknown {
-            match limit.within(self.nodes.discover()).await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => return Reply::unsent(error.into()),
-                None => return Reply::unsent(limit.missed()),
-            }
-        }
-        if self.nodes.claim() {
-            let nodes = self.nodes.clone();
-            // The next client that doubts it asks again.
-            tokio::spawn(async move { nodes.discover().await.is_ok() });
-        }
-        let thread = self.threads.get(Thread::default);
-        Asking { nodes: &self.nodes, thread: &thread, operation, k: draw.k, only, limit }.ask(connection, &values).await
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
     }
 
     fn render(
@@ -152,5 +149,34 @@ impl Driver for Mongo {
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
         Some(&mut connection.shown)
+    }
+}
+
+impl Mongo {
+    /// Finds out what the target is, where that is not known, and asks.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let limit = Limit::starting_now(operation.timeout);
+        if self.nodes.mode() == Mode::Unknown {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Reply::unsent(error.into()),
+                None => return Reply::unsent(limit.missed()),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // The next client that doubts it asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        let thread = self.threads.get(Thread::default);
+        Asking { nodes: &self.nodes, thread: &thread, operation, k: values.draw.k, only, limit }
+            .ask(connection, values)
+            .await
     }
 }

@@ -31,6 +31,7 @@ use self::nodes::PostgresNodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
 use self::turn::Asking;
+use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
 
 /// The driver of one target.
@@ -46,12 +47,14 @@ pub struct Connection {
     /// By the number of the node.
     lines: Vec<Option<Line>>,
     deadline: Deadline,
+    memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
 impl Driver for Postgres {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
@@ -97,7 +100,7 @@ impl Driver for Postgres {
     }
 
     fn connection(&self, client: u64) -> Connection {
-        Connection { client, lines: Vec::new(), deadline: Deadline::default(), shown: None }
+        Connection { client, lines: Vec::new(), deadline: Deadline::default(), memory: Memory::default(), shown: None }
     }
 
     async fn execute(
@@ -108,7 +111,31 @@ impl Driver for Postgres {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Postgres {
+    /// Finds out which server is the primary, where that is not known, and asks.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
         let limit = Limit::starting_now(operation.timeout);
         if !self.nodes.is_known() {
             match limit.within(self.nodes.discover()).await {
@@ -123,13 +150,9 @@ impl Driver for Postgres {
             tokio::spawn(async move { nodes.discover().await.is_ok() });
         }
         let asking = Asking { nodes: &self.nodes, operation, limit };
-        match asking.ask(connection, &values, draw.k, only).await {
+        match asking.ask(connection, values, values.draw.k, only).await {
             Ok(reply) => reply,
             Err((failure, node)) => Reply { node, ..Reply::unsent(failure) },
         }
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
     }
 }

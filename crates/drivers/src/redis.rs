@@ -16,6 +16,7 @@ mod operation;
 mod resp;
 mod script;
 mod slots;
+mod taken;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ use self::nodes::{Mode, RedisNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::resp::{Item, Reader};
+use crate::capture::Memory;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::exchange::Exchanged;
@@ -47,12 +49,14 @@ pub struct Redis {
 pub struct Connection {
     means: Means,
     room: Room,
+    memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
 
 impl Driver for Redis {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
@@ -87,7 +91,8 @@ impl Driver for Redis {
     }
 
     fn connection(&self, client: u64) -> Connection {
-        Connection { means: Means::new(self.nodes.topology.assign(client)), room: Room::default(), shown: None }
+        let means = Means::new(self.nodes.topology.assign(client));
+        Connection { means, room: Room::default(), memory: Memory::default(), shown: None }
     }
 
     async fn execute(
@@ -98,70 +103,15 @@ impl Driver for Redis {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let nodes = &self.nodes;
-        let limit = Limit::starting_now(operation.timeout);
-        if nodes.mode() == Mode::Unknown
-            && let Err(error) = nodes.discover(limit).await
-        {
-            return Reply::unsent(error.into());
-        }
-        if nodes.claim() {
-            let nodes = nodes.clone();
-            tokio::spawn(async move {
-                if nodes.mode() == Mode::Cluster
-                    && nodes.discover(Limit::starting_now(nodes.terms.timeout)).await.is_err()
-                {
-                    nodes.doubt();
-                }
-            });
-        }
-        let Connection { means, room, shown } = connection;
-        room.request.clear();
-        let slot = match &operation.kind {
-            Kind::Neutral(Neutral::Bulk(bulk), collection) => {
-                return bulk::ask(means, nodes, (bulk, only), collection, room, draw.k, limit).await;
-            }
-            Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
-                let message = if nodes.mode() == Mode::Cluster {
-                    "a cluster keeps no order of ids over its nodes: scans are for single servers"
-                } else {
-                    "the collection keeps no index of its ids: define it with redis: {index: true}"
-                };
-                return Reply::unsent(failure::client(message));
-            }
-            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values),
-            Kind::Command(command) => command.write(&values, room),
-        };
-        let (asked, outcome) = means.ask(nodes, &room.request, slot, draw.k, limit).await;
-        if let Some(shown) = shown {
-            shown.request = words(&room.request);
-            if means.is_answered(&asked) {
-                shown.answer = judge::shown(operation, means.answer(&asked), &values);
-            }
-        }
-        let judged = outcome.and_then(|()| judge::judge(operation, means.answer(&asked), &values));
-        match &operation.kind {
-            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
-                let read = match judged {
-                    Ok(_) => asked,
-                    Err(failure) => {
-                        let part = asked.exchanged.part(0, Err(&failure));
-                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
-                        return Reply { parts: vec![part], ..failed };
-                    }
-                };
-                room.request.clear();
-                let slot = room.write(Action::Update, write, collection, &values);
-                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), draw.k, limit).await;
-                let outcome = outcome.and_then(|()| judge::changed(means.answer(&written)));
-                modified(&read.exchanged, written, outcome)
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
     }
 
     fn render(
@@ -183,6 +133,81 @@ impl Driver for Redis {
 
     fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
         Some(&mut connection.shown)
+    }
+}
+
+impl Redis {
+    /// Finds out what the target is, where that is not known, and carries an operation out.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let nodes = &self.nodes;
+        let limit = Limit::starting_now(operation.timeout);
+        if nodes.mode() == Mode::Unknown
+            && let Err(error) = nodes.discover(limit).await
+        {
+            return Reply::unsent(error.into());
+        }
+        if nodes.claim() {
+            let nodes = nodes.clone();
+            tokio::spawn(async move {
+                if nodes.mode() == Mode::Cluster
+                    && nodes.discover(Limit::starting_now(nodes.terms.timeout)).await.is_err()
+                {
+                    nodes.doubt();
+                }
+            });
+        }
+        let Connection { means, room, memory, shown } = connection;
+        room.request.clear();
+        let slot = match &operation.kind {
+            Kind::Neutral(Neutral::Bulk(bulk), collection) => {
+                return bulk::ask(means, nodes, (bulk, only), collection, room, values.draw.k, limit).await;
+            }
+            Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
+                let message = if nodes.mode() == Mode::Cluster {
+                    "a cluster keeps no order of ids over its nodes: scans are for single servers"
+                } else {
+                    "the collection keeps no index of its ids: define it with redis: {index: true}"
+                };
+                return Reply::unsent(failure::client(message));
+            }
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, values),
+            Kind::Command(command) => command.write(values, room),
+        };
+        let (asked, outcome) = means.ask(nodes, &room.request, slot, values.draw.k, limit).await;
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if means.is_answered(&asked) {
+                shown.answer = judge::shown(operation, means.answer(&asked), values);
+            }
+        }
+        let judged = outcome.and_then(|()| judge::judge(operation, means.answer(&asked), values, memory));
+        match &operation.kind {
+            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
+                let read = match judged {
+                    Ok(_) => asked,
+                    Err(failure) => {
+                        let part = asked.exchanged.part(0, Err(&failure));
+                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
+                        return Reply { parts: vec![part], ..failed };
+                    }
+                };
+                room.request.clear();
+                let slot = room.write(Action::Update, write, collection, values);
+                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), values.draw.k, limit).await;
+                let outcome = outcome.and_then(|()| judge::changed(means.answer(&written)));
+                modified(&read.exchanged, written, outcome)
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub struct Search {
 
 impl Driver for Search {
     type Operation = Operation;
+    const CAPTURES: bool = true;
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
@@ -86,7 +87,11 @@ impl Driver for Search {
         only: Option<&[u32]>,
     ) -> Reply {
         connection.confine(only.unwrap_or_default());
-        self.run(connection, operation, context, draw, |_, _, _| ()).await
+        self.remember(connection, operation, context, draw, |_, _, _| ()).await
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory)
     }
 
     fn render(
@@ -124,7 +129,7 @@ impl Driver for Search {
             }
         };
         connection.confine(&[]);
-        let reply = self.run(connection, operation, context, draw, show).await;
+        let reply = self.remember(connection, operation, context, draw, show).await;
         if operation.exchanges_often() && exchanges > FIRST {
             let (more, documents) = (exchanges - FIRST, reply.documents);
             let mut total = format!("\n... and {more} exchanges more");
@@ -142,25 +147,42 @@ impl Driver for Search {
 const FIRST: usize = 2;
 
 impl Search {
-    /// Takes the operation's steps; `seen` is given each request and its outcome.
-    async fn run(
+    /// The operation, with what its user knows from answers before it, and takes from this one.
+    async fn remember(
         &self,
         connection: &mut Connection,
         operation: &Operation,
         context: &Context,
         draw: &Draw,
+        seen: impl FnMut(&Connection, &Request, &Reply),
+    ) -> Reply {
+        let mut memory = std::mem::take(&mut connection.memory);
+        let values = Values { variables: &context.variables, draw, captured: &memory };
+        let mut reply = self.run(connection, operation, &values, seen).await;
+        if reply.outcome.is_ok() {
+            reply.outcome = operation.captures.keep_from(connection.answer(), &mut memory);
+        }
+        connection.memory = memory;
+        reply
+    }
+
+    /// Takes the operation's steps; `seen` is given each request and its outcome.
+    async fn run(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
         mut seen: impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
         let Operation { step, then, pages, repeat, assertion, timeout, .. } = operation;
         let (assertion, limit) = (assertion.as_ref(), Limit::starting_now(*timeout));
-        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         if let Some(pages) = pages {
-            return pages.read(self, connection, (step, assertion), *timeout, &values, &mut seen).await;
+            return pages.read(self, connection, (step, assertion), *timeout, values, &mut seen).await;
         }
         if let Some(repeat) = repeat {
-            return repeat.run(self, connection, (step, assertion), *timeout, &values, &mut seen).await;
+            return repeat.run(self, connection, (step, assertion), *timeout, values, &mut seen).await;
         }
-        let first = self.step(connection, step, assertion, limit, &values).await;
+        let first = self.step(connection, step, assertion, limit, values).await;
         seen(connection, &step.request, &first);
         if then.is_empty() {
             return first;
@@ -177,7 +199,7 @@ impl Search {
                 carried.clear();
                 carried.extend_from_slice(keep.find(answer.body()).ok().flatten().unwrap_or(b"null"));
             }
-            let reply = self.step(connection, step, None, limit, &values).await;
+            let reply = self.step(connection, step, None, limit, values).await;
             seen(connection, &step.request, &reply);
             good = tally.add(name, reply);
             before = step;

@@ -36,7 +36,7 @@ struct OfRank<'a> {
 impl Sink for OfRank<'_> {
     fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> std::io::Result<()> {
         self.watch.second(sum, &rows);
-        let state = State { over: vec![false], counters: vec![(0, 0)] };
+        let state = State { over: vec![false], counters: vec![(0, 0)], clocks: Vec::new() };
         self.seconds.push(Second::of(self.plan.print(), self.rank, sum, Workers::of(rows), self.hosts, state));
         Ok(())
     }
@@ -45,8 +45,9 @@ impl Sink for OfRank<'_> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = |place, otherwise: &str| std::env::args().nth(place).unwrap_or(otherwise.into()).parse::<u64>();
     let (ranks, operations) = (argument(1, "10000")?, argument(2, "8")? as usize);
-    let slots: Vec<Slot> =
-        (0..operations).map(|n| Slot { stream: "s".into(), operation: format!("operation-{n}"), part: None }).collect();
+    let slots: Vec<Slot> = (0..operations)
+        .map(|n| Slot { stream: "s".into(), operation: format!("operation-{n}"), part: None, of_several: false })
+        .collect();
     let plan = plan(ranks)?;
     let hosts: Vec<String> = (0..HOSTS).map(|n| format!("node{n:03}.cluster:9200")).collect();
 

@@ -1,7 +1,8 @@
 //! What a stream does in one iteration: which operations, in which order, with which think times.
 
 use crate::driver::Driver;
-use crate::plan::Think;
+use crate::journey::Journey;
+use crate::plan::{Think, Visible};
 
 /// A mapped operation of a stream.
 pub struct Choice<D: Driver> {
@@ -15,6 +16,17 @@ pub struct Choice<D: Driver> {
     pub uses: Option<usize>,
     /// The counter whose numbers its requests choose from, as an index into [`Phase::counters`](crate::phase::Phase::counters).
     pub reads: Option<usize>,
+    /// Whether it looks until what was written is seen.
+    pub visible: Option<Visible>,
+    /// The captured variables that its requests carry: their slots and their names.
+    pub needs: Vec<(usize, String)>,
+}
+
+impl<D: Driver> Choice<D> {
+    /// The name of a value that its requests carry and that nobody knows.
+    pub fn lacks(&self, mut knows: impl FnMut(usize) -> bool) -> Option<&str> {
+        self.needs.iter().find(|(slot, _)| !knows(*slot)).map(|(_, name)| name.as_str())
+    }
 }
 
 /// What a stream does in one iteration: a request picked from a mix, or a journey of several requests.
@@ -26,6 +38,8 @@ pub struct Course<D: Driver> {
     /// Of a mix whose operations do not all use the same counter: those that use the same one, and last those that use
     /// none. Empty otherwise.
     pub groups: Vec<Group>,
+    /// What users do, who go their own ways through the choices.
+    pub journey: Option<Journey>,
 }
 
 /// Operations of a mix that use the same counter, or none.
@@ -41,7 +55,7 @@ pub struct Group {
 impl<D: Driver> Course<D> {
     /// A mix, or a journey with its think times.
     pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>) -> Self {
-        let mut course = Self { choices, thinks, groups: Vec::new() };
+        let mut course = Self { choices, thinks, groups: Vec::new(), journey: None };
         let counters = course.counters();
         let alike = course.choices.iter().all(|choice| choice.uses == course.choices[0].uses);
         if course.thinks.is_empty() && !alike {

@@ -20,6 +20,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
         let (count, what) = match stream.pacing {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight (max_in_flight)"),
+            Pacing::Users { users, clients, .. } => (users.min(clients), "clients"),
         };
         clients = clients.saturating_add(count);
         asked.push(format!("stream {:?}: {count} {what}", stream.name));
@@ -61,8 +62,10 @@ mod tests {
             "streams": [{"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 1}}],
         }))
         .unwrap();
-        let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &plan.streams[0].pacing;
-        let profile = Profile::new(level).unwrap();
+        let profile = match &plan.streams[0].pacing {
+            Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. } => Profile::new(level).unwrap(),
+            Pacing::Users { .. } => Profile::new(&crate::plan::Level::Constant(1.0)).unwrap(),
+        };
         provide(&plan, &[profile])
     }
 
@@ -73,6 +76,7 @@ mod tests {
         let error = asked(&json!({"closed": {"clients": 900_000_000}}), &["a:1"]).unwrap_err();
         assert!(error.message.contains("stream \"s\": 900000000 clients"), "{error}");
         asked(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
+        asked(&json!({"users": {"users": 900_000_000, "clients": 4}}), &["a:1"]).unwrap();
         asked(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
     }
 

@@ -8,6 +8,9 @@
 //! depends on the client. What is chosen among records that the load inserts depends on which of them are there
 //! already; see [`crate::counters`].
 
+/// So many loops of journeys can have variables that count them.
+pub const LOOPS: usize = 4;
+
 /// Names one request: its seed, its stream and its number in that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
@@ -27,12 +30,16 @@ pub struct Draw {
     /// How many numbers of the counter that it chooses from are known to be settled. Fixed when the request starts, so
     /// that what it draws does not change under way.
     pub settled: u64,
+    /// The user's instant of the simulated clock, milliseconds since 1970.
+    pub instant: i64,
+    /// How often the user has been through each loop that a variable counts, before this pass.
+    pub passes: [u32; LOOPS],
 }
 
 impl Draw {
     /// Request `k` of a stream, an iteration of its own, sent by the first client.
     pub fn new(seed: u64, stream: u64, k: u64) -> Self {
-        Self { seed, stream, k, iteration: k, user: 0, number: 0, settled: 0 }
+        Self { seed, stream, k, iteration: k, user: 0, number: 0, settled: 0, instant: 0, passes: [0; LOOPS] }
     }
 
     /// 64 uniform bits. `salt` separates the things that one request draws.

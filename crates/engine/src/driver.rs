@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::corpus::Corpora;
 use crate::draw::Draw;
 use crate::plan::{PlanError, Target};
-use crate::variables::Variables;
+use crate::variables::{Captured, Variables};
 
 /// What operations may refer to.
 pub struct Context {
@@ -79,7 +79,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn connection(&self, client: u64) -> Self::Connection;
 
     /// Another user takes over this client: values that were captured from answers are forgotten.
-    fn depart(&self, _connection: &mut Self::Connection) {}
+    fn depart(&self, connection: &mut Self::Connection) {
+        if let Some(memory) = self.memory(connection) {
+            memory.forget();
+        }
+    }
+
+    /// Where a client keeps what its user knows from answers; `None` if it keeps nothing. Many users may share the
+    /// client, each with values of its own that are here while its request is under way.
+    fn memory<'a>(&self, _connection: &'a mut Self::Connection) -> Option<&'a mut Captured> {
+        None
+    }
 
     /// Builds request `draw`, sends it, waits for the answer and judges it. Building and judging lie outside
     /// `sent..done`. An error breaks no client: the connection is mended at the next call. Times out by itself.
@@ -250,12 +260,22 @@ pub enum ErrorClass {
     Item,
     /// The answer is not what the workload asserts.
     Assertion,
+    /// What was written did not become visible in time.
+    Unseen,
 }
 
 impl ErrorClass {
     /// All classes, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Connect, Self::Timeout, Self::Rejected, Self::Client, Self::Server, Self::Item, Self::Assertion];
+    pub const ALL: [Self; 8] = [
+        Self::Connect,
+        Self::Timeout,
+        Self::Rejected,
+        Self::Client,
+        Self::Server,
+        Self::Item,
+        Self::Assertion,
+        Self::Unseen,
+    ];
 
     /// Whether the same request may succeed when it is tried again.
     pub fn may_pass(self) -> bool {
@@ -264,7 +284,7 @@ impl ErrorClass {
 
     /// The name in records.
     pub fn name(self) -> &'static str {
-        ["connect", "timeout", "rejected", "client", "server", "item", "assertion"][self as usize]
+        ["connect", "timeout", "rejected", "client", "server", "item", "assertion", "unseen"][self as usize]
     }
 }
 

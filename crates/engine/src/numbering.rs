@@ -28,7 +28,7 @@ pub enum Numbering {
     /// Every iteration uses the stream's only counter this often.
     Every(u64),
     /// Each iteration of a mix uses one of several counters, or none.
-    Drawn(Drawn),
+    Drawn(Box<Drawn>),
 }
 
 /// What an iteration uses: which of the stream's counters (their number for none).
@@ -43,7 +43,7 @@ pub struct Use {
 impl Numbering {
     /// A mix in which an iteration uses counter i of the stream with the i-th probability.
     pub fn drawn(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
-        Self::Drawn(Drawn::new(shares, seed, stream))
+        Self::Drawn(Box::new(Drawn::new(shares, seed, stream)))
     }
 
     /// What iteration `n` uses. Its numbers must not descend from call to call.

@@ -11,6 +11,8 @@ pub struct Orders {
     pub over: bool,
     /// How many numbers of each counter are settled over all ranks.
     pub settled: Vec<u64>,
+    /// The latest step of the clock that the users of each stream share: its number, and where the clock goes.
+    pub clocks: Vec<(u64, i64)>,
 }
 
 impl Orders {

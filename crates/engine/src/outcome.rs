@@ -39,6 +39,7 @@ pub fn describe(
             json!({
                 "stream": slot.stream,
                 "operation": slot.operation,
+                "of_several": slot.of_several,
                 "requests": counts.requests,
                 "successes": counts.successes,
                 "documents": counts.documents,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::counters::Counter;
 use crate::course::Course;
 use crate::driver::{Context, Driver};
+use crate::gathering::{Gathering, Standing};
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::second::State;
@@ -29,6 +30,8 @@ pub struct Phase<D: Driver> {
     pub limits: Vec<Option<u64>>,
     /// How far the counters that operations use have come in this process.
     pub counters: Vec<Counter>,
+    /// The simulated clock of each stream whose users share one.
+    pub gatherings: Vec<Option<Gathering>>,
     /// Set from outside: end now.
     pub stop: AtomicBool,
     /// Why the generator itself failed, if it did.
@@ -70,6 +73,11 @@ impl<D: Driver> Phase<D> {
         State {
             over: self.going.iter().map(|going| going.load(Ordering::Acquire) == 0).collect(),
             counters: self.counters.iter().map(Counter::state).collect(),
+            clocks: self
+                .gatherings
+                .iter()
+                .map(|clock| clock.as_ref().map_or_else(Standing::default, Gathering::standing))
+                .collect(),
         }
     }
 }

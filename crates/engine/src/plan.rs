@@ -11,8 +11,13 @@ use crate::access::{Auth, Tls};
 use crate::draw::hash_name;
 
 mod error;
+mod journey;
+mod seconds;
+mod visible;
 
 pub use error::{PlanError, PlanErrorKind};
+pub use journey::{Ask, Clock, Comparison, Missing, Repeat, Step, Test, Timed, Way, When};
+pub use visible::Visible;
 
 /// Seconds that no phase lasts, and that clocks can still count: 30 years.
 pub const NEVER: f64 = 1e9;
@@ -57,6 +62,9 @@ pub struct Plan {
     pub variables: Map<String, Value>,
     /// Operations by name, each a form that the driver maps.
     pub operations: BTreeMap<String, Value>,
+    /// The operations that look until what was written is seen, by name.
+    #[serde(default)]
+    pub visible: BTreeMap<String, Visible>,
     /// The streams that fork at the phase's start and join at its end.
     pub streams: Vec<Stream>,
     /// The streams, the first of which to end ends the phase; without any the phase ends with its last stream.
@@ -73,17 +81,17 @@ impl Plan {
         let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
         let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {
             Stop::Duration(duration) => Some(duration),
-            Stop::Requests(_) | Stop::Exhausted | Stop::Ended => None,
+            Stop::Requests(_) | Stop::Journeys(_) | Stop::Exhausted | Stop::Ended => None,
         });
         ends.min()
     }
 
     /// A number that stands for what all ranks of a phase must agree on.
     pub fn print(&self) -> u64 {
-        let Self { seed, ranks, threads, phase, warmup, operations, variables, streams, .. } = self;
+        let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
         hash_name(&format!(
-            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {variables:?} {streams:?}"
+            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {visible:?} {variables:?} {streams:?}"
         ))
     }
 }
@@ -126,6 +134,9 @@ pub struct Target {
     /// words.
     #[serde(default)]
     pub read_from: Option<String>,
+    /// Of the driver `several`: the targets, by the names that operations have for them.
+    #[serde(default)]
+    pub targets: BTreeMap<String, Target>,
 }
 
 /// A store's software.
@@ -164,6 +175,12 @@ pub struct Stream {
     /// The operations that one user walks through in order, instead of a mix.
     #[serde(default)]
     pub journey: Vec<JourneyStep>,
+    /// The journey of users, who go ways of their own.
+    #[serde(default)]
+    pub steps: Vec<Step>,
+    /// The simulated clock of users.
+    #[serde(default)]
+    pub clock: Option<Clock>,
     /// When requests are due.
     pub pacing: Pacing,
     /// When the stream is over.
@@ -207,20 +224,40 @@ pub enum Pacing {
         #[serde(default = "many")]
         max_in_flight: u64,
     },
+    /// Users walk a journey, and share clients.
+    Users {
+        /// How many, over all generators.
+        users: u64,
+        /// How many clients, each with its connection, ask for them; over all generators.
+        clients: u64,
+        /// The time between journeys.
+        #[serde(default)]
+        think_time: Think,
+        /// The first begins with the load, and the last one this long after.
+        #[serde(default, with = "seconds")]
+        over: Duration,
+    },
 }
 
 /// A number of clients or a rate; see [`crate::profile`].
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged, expecting = "a level is a number, or {from, stages: [{to, over}]} with times of 0 s or more")]
+#[serde(
+    untagged,
+    expecting = "a level is a number, or {from, stages: [{to, over}], repeats} with times of 0 s or more"
+)]
 pub enum Level {
     /// The same throughout.
     Constant(f64),
-    /// Steps and ramps; the last level holds.
+    /// Steps and ramps.
     Stages {
         /// At the phase's start.
         from: f64,
         /// One after the other.
         stages: Vec<Stage>,
+        /// Whether it begins again after the last stage, for rates such as those of the hours of a day; otherwise the
+        /// last level holds.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        repeats: bool,
     },
 }
 
@@ -286,6 +323,8 @@ pub enum Stop {
     Duration(Duration),
     /// After this many requests, over all generators.
     Requests(u64),
+    /// After each user has walked its journey so often.
+    Journeys(u64),
     /// When each document of the operation's corpus has been sent once.
     Exhausted,
     /// When the phase ends, which another stream decides.
@@ -316,28 +355,6 @@ pub enum Metric {
     ResponseP99,
     /// Requests that were dropped.
     Dropped,
-}
-
-/// Durations as numbers of seconds, 0 or more and less than 30 years.
-mod seconds {
-    use std::time::Duration;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::NEVER;
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        let seconds = f64::deserialize(deserializer)?;
-        match Duration::try_from_secs_f64(seconds) {
-            Ok(duration) if seconds < NEVER => Ok(duration),
-            _ => Err(D::Error::custom(format_args!("a time of {seconds} s: give 0 or more"))),
-        }
-    }
-
-    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(duration.as_secs_f64())
-    }
 }
 
 fn one() -> u64 {

@@ -18,6 +18,8 @@ pub struct Profile {
     pieces: Vec<Piece>,
     /// The last level holds from the last stage on.
     last: Piece,
+    /// Whether it begins again there instead.
+    repeats: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +37,9 @@ struct Piece {
 impl Profile {
     /// The profile of a plan's level; an error for levels below 0.
     pub fn new(level: &Level) -> Result<Self, PlanError> {
-        let (from, stages): (f64, &[Stage]) = match level {
-            Level::Constant(value) => (*value, &[]),
-            Level::Stages { from, stages } => (*from, stages),
+        let (from, stages, repeats): (f64, &[Stage], bool) = match level {
+            Level::Constant(value) => (*value, &[], false),
+            Level::Stages { from, stages, repeats } => (*from, stages, *repeats),
         };
         let mut pieces = Vec::new();
         let (mut start, mut before, mut level) = (0.0, 0.0, from);
@@ -57,10 +59,10 @@ impl Profile {
             level = stage.to;
         }
         let last = Piece { start, length: f64::INFINITY, level, slope: 0.0, before };
-        if level <= 0.0 && before <= 0.0 {
+        if before <= 0.0 && (level <= 0.0 || repeats) {
             return Err(PlanError::new("a level of 0 throughout sends nothing: give more than 0"));
         }
-        Ok(Self { pieces, last })
+        Ok(Self { pieces, last, repeats })
     }
 
     /// The greatest level that is ever reached.
@@ -72,6 +74,21 @@ impl Profile {
 
     /// When the integral reaches `x`; `None` if it never does.
     pub fn inverse(&self, x: f64) -> Option<f64> {
+        if !self.repeats {
+            return self.within(x);
+        }
+        let Piece { start: period, before: area, .. } = self.last;
+        let rest = (x % area).max(0.0);
+        let periods = ((x - rest) / area).round();
+        // What a rounding puts on the border of a period is where the next one begins to rise.
+        match self.within(rest).filter(|time| *time < period) {
+            Some(time) => Some(periods * period + time),
+            None => self.within(0.0).map(|time| (periods + 1.0) * period + time),
+        }
+    }
+
+    /// The same within the stages, once.
+    fn within(&self, x: f64) -> Option<f64> {
         let index = self.pieces.partition_point(|piece| piece.before <= x).saturating_sub(1);
         // The piece that holds x may be the next one, when x is on the border or after the last.
         for piece in self.pieces.iter().skip(index).chain([&self.last]) {
@@ -136,7 +153,7 @@ mod tests {
 
     fn profile(from: f64, stages: &[(f64, f64)]) -> Profile {
         let stages = stages.iter().map(|&(to, over)| Stage { to, over: Duration::from_secs_f64(over) }).collect();
-        Profile::new(&Level::Stages { from, stages }).unwrap()
+        Profile::new(&Level::Stages { from, stages, repeats: false }).unwrap()
     }
 
     #[test]
@@ -195,8 +212,32 @@ mod tests {
     }
 
     #[test]
+    fn hours_of_a_day_come_again_each_day() {
+        // A night without load, a morning of 10 a second, an afternoon from there up to 20: 25 requests in 5 s.
+        let hours = [(0.0, 2.0), (10.0, 0.0), (10.0, 1.0), (20.0, 1.0), (0.0, 0.0), (0.0, 1.0)];
+        let stages: Vec<_> =
+            hours.iter().map(|&(to, over)| Stage { to, over: Duration::from_secs_f64(over) }).collect();
+        let day = Profile::new(&Level::Stages { from: 0.0, stages, repeats: true }).unwrap();
+        let once = profile(0.0, &hours);
+        assert_eq!(once.inverse(25.5), None, "without another day nothing more comes");
+        for request in 0..25 {
+            let first = once.inverse(f64::from(request)).unwrap();
+            for days in [0, 1, 2, 400] {
+                let due = day.inverse(f64::from(request) + 25.0 * f64::from(days)).unwrap();
+                assert!((due - first - 5.0 * f64::from(days)).abs() < 1e-6, "request {request} of day {days}: {due}");
+            }
+        }
+        let all: Vec<_> = (0..200).map(|request| day.inverse(f64::from(request) / 3.0).unwrap()).collect();
+        assert!(all.is_sorted(), "{all:?}");
+        assert_eq!(day.greatest(), 20.0);
+        let nothing = Level::Stages { from: 5.0, stages: vec![Stage { to: 9.0, over: Duration::ZERO }], repeats: true };
+        assert!(Profile::new(&nothing).is_err(), "days of no length");
+    }
+
+    #[test]
     fn a_ramp_to_nothing_and_from_nothing_is_refused() {
-        let nothing = Level::Stages { from: 0.0, stages: vec![Stage { to: 0.0, over: Duration::from_secs(5) }] };
+        let nothing =
+            Level::Stages { from: 0.0, stages: vec![Stage { to: 0.0, over: Duration::from_secs(5) }], repeats: false };
         assert!(Profile::new(&nothing).is_err());
         assert!(Profile::new(&Level::Constant(-1.0)).is_err());
         assert!(Profile::new(&Level::Constant(f64::NAN)).is_err());

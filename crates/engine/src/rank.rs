@@ -107,6 +107,12 @@ impl RankRecorder {
         {
             *settled = (*settled).max(if *floor == u64::MAX { *total } else { *floor });
         }
+        self.orders.clocks.resize(second.state.clocks.len(), (0, 0));
+        for (clock, standing) in self.orders.clocks.iter_mut().zip(&second.state.clocks) {
+            if let Some(to) = standing.next(clock.0) {
+                *clock = (clock.0 + 1, to);
+            }
+        }
         let ends = |stream: usize| {
             let named = self.plan.streams.get(stream).map(|stream| &stream.name);
             named.is_some_and(|name| self.plan.ends_with.contains(name))

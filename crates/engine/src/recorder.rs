@@ -113,6 +113,16 @@ impl Recorder {
         }
     }
 
+    /// Writes down a look at the store that did not see yet what was written. It is an attempt that is made again, and
+    /// does not count as a failure that it saw nothing.
+    pub fn saw_nothing(&mut self, slot: usize, times: Times, reply: &Reply, waiting: &Waiting) {
+        self.turn(reply.done, waiting);
+        let in_window = self.in_window(reply.done, times.ends);
+        let cell = self.cell(slot, times.scheduled);
+        cell.counts.retries += 1;
+        cell.exchanged(reply, in_window);
+    }
+
     /// Keeps a failure's message, unless enough of its kind are kept in this second.
     fn keep(&mut self, slot: usize, failure: Failure) {
         let messages = &mut self.interval.messages;

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::beginning::Beginning;
 use crate::collector::Link;
+use crate::course::Choice;
 use crate::draw::Draw;
 use crate::driver::{Driver, Exchange, Reply};
 use crate::files::Files;
@@ -128,6 +129,11 @@ impl<D: Driver> Control for Phase<D> {
     fn obey(&self, orders: &Orders) {
         for (counter, settled) in self.counters.iter().zip(&orders.settled) {
             counter.tell(*settled);
+        }
+        for (gathering, (number, to)) in self.gatherings.iter().zip(&orders.clocks) {
+            if let Some(gathering) = gathering {
+                gathering.obey(*number, *to);
+            }
         }
         if orders.stop {
             self.stop();
@@ -286,9 +292,9 @@ fn spawn_worker<D: Driver>(
     })
 }
 
-/// Whether the plan can be carried out, as `start` sees it before any load.
-pub fn validate<D: Driver>(plan: Plan) -> Result<(), PlanError> {
-    prepare::<D>(plan, false).map(|_| ())
+/// Whether the plan can be carried out, as `start` sees it before any load, or with `together` as `prepare_rank` does.
+pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> {
+    prepare::<D>(plan, together).map(|_| ())
 }
 
 /// Each operation of the plan once, as readable text: what `loadframe check` shows.
@@ -298,8 +304,16 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exc
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();
-        for (name, operation) in once(&phase, &slots) {
-            let (reply, exchange) = phase.driver.show(&mut connection, operation, &phase.context, &draw).await;
+        for (name, choice) in once(&phase, &slots) {
+            let knows = |slot| phase.driver.memory(&mut connection).is_some_and(|memory| memory.has(slot));
+            let (reply, exchange) = match choice.lacks(knows) {
+                Some(value) => {
+                    let reply = worker::unsent(value);
+                    let answer = reply.outcome.as_ref().err().map(|failure| failure.message.clone());
+                    (reply, Exchange { request: String::new(), answer: answer.unwrap_or_default() })
+                }
+                None => phase.driver.show(&mut connection, &choice.operation, &phase.context, &draw).await,
+            };
             shown.push((name.to_owned(), reply, exchange));
         }
         Ok(shown)
@@ -312,17 +326,17 @@ pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<St
     let (phase, slots) = prepare::<D>(plan, false)?;
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
-        let render = |(name, operation): (&str, &D::Operation)| {
-            (name.to_owned(), phase.driver.render(&mut connection, operation, &phase.context, &draw))
+        let render = |(name, choice): (&str, &Choice<D>)| {
+            (name.to_owned(), phase.driver.render(&mut connection, &choice.operation, &phase.context, &draw))
         };
         Ok(once(&phase, &slots).map(render).collect())
     })
 }
 
 /// Each operation of a phase, in its order, with its name.
-fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = (&'a str, &'a D::Operation)> {
+fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = (&'a str, &'a Choice<D>)> {
     let mut seen = HashSet::new();
     let choices = phase.courses.iter().flat_map(|course| &course.choices);
-    let named = choices.map(|choice| (slots[choice.slot].operation.as_str(), &choice.operation));
+    let named = choices.map(|choice| (slots[choice.slot].operation.as_str(), choice));
     named.filter(move |(name, _)| seen.insert(*name))
 }

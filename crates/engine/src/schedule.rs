@@ -188,6 +188,7 @@ mod tests {
         let ramp = Profile::new(&Level::Stages {
             from: 0.0,
             stages: vec![Stage { to: 2000.0, over: Duration::from_secs(20) }],
+            repeats: false,
         })
         .unwrap();
         let due: Vec<f64> = Due::new(ramp, Arrivals::Poisson, Share { index: 0, of: 1 }, 5, 5)

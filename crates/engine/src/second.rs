@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::ErrorClass;
+use crate::gathering::Standing;
 use crate::microseconds::histogram;
 use crate::recorder::{Counts, Interval, Message};
 use crate::worst::Workers;
@@ -48,6 +49,8 @@ pub struct State {
     /// Of each counter the number below which nobody's insert is missing, `u64::MAX` for who inserts nothing any more, and
     /// how many numbers had been taken by those who ended.
     pub counters: Vec<(u64, u64)>,
+    /// How the users of each stream stand to the clock that they share.
+    pub clocks: Vec<Standing>,
 }
 
 /// A cell; see [`crate::recorder::Cell`].
@@ -184,6 +187,9 @@ impl State {
         }
         for (mine, theirs) in self.counters.iter_mut().zip(&other.counters) {
             *mine = (mine.0.min(theirs.0), mine.1.max(theirs.1));
+        }
+        for (mine, theirs) in self.clocks.iter_mut().zip(&other.clocks) {
+            *mine = mine.and(*theirs);
         }
     }
 }

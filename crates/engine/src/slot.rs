@@ -9,9 +9,16 @@ pub struct Slot {
     pub operation: String,
     /// Which of the operation's parts; `None` for the operation itself.
     pub part: Option<&'static str>,
+    /// Whether it stands for several requests of a user, which are recorded for themselves, too.
+    pub of_several: bool,
 }
 
 impl Slot {
+    /// Whether sums over a phase count it: parts, and what stands for several requests, would be counted twice.
+    pub fn counts(&self) -> bool {
+        self.part.is_none() && !self.of_several
+    }
+
     /// `OPERATION` or `OPERATION.PART`.
     pub fn name(&self) -> String {
         let Self { operation, part, .. } = self;

@@ -91,8 +91,8 @@ impl Tally {
         let before = (shown.requests, shown.errors);
         for (slot, measured, cell) in sum.used_cells() {
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
-            if self.slots[slot].part.is_some() {
-                // The phase's totals count operations and not their parts.
+            if !self.slots[slot].counts() {
+                // The phase's totals count requests, and those once.
                 continue;
             }
             shown.requests += cell.counts.requests;

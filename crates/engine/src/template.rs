@@ -52,6 +52,11 @@ impl Template {
         self.literals.extend_from_slice(bytes.as_ref());
     }
 
+    /// Appends `text`, which stands inside a JSON string.
+    pub fn push_json_text(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
+        self.push_text(text, variables, Encoding::JsonText, push_json_text)
+    }
+
     /// Appends `text`, which is one part of a path or of a query string: literals and holes are percent-encoded.
     pub fn push_segment(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::Percent, push_percent)

@@ -11,6 +11,7 @@ mod document;
 mod encoded;
 mod form;
 mod listed;
+mod needs;
 mod real;
 mod text;
 mod whole;
@@ -20,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::corpus::Corpora;
 use crate::digits::{push_f64, push_i64};
-use crate::draw::{Draw, hash_name};
+use crate::draw::{Draw, LOOPS, hash_name};
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 pub use captured::Captured;
@@ -33,12 +34,12 @@ use encoded::Encoded;
 use form::Form;
 use listed::Listed;
 use real::Real;
-use text::{Dates, Letters};
+use text::{Dates, Format, Letters};
 pub(crate) use text::{push_letters, push_second};
 use whole::Whole;
 pub(crate) use zipf::fnv;
 
-const KINDS: [&str; 21] = [
+const KINDS: [&str; 23] = [
     "uniform",
     "constant",
     "choice",
@@ -51,6 +52,8 @@ const KINDS: [&str; 21] = [
     "normal",
     "text",
     "date",
+    "instant",
+    "loop",
     "lines",
     "field",
     "document",
@@ -125,6 +128,10 @@ enum Kind {
     Listed(Listed),
     Letters(Letters),
     Dates(Dates),
+    /// The user's instant of the simulated clock.
+    Instant(Format),
+    /// The number of the pass through the loop that counts in this place of [`Draw::passes`], from the second number on.
+    Loop(usize, i64),
     Documents(Documents),
     Derived(Derived),
     /// What an answer gave, in this slot of [`Captured`].
@@ -147,7 +154,7 @@ impl Variables {
     /// The same, where some are fields of documents. `{"captured": null}` is taken from answers.
     pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
         let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));
-        let mut slots = 0;
+        let (mut slots, mut loops) = (0, 0);
         let parse = |(name, form): (&String, &Value)| {
             let (per, kind) = Kind::parse(form, corpora).map_err(|error| within(name, error))?;
             let kind = match kind {
@@ -155,11 +162,18 @@ impl Variables {
                     slots += 1;
                     Kind::Captured(slots - 1)
                 }
+                Kind::Loop(_, from) => {
+                    loops += 1;
+                    Kind::Loop(loops - 1, from)
+                }
                 other => other,
             };
             Ok(Variable { name: name.clone(), salt: hash_name(name), per, kind })
         };
         let entries = forms.iter().map(parse).collect::<Result<_, _>>()?;
+        if loops > LOOPS {
+            return Err(PlanError::new(format!("{loops} variables count loops: {LOOPS} are possible")));
+        }
         let mut variables = Self { entries, keeps_nothing: None };
         // Those that are made of others can be bound when all names are known.
         for index in 0..variables.entries.len() {
@@ -192,8 +206,7 @@ impl Variables {
         let id = position.map(VariableId).ok_or_else(|| PlanError::new(unknown("variable", name, names)))?;
         match &self.keeps_nothing {
             Some(driver) if self.rests_on_answers(id) => Err(PlanError::new(format!(
-                "variable \"{name}\" is captured from answers, which the driver {driver:?} cannot do: use it in operations \
-                 of the kind http, or draw it"
+                "variable \"{name}\" is captured from answers, and the driver {driver:?} keeps nothing of an answer: draw it"
             ))),
             _ => Ok(id),
         }
@@ -231,6 +244,9 @@ impl Variables {
         let Variable { salt, per, kind, .. } = &self.entries[id.0];
         match kind {
             Kind::Whole(whole) => Some(Number::Whole(whole.number(&per.draw(draw), *salt))),
+            Kind::Loop(place, from) => Some(Number::Whole(from + i64::from(draw.passes[*place]))),
+            Kind::Instant(Format::Millis) => Some(Number::Whole(draw.instant)),
+            Kind::Instant(Format::Seconds) => Some(Number::Whole(draw.instant.div_euclid(1000))),
             Kind::Real(real) => Some(Number::Real(real.number(&per.draw(draw), *salt))),
             Kind::Derived(derived) => derived.number(self, draw),
             _ => None,
@@ -255,6 +271,8 @@ impl Values<'_> {
                 out.extend_from_slice(quote);
             }
             Kind::Dates(dates) => dates.write(draw, *salt, encoding, out),
+            Kind::Instant(format) => format.write(self.draw.instant, encoding, out),
+            Kind::Loop(place, from) => push_i64(out, from + i64::from(self.draw.passes[*place])),
             Kind::Documents(documents) => documents.write(draw, *salt, encoding, out),
             Kind::Derived(derived) => derived.write(self, encoding, out),
             Kind::Captured(slot) => self.captured.write(*slot, encoding, out),
@@ -306,6 +324,11 @@ impl Kind {
             "normal" => Self::Real(Real::normal(&Form::new("normal", argument, &["mean", "deviation"])?)?),
             "text" => Self::Letters(Letters::new(argument)?),
             "date" => Self::Dates(Dates::new(argument)?),
+            "instant" => Self::Instant(Format::new(&Form::new("instant", argument, &["format"])?)?),
+            "loop" => {
+                let form = Form::new("loop", argument, &["from"])?;
+                Self::Loop(0, form.whole("from", 0)?)
+            }
             "lines" => Self::Listed(Listed::lines(argument)?),
             "field" => Self::Listed(Listed::field(argument, corpora)?),
             "document" => Self::Documents(Documents::new(argument, corpora)?),

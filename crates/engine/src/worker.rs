@@ -8,6 +8,7 @@ mod closed;
 mod ending;
 mod open;
 mod request;
+mod users;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,9 +29,15 @@ use crate::recorder::Recorder;
 use crate::schedule::{Due, Share};
 use crate::timer::Timer;
 use crate::watch::TICK;
+pub use request::unsent;
+use users::{Crowd, Manners};
 
 /// After this many requests without a wait a client lets the others of its thread run.
 const TURNS: u32 = 64;
+
+/// Whoever's connection was refused, or whose request could not even be sent, waits this long before the next one.
+/// Otherwise it would do nothing but fail.
+const PAUSE: Duration = Duration::from_millis(100);
 
 struct Worker<D: Driver> {
     phase: Arc<Phase<D>>,
@@ -41,6 +48,8 @@ struct Worker<D: Driver> {
     ends: Vec<Cell<StreamEnd>>,
     /// One place for each client: the request that it waits for.
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
+    /// The users of each stream that has some.
+    crowds: RefCell<Vec<(usize, Rc<Crowd>)>>,
     /// How long after the phase's start it was there.
     began: Cell<Duration>,
     /// Wakes those who sleep when a stream has ended the phase.
@@ -93,6 +102,7 @@ pub fn run<D: Driver>(
             // A stream has something left to send until it is known that it has not.
             ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],
             waiting: RefCell::default(),
+            crowds: RefCell::default(),
             began: Cell::new(Duration::ZERO),
             over: Notify::new(),
         });
@@ -120,6 +130,7 @@ pub fn run<D: Driver>(
         // Clients that still wait are abandoned. Some may be answered meanwhile, and wait no longer.
         streams.shutdown().await;
         watch.shutdown().await;
+        worker.unsent();
         let (now, waiting) = (Instant::now(), worker.waiting.borrow());
         let in_flight = waiting.iter().flatten().map(|&(slot, scheduled)| (slot, now - scheduled)).collect();
         worker.recorder.borrow_mut().finish(now, &waiting);
@@ -174,6 +185,7 @@ impl<D: Driver> Worker<D> {
         let parts = match plan.pacing {
             Pacing::Closed { .. } => profile.greatest() as u64,
             Pacing::Open { max_in_flight, .. } => max_in_flight,
+            Pacing::Users { users, clients, .. } => users.min(clients),
         };
         let share = Share::new(phase.plan.rank, phase.plan.ranks, thread, phase.plan.threads).among(parts);
         self.nothing_left(index, share.is_none());
@@ -196,6 +208,10 @@ impl<D: Driver> Worker<D> {
                 Pacing::Open { arrivals, .. } => {
                     let due = Due::new(profile.clone(), arrivals, share, phase.plan.seed, key);
                     self.clone().open(part, due, share.count(parts), &mut clients).await;
+                }
+                Pacing::Users { users, think_time, over, .. } => {
+                    let manners = Manners { users, think_time, over };
+                    self.clone().users(part, manners, parts, thread as usize, &mut clients).await;
                 }
             }
         }

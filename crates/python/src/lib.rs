@@ -19,6 +19,7 @@ use loadframe_drivers::null_server::NullServer;
 use loadframe_drivers::postgresql::Postgres;
 use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
+use loadframe_drivers::several::Several;
 use loadframe_engine::driver::{Exchange, Reply};
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::panics;
@@ -47,12 +48,13 @@ macro_rules! with_driver {
             "postgresql" => $function::<Postgres> $arguments,
             "redis" => $function::<Redis> $arguments,
             "search" => $function::<Search> $arguments,
+            "several" => $function::<Several> $arguments,
             other => Err(PlanError::new(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", ")))),
         }
     };
 }
 
-const DRIVERS: [&str; 8] = ["couchbase", "cql", "http", "mongodb", "null", "postgresql", "redis", "search"];
+const DRIVERS: [&str; 9] = ["couchbase", "cql", "http", "mongodb", "null", "postgresql", "redis", "search", "several"];
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]
@@ -188,11 +190,11 @@ fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
     prepare_phase_of_rank(py, plan)?.begin(py, None)
 }
 
-/// Raises PlanRefused where `start` would; makes no load and writes nothing.
+/// Raises PlanRefused where `start` would, of one rank of several where `prepare_rank` would; makes no load and writes nothing.
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;
-    ask(py, || with_driver!(plan, validate(plan)))
+    ask(py, || with_driver!(plan, validate(plan, true)))
 }
 
 /// Sends each operation of the plan once; a dictionary of request, answer and judgement for each.

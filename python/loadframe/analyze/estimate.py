@@ -43,6 +43,13 @@ def mean_interval(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def within(estimate: Estimate, least: float = 0.0, most: float = math.inf) -> Estimate:
+    """Return an estimate of what lies between two bounds, its interval cut there; an unbounded interval stays open."""
+    if not estimate.is_finite:
+        return estimate
+    return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, most))
+
+
 def on_log_scale(value: float, half: float) -> Estimate:
     """Return a positive value with an interval that is symmetric on a log scale, where `half` is its half-width."""
     return Estimate(value, value * math.exp(-half), value * math.exp(half) if half < _GREATEST_LOG else math.inf)

@@ -1,7 +1,7 @@
 """Reads an experiment's folder: what was asked, and what came of each run, failed and missing ones included."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,9 +149,15 @@ class RecordedExperiment:
     runs: tuple[RecordedRun, ...]
 
     @property
+    def used(self) -> tuple[RecordedRun, ...]:
+        """The runs that figures rest on; see `takes_faults`."""
+        return tuple(run for run in self.runs if (run.sound if self.takes_faults else run.usable))
+
+    @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The runs that no figure contains: spoilt, failed, interrupted or missing; see `takes_faults`."""
-        return tuple(run for run in self.runs if not (run.sound if self.takes_faults else run.usable))
+        """The runs that no figure contains: spoilt, failed, interrupted or missing."""
+        used = {id(run) for run in self.used}
+        return tuple(run for run in self.runs if id(run) not in used)
 
     @property
     def takes_faults(self) -> bool:
@@ -184,6 +190,30 @@ def read_experiment(path: Path) -> RecordedExperiment:
         folder = path / _RUNS / name
         runs.append(RecordedRun(name, block, treatment, Run(folder) if folder.exists() else None))
     return RecordedExperiment(path, description, tuple(runs))
+
+
+def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any], list[tuple[RecordedRun, Run]]]]:
+    """Yield each treatment of the runs that figures rest on, in the order of the factors' levels, with these runs.
+
+    What is read of them through the second of each pair is let go of with the list: experiments have thousands of runs.
+    """
+    groups: dict[str, list[RecordedRun]] = {}
+    for run in folder.used:
+        groups.setdefault(json.dumps(run.treatment, sort_keys=True), []).append(run)
+    levels = {**folder.description["factors"], "variant": list(folder.description.get("variants", {}))}
+    for runs in sorted(groups.values(), key=lambda runs: _place(runs[0].treatment, levels)):
+        yield runs[0].treatment, [(run, Run(run.run.path)) for run in runs if run.run]
+
+
+def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:
+    """Return where a treatment stands among others: by the levels as they are listed, then by other numbers."""
+    place = []
+    for name, level in sorted(treatment.items(), key=lambda item: item[0] not in levels):
+        if level in levels.get(name, ()):
+            place.append(float(list(levels[name]).index(level)))
+        else:
+            place.append(float(level) if isinstance(level, int | float) else 0.0)
+    return place
 
 
 def _words(error: Exception) -> str:

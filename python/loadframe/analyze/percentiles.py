@@ -137,7 +137,7 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> d
     for name, quantile in QUANTILES.items():
         value = total.quantile(quantile) or 0.0
         slow = np.zeros(length)
-        np.add.at(slow, places, [second.count - _at_most(second, value) for _, second in seconds])
+        np.add.at(slow, places, [second.count - at_most(second, value) for _, second in seconds])
         low, high = ranks(slow, counts, quantile)
         percentiles[name] = Percentile(
             value,
@@ -148,7 +148,7 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> d
     return percentiles
 
 
-def _at_most(histogram: Any, value: float) -> int:
+def at_most(histogram: Any, value: float) -> int:
     """Return how many of a histogram's requests took at most so long (s), by its order statistics."""
     low, high = 0, int(histogram.count)
     while low < high:

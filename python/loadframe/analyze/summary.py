@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.documents import documents_by_second, growth_figures, whole_seconds
 from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.ranks import machine_figures, rank_figures
 from loadframe.analyze.silences import silences
@@ -45,7 +46,8 @@ def summarize(
 ) -> Summary:
     """Return the summary of a run that came to its end: its phases, generator and verdict.
 
-    `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others;
+    `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others, and
+    `gains` and `held`, as far as they are known: what its operations add to the documents, and how many there were;
     `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
     `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
@@ -56,13 +58,14 @@ def summarize(
     prepares: list[JudgedPhase] = []
     for outcome in outcomes:
         of_phase = series.filter(pc.equal(series["phase"], outcome["phase"]))
-        phase = _phase(outcome, of_phase, histograms)
+        documents = documents_by_second(outcome, of_phase)
+        phase = _phase(outcome, of_phase, histograms, documents)
         phases.append(phase)
         # What is said of a phase counts operations, and not the parts that some of them have.
-        rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.operations), pa.string())))
+        rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.single), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
         (prepares if phase.prepares else judged).append(
-            JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase))
+            JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents)
         )
     judged = judged or prepares
     verdict = judge(judged, deviations, lost=lost, disturbed=disturbed, failure=failure)
@@ -80,8 +83,7 @@ def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray
 
     A success counts in the second in which it was done, whenever it was scheduled.
     """
-    first = int(np.ceil(outcome["warmup"]))
-    last = int(np.floor(outcome["warmup"] + outcome["measured"]))
+    first, last = whole_seconds(outcome)
     counts = np.zeros(max(last - first, 0))
     second = rows["second"].to_numpy()
     within = (second >= first) & (second < last)
@@ -89,7 +91,12 @@ def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray
     return counts
 
 
-def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") -> PhaseSummary:
+def _phase(
+    outcome: dict[str, Any],
+    rows: pa.Table,
+    histograms: "HistogramLog",
+    documents: npt.NDArray[np.float64] | None,
+) -> PhaseSummary:
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
     return PhaseSummary(
@@ -106,7 +113,7 @@ def _phase(outcome: dict[str, Any], rows: pa.Table, histograms: "HistogramLog") 
         set_aside=tuple(
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
-        operations={name: _operation(name, outcome, measured, histograms) for name in names},
+        operations={name: _operation(name, outcome, measured, histograms, documents) for name in names},
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
@@ -118,7 +125,13 @@ def _clock(outcome: dict[str, Any]) -> Clock | None:
     return Clock(outcome["started"], clock["uncertainty"], clock["drift"]) if clock else None
 
 
-def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histograms: "HistogramLog") -> OperationFigures:
+def _operation(
+    name: str,
+    outcome: dict[str, Any],
+    measured: pa.Table,
+    histograms: "HistogramLog",
+    documents: npt.NDArray[np.float64] | None,
+) -> OperationFigures:
     entries = [entry for entry in outcome["operations"] if entry["operation"] == name]
     parts: dict[str, list[dict[str, Any]]] = {}
     for entry in outcome.get("parts", ()):
@@ -128,7 +141,10 @@ def _operation(name: str, outcome: dict[str, Any], measured: pa.Table, histogram
         **_figures(name, entries, outcome, measured, histograms),
         dropped=sum(entry["dropped"] for entry in entries),
         in_flight_at_end=sum(entry["in_flight_at_end"] for entry in entries),
+        of_several=any(entry.get("of_several") for entry in entries),
         recall=_recall(entries),
+        resolution=outcome.get("looks", {}).get(name, {}).get("every"),
+        growth=growth_figures(name, outcome, histograms, documents),
         parts={
             part: PartFigures(**_figures(f"{name}.{part}", of_part, outcome, measured, histograms))
             for part, of_part in parts.items()

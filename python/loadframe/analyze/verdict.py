@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from loadframe.analyze.growth import without_growth
 from loadframe.analyze.ranks import STRAGGLING, as_generator, stragglers
 from loadframe.analyze.reasons import (
     ACHIEVED_LIMIT,
@@ -46,22 +47,25 @@ from loadframe.analyze.reasons import (
     Unsteady,
     lateness_limit,
 )
-from loadframe.analyze.steadiness import steadiness
+from loadframe.analyze.steadiness import Steadiness, steadiness
 from loadframe.record.schema.summary import (
     GeneratorFigures,
+    GrowthFigures,
     PhaseSummary,
     RankFigures,
     RecordedReason,
     RecordedVerdict,
 )
+from loadframe.units import format_change, format_count
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Valid, or the reasons why not; and what was left unjudged."""
+    """Valid, or the reasons why not; what was left unjudged; and what moved and is explained."""
 
     reasons: tuple[Reason, ...]
     not_judged: tuple[str, ...] = ()
+    explained: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -71,17 +75,18 @@ class Verdict:
     def recorded(self) -> RecordedVerdict:
         """Return the verdict as summaries have it."""
         reasons = tuple(RecordedReason(**reason.as_dict()) for reason in self.reasons)
-        return RecordedVerdict(self.valid, reasons, tuple(self.not_judged))
+        return RecordedVerdict(self.valid, reasons, self.not_judged, self.explained)
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedPhase:
-    """What a phase is judged by: its entry in the summary, its generator, its one-second throughputs."""
+    """What a phase is judged by: its entry in the summary, its generator, its one-second throughputs and documents."""
 
     summary: PhaseSummary
     generator: GeneratorFigures
     throughput: npt.NDArray[np.float64]
     silent: Mapping[str, float] = field(default_factory=dict)  #: for how many s which machine did not answer
+    documents: npt.NDArray[np.float64] | None = None  #: by second as throughput is; None where they cannot be known
 
 
 def judge(
@@ -104,7 +109,7 @@ def judge(
         *(ClusterState(deviation) for deviation in deviations),
         *(NodeLost(loss) for loss in lost),
     ]
-    not_judged = []
+    not_judged, explained = list[str](), list[str]()
     for phase in phases:
         name = phase.summary.name
         reasons += [MachineSilent(name, machine, seconds) for machine, seconds in phase.silent.items()]
@@ -120,8 +125,41 @@ def judge(
         elif steady is None:
             not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
         elif not steady.steady:
-            reasons.append(Unsteady(name, steady.change, steady.seconds, steady.settled))
-    return Verdict(tuple(reasons), tuple(not_judged))
+            rest = _beside_documents(phase)
+            if rest and rest.steady:
+                explained.append(_explained(phase.summary, steady))
+            else:
+                worse = rest or steady
+                reasons.append(Unsteady(name, worse.change, worse.seconds, worse.settled, rest is not None))
+    return Verdict(tuple(reasons), tuple(not_judged), tuple(explained))
+
+
+def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
+    """Return how throughput moved beside what the documents explain; None where they explain nothing.
+
+    They do where an operation of clients who wait for answers takes the longer the more there are.
+    """
+    waits = any(not stream.is_open for stream in phase.summary.streams)
+    if phase.documents is None or not waits or not _growing(phase.summary):
+        return None
+    return steadiness(without_growth(phase.throughput, phase.documents))
+
+
+def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
+    """Return the operations whose response times grew with documents that the collections held."""
+    known = {name: operation.growth for name, operation in phase.operations.items()}
+    return {name: growth for name, growth in known.items() if growth and growth.held and growth.grows}
+
+
+def _explained(phase: PhaseSummary, steady: Steadiness) -> str:
+    grown = _growing(phase)
+    some = next(iter(grown.values()))
+    alone = "" if some.apart else "; documents came at an even pace, so what else changed with time is in that, too"
+    return (
+        f"in phase {phase.name} throughput moved by {format_change(steady.change)} over {steady.seconds} s while"
+        f" documents grew from {format_count(some.begin)} to {format_count(some.end)}, with which"
+        f" {', '.join(grown)} took longer{alone}"
+    )
 
 
 def _loading(phase: JudgedPhase, *, steady: bool = True) -> Iterator[Reason]:
@@ -197,11 +235,14 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Reason]:
 
 
 def _requests(phase: PhaseSummary) -> Iterator[Reason]:
+    walks = any(stream.users is not None for stream in phase.streams)
+    asked = any(operation.requests + operation.in_flight_at_end for operation in phase.operations.values())
     for name, operation in phase.operations.items():
         unanswered = operation.in_flight_at_end
         requests = operation.requests + unanswered
         failed = requests - operation.successes
-        if not requests:
+        # A user's way may lead past an operation.
+        if not requests and not (walks and asked):
             yield NothingMeasured(phase.name, name)
         if failed > ERROR_LIMIT * requests:
             classes = dict(operation.errors) | ({"unanswered": unanswered} if unanswered else {})

@@ -268,10 +268,11 @@ def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
 def _named(name: str, asked: str, context: typer.Context) -> "Cluster":
     """Return the named cluster; BadInput if it is of another kind than a --store that was given."""
     from loadframe.cluster import Cluster
+    from loadframe.store import find
 
     cluster = Cluster.load(name)
     source = context.get_parameter_source("store")
-    if source is not None and source.name != "DEFAULT" and asked != cluster.store.kind:
+    if source is not None and source.name != "DEFAULT" and find(asked).kind != cluster.store.kind:
         raise BadInput(
             f"cluster {name} is {cluster.store.kind}, not {asked}",
             remedy="leave --store out: a named cluster is known by its name",

@@ -33,6 +33,12 @@ Examples:
   loadframe check ./my-workload.yaml --offline
 """
 
+_COUNTED = "see the answers above; a measurement of them would count errors"
+_ONCE = (
+    "see the answers above. Each operation was sent once, in the order of the file, without the conditions and loops of"
+    " its journey: one that needs what a later answer gives, or asserts what many requests leave behind, fails here and"
+    " need not fail in a run. `loadframe bench` with one user makes a whole journey"
+)
 #: Enough for every operation to find something, few enough to be loaded at once.
 _DOCUMENTS = "1000"
 
@@ -95,6 +101,7 @@ def check(
                 _offline(resolved, kind.driver, seed, Path(scratch), as_json)
         return
     shown: list[dict[str, Any]] = []
+    journeys: set[str] = set()
     with Console() as console:
         loaded.for_family(find(store).family, 1, console.step)
         started: AbstractContextManager[Cluster]
@@ -114,6 +121,8 @@ def check(
                 left = _without(plan, {answer["operation"] for answer in shown})
                 if phase.prepares or not left["streams"]:
                     continue
+                if any("mix" not in stream for stream in plan["streams"]):
+                    journeys.add(phase.name)
                 shown += [
                     {"phase": phase.name, **answer, "empty": _is_empty(answer, phase.operations[answer["operation"]])}
                     for answer in check_operations(left)
@@ -123,12 +132,16 @@ def check(
     else:
         for answer in shown:
             _print(answer)
+    _judge(shown, journeys)
+
+
+def _judge(shown: Sequence[Mapping[str, Any]], journeys: set[str]) -> None:
+    """LoadframeError if an operation failed; `journeys` are the phases in which users or clients walk one."""
     failed = [answer for answer in shown if answer["error"]]
     if failed:
-        raise LoadframeError(
-            f"{len(failed)} of {len(shown)} operations failed",
-            remedy="see the answers above; a measurement of them would count errors",
-        )
+        names = ", ".join(str(answer["operation"]) for answer in failed)
+        remedy = _ONCE if journeys & {answer["phase"] for answer in failed} else _COUNTED
+        raise LoadframeError(f"{len(failed)} of {len(shown)} operations failed: {names}", remedy=remedy)
 
 
 def _require_ways(hosts: Sequence[str]) -> None:
@@ -211,7 +224,10 @@ def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
         else stream
         for stream in plan["streams"]
     ]
-    return {**plan, "streams": [stream for stream in left if stream.get("mix") or stream.get("journey")]}
+    return {
+        **plan,
+        "streams": [stream for stream in left if stream.get("mix") or stream.get("journey") or stream.get("steps")],
+    }
 
 
 #: What asks for documents; of the rest nobody expects any, or knows what one would be.

@@ -283,7 +283,8 @@ def _state(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "state": ("running" if not deviations else "deviating") if saved.running else stopped,
-        "store": saved.spec.store,
+        # Of one that is a file of the user's, its name: it may be gone by now.
+        "store": saved.spec.store.rpartition("/")[2],
         "version": saved.facts.get("version") or saved.spec.version,
         "size": saved.spec.nodes,
         "limits": dataclasses.asdict(saved.spec.limits),

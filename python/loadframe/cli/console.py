@@ -61,7 +61,7 @@ class Console(Listener):
         self._tell_figures()
         err.print(text, style="yellow", markup=False, highlight=False)
 
-    def expect(self, parts: Mapping[str, float]) -> None:
+    def expect(self, parts: Mapping[str, float | None]) -> None:
         """Count the time that is left from now on."""
         self._left = TimeLeft(parts)
 
@@ -117,9 +117,8 @@ class Console(Listener):
         self._phase, self._figures, self._told = None, None, 0
 
     def _words_of_time_left(self) -> str:
-        if self._left is None or not self._left.seconds:
-            return ""
-        return f"about {format_duration(max(round(self._left.seconds), 1))} left"
+        seconds = self._left.seconds if self._left is not None else None
+        return f"about {format_duration(max(round(seconds), 1))} left" if seconds else ""
 
 
 class _Bars(Progress):

@@ -12,7 +12,7 @@ from rich.text import Text
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput
-from loadframe.units import format_duration, format_share
+from loadframe.units import format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
@@ -168,12 +168,15 @@ def _advice(planned: "Plan") -> str:
 
 
 def _extent_text(held: "Extent") -> str:
+    from loadframe.experiment.design_estimate import length_text
+
     machines = held.machines + held.generators
-    words = f"{held.runs} runs take about {format_duration(held.seconds)}"
+    words = f"{held.runs} runs take {length_text(held.seconds, held.known)}"
     if machines == 1:
         return f"{words} on this machine."
     parts = f"{held.machines} for nodes and {held.generators} for ranks alone" if held.generators else "all for nodes"
-    return f"{words} in one job of {machines} machines ({parts}): {held.machine_hours:.3g} node-hours."
+    hours = f"{'' if held.known else 'at least '}{held.machine_hours:.3g} node-hours"
+    return f"{words} in one job of {machines} machines ({parts}): {hours}."
 
 
 def _effect_text(factor: str, runs: int, least: float) -> str:

@@ -22,6 +22,8 @@ _EXAMPLES = """\b
 Examples:
   loadframe report results/demo
   loadframe report results/nyc_taxis-20260102-030405 --output run.html
+  loadframe report results/nyc_taxis-20260102-030405 --bands 100ms,1s,10s
+  loadframe report results/demo --bands 100ms,1s,10s
   loadframe report results/demo --json | jq '.curves[0].speedups'
   loadframe report results/strong results/weak
   loadframe report results/steps-20260102-030405 --format queries --output steps.json
@@ -54,9 +56,19 @@ def report(
     format_: Annotated[
         Format, typer.Option("--format", help="html, or queries: a run's requests as the MPI benchmarker writes them.")
     ] = Format.html,
+    bands: Annotated[
+        str | None,
+        typer.Option(
+            help="The share of requests, by operation, in bands of response time that end at these times, such as"
+            " 100ms,1s,10s or 2s,9s,12s; failures apart. Of an experiment also by treatment."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report, and print it in brief."""
+    bounds = _bounds(bands)
+    if bounds and (other is not None or format_ != Format.html):
+        raise BadInput("--bands goes with the report of one run or of one experiment", remedy="leave it out")
     if other is not None:
         if format_ != Format.html:
             raise BadInput(f"two folders cannot be written as {format_}", remedy="name one run, or leave --format out")
@@ -64,7 +76,16 @@ def report(
     elif format_ == Format.queries:
         _write_queries(path, output or path / "queries.json")
     else:
-        write_report(path, output=output, as_json=as_json)
+        write_report(path, output=output, as_json=as_json, bands=bounds)
+
+
+def _bounds(text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    from loadframe.analyze.bands import check_bounds
+    from loadframe.units import parse_duration
+
+    return check_bounds([parse_duration(part.strip()) for part in text.split(",")])
 
 
 def _write_queries(path: Path, target: Path) -> None:
@@ -87,8 +108,10 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
         print_strong_weak(pair, out)
 
 
-def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
+def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> None:
     """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written.
+
+    `bands`: the bounds of bands of response time, s, which the report then has.
 
     BadInput, after the report, where the experiment asked for something that no run could have shown.
     """
@@ -103,7 +126,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
         rescue(path.parent, lambda run: run == path.name)
     unanswerable = None
     if (path / EXPERIMENT_FILE).is_file():
-        page, document, show, unanswerable = _experiment(path)
+        page, document, show, unanswerable = _experiment(path, bands)
     elif path.is_dir() and not (path / MANIFEST_FILE).is_file():
         raise BadInput(
             "this is neither a run nor an experiment",
@@ -111,7 +134,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool) -> None:
             remedy=f"name a folder that holds a {MANIFEST_FILE} or an {EXPERIMENT_FILE}",
         )
     else:
-        page, document, show = _run(Run(path))
+        page, document, show = _run(Run(path), bands)
     target = output or path / "report.html"
     _write(target, page)
     if as_json:
@@ -134,16 +157,18 @@ def _write(target: Path, text: str) -> None:
     err.print(f"report: {target}", markup=False, highlight=False)
 
 
-def _experiment(path: Path) -> tuple[str, dict[str, Any], Callable[[], None], BadInput | None]:
+def _experiment(
+    path: Path, bands: tuple[float, ...]
+) -> tuple[str, dict[str, Any], Callable[[], None], BadInput | None]:
     from loadframe.report.kinds import read_report
 
-    report = read_report(path)
+    report = read_report(path, bands)
     return report.page, report.document, lambda: report.show(out), report.unanswerable
 
 
-def _run(run: "Run") -> tuple[str, dict[str, Any], Callable[[], None]]:
+def _run(run: "Run", bands: tuple[float, ...]) -> tuple[str, dict[str, Any], Callable[[], None]]:
     from loadframe.report.run.document import run_document
     from loadframe.report.run.page import run_page
     from loadframe.report.run.terminal import print_run
 
-    return run_page(run), run_document(run), lambda: print_run(run, out)
+    return run_page(run, bands), run_document(run, bands), lambda: print_run(run, out, bands)

@@ -12,7 +12,6 @@ from loadframe.cli.app import app
 from loadframe.cli.choices import Ranks, start_ranks
 from loadframe.cli.output import Json, err, out, print_json
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_duration
 
 if TYPE_CHECKING:
     from loadframe.experiment.deadline import Deadline
@@ -47,7 +46,7 @@ def run(
     if not dry_run:
         start_ranks(ranks)
     from loadframe.experiment.design import design
-    from loadframe.experiment.design_estimate import LONG, estimate
+    from loadframe.experiment.design_estimate import LONG, estimate, length_is_known, length_text
     from loadframe.experiment.file import load_experiment
 
     loaded = load_experiment(experiment)
@@ -58,9 +57,10 @@ def run(
     most = loaded.kind.most(loaded)
     longest = estimate(most, loaded)
     if longest > LONG and not yes:
-        known = "about" if len(most.runs) == len(planned.runs) else "at most about"
+        known = length_is_known(loaded)
+        most_words = "" if len(most.runs) == len(planned.runs) or not known else "at most "
         raise BadInput(
-            f"the experiment takes {known} {format_duration(longest)}",
+            f"the experiment takes {most_words}{length_text(longest, known)}",
             where=str(experiment),
             remedy="say --yes if that is meant, or take fewer levels or repetitions; --dry-run shows the runs",
         )
@@ -115,23 +115,29 @@ def _deadline() -> "Deadline":
 
 def _extent(loaded: "Experiment", planned: "Design") -> str:
     """Return how many runs there will be and how long they take, with the most if that depends on what they say."""
-    from loadframe.experiment.design_estimate import estimate
+    from loadframe.experiment.design_estimate import UNKNOWN, estimate, length_is_known, length_text
 
-    words = f"{len(planned.runs)} runs, about {format_duration(estimate(planned, loaded))}"
+    known = length_is_known(loaded)
+    words = f"{len(planned.runs)} runs, {length_text(estimate(planned, loaded), known)}"
     most = loaded.kind.most(loaded)
-    if len(most.runs) == len(planned.runs):
-        return words
-    return f"{words}, and at most {len(most.runs)} runs, about {format_duration(estimate(most, loaded))}"
+    if len(most.runs) != len(planned.runs):
+        words += f", and at most {len(most.runs)} runs, {length_text(estimate(most, loaded), known)}"
+    return words if known else f"{words} ({UNKNOWN})"
 
 
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
     from loadframe.experiment.design import describe
-    from loadframe.experiment.design_estimate import estimate
+    from loadframe.experiment.design_estimate import estimate, length_is_known
 
     if as_json:
         most = loaded.kind.most(loaded)
-        expected = {"expected_seconds": round(estimate(planned, loaded)), "most_runs": len(most.runs)}
-        print_json({**describe(loaded, planned), **expected, "most_seconds": round(estimate(most, loaded))})
+        expected = {
+            "expected_seconds": round(estimate(planned, loaded)),
+            "most_runs": len(most.runs),
+            "most_seconds": round(estimate(most, loaded)),
+            "length_known": length_is_known(loaded),
+        }
+        print_json({**describe(loaded, planned), **expected})
         return
     out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)

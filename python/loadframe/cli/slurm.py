@@ -76,6 +76,7 @@ def slurm(
     ends before all runs are made leaves the rest to the next: the same script, submitted again, goes on.
     """
     from loadframe.experiment.batch import Batch
+    from loadframe.experiment.design_estimate import UNKNOWN
     from loadframe.experiment.extent import extent
     from loadframe.experiment.file import load_experiment
 
@@ -83,6 +84,13 @@ def slurm(
     planned = extent(loaded, generators)
     machines = _machines(loaded, planned, nodes)
     path = script or Path(f"{loaded.name}.sbatch")
+    if time is None and not planned.known:
+        raise BadInput(
+            f"the job's time limit cannot be guessed: the experiment takes at least {format_duration(planned.seconds)};"
+            f" {UNKNOWN}",
+            where=str(experiment),
+            remedy="say --time",
+        )
     limit = _with_spare(planned.seconds) if time is None else parse_duration(time)
     run = [_loadframe(), "run", str(experiment), "--yes", *(["--output", str(output)] if output else [])]
     batch = Batch(
@@ -112,9 +120,9 @@ def slurm(
 
 
 def _show(batch: "Batch", planned: "Extent", job: str | None) -> None:
-    held = batch.machines + batch.generators
+    held, least = batch.machines + batch.generators, "" if planned.known else "at least "
     lines = [
-        f"{batch.script}: {planned.runs} runs, expected to take {format_duration(planned.seconds)}, in a job of"
+        f"{batch.script}: {planned.runs} runs, expected to take {least}{format_duration(planned.seconds)}, in a job of"
         f" {held} {'machine' if held == 1 else 'machines'} for {format_duration(batch.time)}",
     ]
     if planned.seconds > batch.time:

@@ -9,5 +9,18 @@ from loadframe.host.link import Shape
 from loadframe.host.placement import Placement
 from loadframe.host.placement import parse as parse_machine
 from loadframe.store import Balancing
+from loadframe.store.outside import below, is_path
 
-__all__ = ["Balancing", "Cluster", "ClusterSpec", "Limits", "Machine", "Node", "Placement", "Shape", "parse_machine"]
+__all__ = [
+    "Balancing",
+    "Cluster",
+    "ClusterSpec",
+    "Limits",
+    "Machine",
+    "Node",
+    "Placement",
+    "Shape",
+    "below",
+    "is_path",
+    "parse_machine",
+]

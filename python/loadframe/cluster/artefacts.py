@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import folders
-from loadframe.cluster import wheels
+from loadframe.cluster import environments, wheels
 from loadframe.cluster.archive import unpack
 from loadframe.errors import LoadframeError
 from loadframe.progress import Download
@@ -31,13 +31,15 @@ def home(distribution: Distribution) -> Path:
     """Return where the distribution is, or will be."""
     if distribution.wheel:
         return wheels.home(distribution.wheel)
+    if distribution.environment:
+        return environments.home(distribution.environment)
     return folders.cache() / "stores" / f"{distribution.store}-{distribution.version}"
 
 
 def installed(distribution: Distribution) -> bool:
     """Whether every file is in its place, unchanged since it was verified (by size and time of change)."""
     target = home(distribution)
-    if distribution.wheel:
+    if distribution.wheel or distribution.environment:
         return target.exists()
     return (
         not _unverified(distribution, target)
@@ -52,6 +54,8 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
     name = f"{distribution.store} {distribution.version}"
     if distribution.wheel:
         return wheels.install(distribution.wheel, name, report)
+    if distribution.environment:
+        return environments.install(distribution.environment, name, report)
     target = home(distribution)
     if installed(distribution):
         return target

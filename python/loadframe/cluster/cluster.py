@@ -66,6 +66,11 @@ class Cluster(ClusterView):
         return store
 
     @staticmethod
+    def require_kind(store: str) -> None:
+        """BadInput where there is no such kind of store, or where the file that should have it has none."""
+        stores.find(store)
+
+    @staticmethod
     def prospect(spec: ClusterSpec) -> dict[str, Any]:
         """Return what a plan can know of such a cluster before it is started, as `target` has it afterwards."""
         store = stores.find(spec.store)
@@ -267,11 +272,26 @@ class Cluster(ClusterView):
             return True
 
     def kill(self, name: str) -> None:
-        """End a node's process at once (SIGKILL), also in the middle of a change. Its data stays where it is."""
-        node = self._named(name)
-        self._process(node).kill()
-        self._roster.update(put=[replace(node, state=State.KILLED)])
-        self._emit(ClusterEvent(events.KILLED, (name,)))
+        """End a node's process at once (SIGKILL), also in the middle of a change, or those of all nodes of a rack.
+
+        Their data stays where it is.
+        """
+        nodes = self._on_rack(name) or [self._named(name)]
+        for process in [self._process(node) for node in nodes]:
+            process.kill()
+        self._roster.update(put=[replace(node, state=State.KILLED) for node in nodes])
+        names = tuple(node.name for node in nodes)
+        self._emit(ClusterEvent(events.KILLED, names, {} if names == (name,) else {"rack": name}))
+
+    def _on_rack(self, name: str) -> list[Node]:
+        """Return the nodes of a rack that run; none where there is no rack of that name."""
+        spec = self._of_ours()
+        if name not in spec.racks:
+            return []
+        there = [node for node in self.nodes if spec.rack_of(node.number) == name and node.alive]
+        if not there:
+            raise BadInput(f"no node of the rack {name} runs", remedy="see `loadframe cluster status`")
+        return there
 
     def pause(self, name: str, report: Report = _silent) -> None:
         """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing.

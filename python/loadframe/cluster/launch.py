@@ -83,6 +83,7 @@ def start(
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
             settings=spec.settings,
+            rack=spec.rack_of(to_start.number),
             role=to_start.spec.role,
             extra_ports=seat.extra_ports,
             electors=voting,
@@ -129,8 +130,9 @@ def start(
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
     """Return the folders that a node reads; a program of the PATH is the system's, and a container has its own."""
     user = Path(spec.home).expanduser().absolute() if spec.home else None
-    places = (installation.home if installation.home.is_dir() else None, installation.java, user)
-    return tuple(dict.fromkeys(place for place in places if place))
+    parts = (installation, *installation.parts.values())
+    homes = [place for part in parts for place in (part.home if part.home.is_dir() else None, part.java)]
+    return tuple(dict.fromkeys(place for place in (*homes, user) if place))
 
 
 def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:

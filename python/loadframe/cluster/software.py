@@ -70,10 +70,18 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
         raise BadInput(f"nodes of {store.kind} run on this machine alone", remedy="take another store, or --host local")
     if store.own_address:
         placing.require_apart(host, store.kind, spec.nodes)
+    if spec.racks and not store.knows_racks:
+        raise BadInput(f"{store.kind} is not told of racks here", remedy="leave racks out")
     host.require()
     placing.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
     software = _prepared(store, spec, host, report)
+    if parts := store.parts(spec.settings):
+        # Each at its own version, whatever is asked for of the whole.
+        plain = replace(spec, version=None, home=None, settings={})
+        ready = {kind: _prepared(part, plain, host, report) for kind, part in parts.items()}
+        places = {kind: replace(part.installation, version=part.version) for kind, part in ready.items()}
+        software = replace(software, installation=replace(software.installation, parts=places))
     others = [machine for machine in host.machines if not machine.here]
     return replace(software, elsewhere=_brought(software, spec, others, report)) if others else software
 

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
@@ -14,9 +15,12 @@ from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
 from loadframe.ranges import MOST_NODES
+from loadframe.store.outside import below
 
 #: Parts of a spec that go with its host.
 OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")
+#: Parts that a record has in a form of its own, besides limits.
+_NOT_PLAIN = ("link", "machines", "placement", "racks")
 #: Characters of an invalid name that the message shows.
 _SHOWN = 60
 
@@ -35,7 +39,7 @@ def require_name(name: str) -> None:
 class ClusterSpec:
     """A cluster to start."""
 
-    store: str = "opensearch"
+    store: str = "opensearch"  #: a kind, or the path of a file or folder that has one
     version: str | None = None  #: None for the newest embedded one
     nodes: int = 1
     limits: Limits = field(default_factory=Limits)  #: of each node
@@ -49,9 +53,12 @@ class ClusterSpec:
     port: int | None = None  #: of the first node, the others count on; None takes any that are free
     machines: tuple[str, ...] = ()  #: that nodes are placed on, `name` or `name:slots`, where the host has several
     placement: Placement = field(default_factory=Placement)
+    racks: tuple[str, ...] = ()  #: over which nodes are dealt in turn, where the store tells racks apart
     scratch: str | None = None  #: the folder on the machines for the nodes' data; None for that of the state there
 
     def __post_init__(self) -> None:
+        # It may be asked for again from another folder.
+        object.__setattr__(self, "store", below(self.store, Path.cwd()))
         if self.link and self.host != NetnsHost.name:
             raise BadInput(
                 "nodes have links that can be shaped only where each has a network of its own",
@@ -63,8 +70,28 @@ class ClusterSpec:
             require_name(self.name)
         for machine in self.machines:
             parse(machine)
+        self._check_racks()
         if self.scratch is not None and not self.scratch.startswith("/"):
             raise BadInput(f"scratch {self.scratch} is not a full path", remedy="begin it with /, as on the machines")
+
+    def _check_racks(self) -> None:
+        if not self.racks:
+            return
+        if len(set(self.racks)) < len(self.racks) or len(self.racks) > self.nodes:
+            raise BadInput(
+                f"{self.nodes} nodes on the racks {', '.join(self.racks)}",
+                remedy="name each rack once, and no more of them than there are nodes",
+            )
+        for rack in self.racks:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", rack) or re.fullmatch(r"node-\d+", rack):
+                raise BadInput(
+                    f"{rack!r} cannot be the name of a rack",
+                    remedy="use up to 41 letters, digits, _, . and -, and not the name of a node",
+                )
+
+    def rack_of(self, number: int | None) -> str:
+        """Return the rack of the node of that number; empty where there are none, or it is not a node of data."""
+        return self.racks[number % len(self.racks)] if self.racks and number is not None else ""
 
     def place(self) -> Host:
         """Return the host of its nodes; BadInput when it does not exist."""
@@ -95,6 +122,7 @@ class ClusterSpec:
             "port": self.port,
             "machines": list(self.machines),
             "placement": dataclasses.asdict(self.placement),
+            "racks": list(self.racks),
             "scratch": self.scratch,
         }
 
@@ -102,12 +130,13 @@ class ClusterSpec:
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Read a record."""
         limits = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each")}
-        rest = {key: value for key, value in record.items() if key not in (*limits, "link", "machines", "placement")}
+        rest = {key: value for key, value in record.items() if key not in (*limits, *_NOT_PLAIN)}
         limits["cores"] = limits["cores"] and tuple(limits["cores"])
         return cls(
             limits=Limits(**limits),
             link=Shape(**record["link"]),
             machines=tuple(record.get("machines", ())),
+            racks=tuple(record.get("racks", ())),
             placement=Placement.from_record(record.get("placement", {})),
             **rest,
         )

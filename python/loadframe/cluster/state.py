@@ -36,6 +36,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "heap": facts.get("heap"),
         "jvm_options": facts.get("jvm_options"),
         "settings": dict(spec.settings) if spec else {},
+        **({"racks": list(spec.racks)} if spec and spec.racks else {}),
         "adapted": dict(facts.get("adapted", {})),
         **_placed(roster),
     }
@@ -99,7 +100,9 @@ def unready(health: Health, size: int) -> list[str]:
     sentences = []
     if health.nodes != size:
         sentences.append(f"the cluster has {format_nodes(health.nodes)}, not {size}")
-    if not health.ready:
+    # What was declared and cannot be is as it was declared: a replica beside its primary on the only node.
+    as_declared = health.declared and health.missing <= health.unheld(size)
+    if not health.ready and not as_declared:
         copies = "1 copy" if health.missing == 1 else f"{health.missing} copies"
         missing = f", with {copies} of data not in service" if health.missing else ""
         sentences.append(f"the cluster is {health.status}{missing}")

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-#: What each writing verb that was acknowledged does to the number of documents; None where only the store can tell.
-_CHANGES: Mapping[str, int | None] = {"insert": 1, "create": 1, "delete": -1, "update": 0, "upsert": None}
+from loadframe.workload.gains import change, gain, written
 
 
 class Acknowledged:
@@ -17,19 +16,32 @@ class Acknowledged:
         """A collection is new and empty."""
         self._counts[collection] = 0
 
+    @property
+    def held(self) -> int | None:
+        """All documents there are; None where nobody can know, or nothing was made."""
+        counts = [count for count in self._counts.values() if count is not None]
+        return sum(counts) if counts and len(counts) == len(self._counts) else None
+
+    def gains(self, forms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return what each of these operations would add if the load began now; those that add nothing are left out."""
+        collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written(form))}
+        known = {
+            name: gain(form, first=self._counts.get(collections.get(name, "")) == 0) for name, form in forms.items()
+        }
+        return {name: added.as_dict() for name, added in known.items() if added}
+
     def add(self, form: Mapping[str, Any], documents: int) -> str | None:
         """Count the documents that an operation was acknowledged, and return the collection if it writes to one."""
-        for kind in ("bulk", "insert", "index", "update", "upsert", "delete"):
-            content = form.get(kind)
-            # Collections that are made for the values of a field are not those that the workload defines.
-            if content is None or content["collection"] not in self._counts or content.get("per"):
-                continue
-            collection: str = content["collection"]
-            count = self._counts[collection]
-            change = _change(kind, content, first=count == 0)
-            self._counts[collection] = None if count is None or change is None else count + change * documents
-            return collection
-        return None
+        write = written(form)
+        # Collections that are made for the values of a field are not those that the workload defines.
+        if write is None or write[1]["collection"] not in self._counts or write[1].get("per"):
+            return None
+        kind, content = write
+        collection: str = content["collection"]
+        count = self._counts[collection]
+        changed = change(kind, content, first=count == 0)
+        self._counts[collection] = None if count is None or changed is None else count + changed * documents
+        return collection
 
     def difference(self, collection: str, counted: int) -> str | None:
         """Return a sentence if a collection holds another number of documents; None if not, or if nobody can know."""
@@ -37,14 +49,3 @@ class Acknowledged:
         if expected is None or expected == counted:
             return None
         return f"{collection} holds {counted:,} documents, but {expected:,} were acknowledged"
-
-
-def _change(kind: str, content: Mapping[str, Any], *, first: bool) -> int | None:
-    """Return what each document does to the count. `first`: the collection is empty."""
-    if content.get("conflicts"):
-        return None
-    action = content.get("action", "index") if kind == "bulk" else kind
-    if action in ("index", "upsert"):
-        # Documents without an id are new ones, and so are those with ids as long as there are no others.
-        return 1 if "id" not in content or (kind == "bulk" and first) else None
-    return _CHANGES[action]

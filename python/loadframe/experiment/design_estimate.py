@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from loadframe.workload import ResolvedPhase, Workload
+from loadframe.units import format_duration
+from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_journeys
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
 
@@ -17,12 +18,18 @@ INGESTION = 10_000.0
 #: A number of requests says nothing about their time; such phases are refreshes and merges, or short.
 REQUESTS = 2.0
 
+#: Said beside a length that `length_is_known` does not know.
+UNKNOWN = "its users end it with their journeys, and how long they take for them is not known"
+
 #: An experiment that takes longer (s) should be confirmed by its user.
 LONG = 24 * 3600.0
 
 
 def estimate(design: "Design", experiment: "Experiment") -> float:
-    """Return the expected seconds from the first cluster's start to the last run's end."""
+    """Return the expected seconds from the first cluster's start to the last run's end.
+
+    They are the least where the length is not known: with what users think and pause, and without what answers take.
+    """
     return sum(run_seconds(design, experiment).values())
 
 
@@ -45,8 +52,24 @@ def run_seconds(design: "Design", experiment: "Experiment") -> dict[str, float]:
     return seconds
 
 
-def resolved_seconds(phase: ResolvedPhase) -> float:
-    """Return about how long a phase lasts that is ready to be run, s; a corpus of unknown length counts as none."""
+def length_is_known(experiment: "Experiment") -> bool:
+    """Whether the length of a run can be told: not where users walk a number of journeys, of unknown length."""
+    phases = {phase.name: phase for phase in experiment.workload.file.phases}
+    lasting = () if experiment.file.duration is not None else experiment.measured
+    return not any(walks_journeys(phases[name]) for name in (*experiment.prepared, *lasting))
+
+
+def length_text(seconds: float, known: bool) -> str:
+    """Return an estimate in words: `about 5 min`, or `at least 5 min` where the length is not known."""
+    return f"{'about' if known else 'at least'} {format_duration(seconds)}"
+
+
+def resolved_seconds(phase: ResolvedPhase) -> float | None:
+    """Return about how long a phase lasts that is ready to be run, s; a corpus of unknown length counts as none. None
+    if it ends when users have walked their journeys, of which nobody knows the length."""
+    stops = [phase.stop, *({"journeys": stream.journeys} for stream in phase.streams if stream.journeys)]
+    if any("journeys" in stop for stop in stops):
+        return None
     if phase.duration is not None:
         return phase.warmup + phase.duration
     if phase.stop != "exhausted":
@@ -62,11 +85,16 @@ def phase_seconds(
     rate: float | None = None,
     **_: object,
 ) -> float:
-    """Return about how long a phase lasts at these levels, s; other levels do not change its length."""
+    """Return about how long a phase lasts at these levels, s; other levels do not change its length.
+
+    One that users end with their journeys lasts as long as that at least.
+    """
     before = phase.warmup if warmup is None else warmup
     measured = phase.duration if duration is None else duration
     if measured is not None:
         return before + measured
+    if walks_journeys(phase):
+        return before + least_seconds(phase)
     if phase.requests is not None:
         return before + (phase.requests / rate if rate else REQUESTS)
     bulks = {

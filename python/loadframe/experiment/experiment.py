@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from loadframe.cluster import below
 from loadframe.errors import BadInput
 from loadframe.experiment.file_factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
 from loadframe.experiment.file_model import OTHER_MACHINES, PLACING, ExperimentFile
@@ -58,7 +59,7 @@ class Experiment:
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
         settings = {**store.settings, **settings}
         return {
-            "store": treatment.get("store.kind", store.kind),
+            "store": below(str(treatment.get("store.kind", store.kind)), self.document.path.parent),
             "version": treatment.get("store.version", store.version),
             "nodes": self.nodes(treatment),
             "limits": {
@@ -74,6 +75,7 @@ class Experiment:
             "machines": store.machines,
             "placement": store.placement.model_dump(),
             "scratch": store.scratch,
+            "racks": store.racks,
             "link": {
                 name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
             },
@@ -128,10 +130,11 @@ class Experiment:
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
         """Return what a treatment changes of the measured phases, as arguments of `ResolvedPhase.override`.
 
-        These are `clients`, `rate` (1/s), `arrivals`, `warmup` and `duration` (s); what nobody sets is not there.
+        These are `clients`, `rate` (1/s), `users`, `arrivals`, `warmup` and `duration` (s); what nobody sets is not
+        there.
         """
         given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration")}
-        levels = {key: treatment[key] for key in ("clients", "rate") if key in treatment}
+        levels = {key: treatment[key] for key in ("clients", "rate", "users") if key in treatment}
         return {**{key: value for key, value in given.items() if value is not None}, **levels}
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from loadframe.experiment.design_estimate import estimate
+from loadframe.experiment.design_estimate import UNKNOWN, estimate, length_is_known
 from loadframe.experiment.file_model import OTHER_MACHINES
 
 if TYPE_CHECKING:
@@ -18,11 +18,12 @@ class Extent:
     """What is held for how long, while an experiment runs in one go."""
 
     runs: int  #: at most, where that depends on what they say
-    seconds: float  #: expected, of all of them
+    seconds: float  #: expected, of all of them; at least these where the length is not known
     nodes: int  #: of the largest cluster
     machines: int  #: that keep its nodes
     generators: int  #: machines besides, for the ranks that load it
-    missing: tuple[str, ...] = ()  #: of what is to be read and is not here, so that its size is not known: in words
+    missing: tuple[str, ...] = ()  #: of what the time depends on and nobody knows yet: in words
+    known: bool = True  #: whether it can be told how long it takes
 
     @property
     def machine_hours(self) -> float:
@@ -34,6 +35,7 @@ class Extent:
         return {
             "runs": self.runs,
             "seconds": round(self.seconds),
+            "length_known": self.known,
             "nodes": self.nodes,
             "machines": self.machines,
             "generators": self.generators,
@@ -55,8 +57,9 @@ def extent(experiment: "Experiment", generators: int | None = None) -> Extent:
         machines = math.ceil(nodes / (store.placement.per_machine or 1))
         if generators is None:
             generators = 0 if store.placement.share else 1
-    missing = tuple(_missing(experiment, most))
-    return Extent(len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing)
+    known = length_is_known(experiment)
+    missing = (*_missing(experiment, most), *(() if known else (UNKNOWN,)))
+    return Extent(len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing, known)
 
 
 def _missing(experiment: "Experiment", most: "Design") -> Iterator[str]:

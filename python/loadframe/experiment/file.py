@@ -6,6 +6,7 @@ It starts nothing. The order of the runs is the business of `design`, carrying t
 from collections.abc import Callable
 from pathlib import Path
 
+from loadframe.cluster import Cluster, below, is_path
 from loadframe.errors import BadInput
 from loadframe.experiment import kinds
 from loadframe.experiment.experiment import Experiment
@@ -39,6 +40,7 @@ def load_experiment(path: str | Path) -> Experiment:
         document, kind.factors(file), workload, prepared, lambda name, index: kind.place(file, name, index)
     )
     _check_pacing(document, factors, workload, measured, lambda name: kind.place(file, name, None))
+    _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
     experiment = Experiment(document, file, kind, workload, factors, prepared, measured)
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} end by themselves"
@@ -85,6 +87,21 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
     return prepared, measured
 
 
+def _check_files_of_stores(
+    document: Document, file: ExperimentFile, factors: tuple[Factor, ...], where: Callable[[int], Place]
+) -> None:
+    """Refuse a path, where a kind of store should be, at which there is none; loadframe's own are looked for later."""
+    varied = next((factor.levels for factor in factors if factor.name == "store.kind"), ())
+    written = [(("store", "kind"), file.store.kind), *((where(index), str(kind)) for index, kind in enumerate(varied))]
+    for place, kind in written:
+        if is_path(kind):
+            try:
+                Cluster.require_kind(below(kind, document.path.parent))
+            except BadInput as error:
+                at = f" ({error.where})" if error.where else ""
+                raise document.error(place, f"{kind}: {error.what}{at}", error.remedy) from None
+
+
 def _check_pacing(
     document: Document,
     factors: tuple[Factor, ...],
@@ -94,10 +111,11 @@ def _check_pacing(
 ) -> None:
     """Refuse clients or rates that the measured phases cannot take."""
     for factor in factors:
-        if factor.name in ("clients", "rate"):
+        if factor.name in ("clients", "rate", "users"):
             for phase in workload.file.phases:
                 if phase.name in measured:
                     try:
-                        paced(phase.named_streams, **{"clients": None, "rate": None, factor.name: 1}, phase=phase.name)
+                        one = {"clients": None, "rate": None, factor.name: 1}
+                        paced(phase.named_streams, **one, phase=phase.name)
                     except BadInput as error:
                         raise document.error(where(factor.name), error.what, error.remedy, key=True) from None

@@ -166,6 +166,7 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "threads": _at_most(MOST_THREADS, "threads"),
     "clients": _count,
     "rate": _rate,
+    "users": _at_most(2**31, "users"),
     "store.limits.cpus": _positive,
     "store.limits.memory": _size,
     "store.link.delay": lambda level: parse_duration(_quantity(level)),
@@ -173,4 +174,4 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "store.link.rate": lambda level: parse_bandwidth(_quantity(level)),
 }
 #: What changes from one run to the next on the same cluster.
-EASY = ("ranks", "threads", "clients", "rate")
+EASY = ("ranks", "threads", "clients", "rate", "users")

@@ -1,17 +1,18 @@
 """What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
-from loadframe.cluster import parse_machine
+from loadframe.cluster import is_path, parse_machine
 from loadframe.errors import BadInput
 from loadframe.load.generator import Spread
 from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import Cores as CoreSets
 from loadframe.units import parse_cores, parse_share
 from loadframe.workload.pacing import Arrivals
-from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, wrong
+from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, shown, wrong
 
 Count = Annotated[int, Field(ge=1)]
 Nodes = Annotated[int, Field(ge=1, le=MOST_NODES)]
@@ -80,10 +81,20 @@ def _machine(value: Any) -> Any:
 MachineName = Annotated[str, BeforeValidator(_machine, json_schema_input_type=str)]
 
 
+def _kind(value: Any) -> Any:
+    if isinstance(value, str) and not is_path(value) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
+        raise wrong(f"{shown(value)} is not a kind of store", "`loadframe stores` lists them; a path has a slash in it")
+    return value
+
+
+#: A kind of store, or the path of a file or folder that has one, from the experiment's folder.
+StoreKind = Annotated[str, BeforeValidator(_kind)]
+
+
 class StoreEntry(Model):
     """The store under test, and its state where no factor says otherwise."""
 
-    kind: Name
+    kind: StoreKind
     version: str | None = None
     nodes: Nodes = 1
     limits: LimitsEntry = LimitsEntry()
@@ -92,6 +103,7 @@ class StoreEntry(Model):
     machines: Annotated[tuple[MachineName, ...], Strict(False)] = ()
     placement: PlacementEntry = PlacementEntry()
     scratch: str | None = None
+    racks: Annotated[tuple[Name, ...], Strict(False)] = ()
     image: str | None = None
     runtime: str | None = None
     link: LinkEntry = LinkEntry()

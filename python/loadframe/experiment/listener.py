@@ -16,8 +16,9 @@ class Listener:
     def remark(self, text: str) -> None:
         """Something that the user should read, now or later."""
 
-    def expect(self, parts: Mapping[str, float]) -> None:
-        """All that is to come: its parts by name (runs, or phases of a run), with about how long each takes, s."""
+    def expect(self, parts: Mapping[str, float | None]) -> None:
+        """All that is to come: its parts by name (runs, or phases of a run), with about how long each takes, s, or None
+        where nobody knows."""
 
     def part(self, name: str) -> None:
         """A part of what is expected begins: a run with the start of its cluster, if it needs one, or a phase."""

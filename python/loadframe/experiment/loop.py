@@ -16,7 +16,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.clusters import Clusters
 from loadframe.experiment.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.design_estimate import run_seconds
+from loadframe.experiment.design_estimate import length_is_known, run_seconds
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
 from loadframe.experiment.file_model import OTHER_MACHINES
@@ -65,7 +65,8 @@ def _carry_out(
     experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline
 ) -> None:
     expected = run_seconds(design, experiment)
-    listener.expect({name: s for name, s in expected.items() if not folder.has(name)})
+    known = length_is_known(experiment)
+    listener.expect({name: s if known else None for name, s in expected.items() if not folder.has(name)})
     with Clusters(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
             failed = 0

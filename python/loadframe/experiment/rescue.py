@@ -13,6 +13,7 @@ from typing import Any
 
 from loadframe.analyze.summary import summarize
 from loadframe.errors import GeneratorFailed
+from loadframe.experiment.counts import Acknowledged
 from loadframe.record import RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED
 from loadframe.record.wreck import BegunPhase, Wreck, wrecks
@@ -37,10 +38,12 @@ def rescue(parent: Path, wanted: Callable[[str], bool] = lambda _: True, *, why:
 def _finish(wreck: Wreck, why: str) -> Path:
     with RunWriter.adopt(wreck) as writer:
         outcomes = []
-        prepares = {phase["name"]: phase["prepares"] for phase in wreck.manifest["workload"]["phases"]}
+        asked = {phase["name"]: phase for phase in wreck.manifest["workload"]["phases"]}
         for phase in replace(wreck, folder=writer.folder).phases():
             outcome = phase.outcome or _outcome(phase, wreck.manifest)
-            outcomes.append({**outcome, "prepares": prepares[outcome["phase"]]})
+            of_phase = asked[outcome["phase"]]
+            gains = Acknowledged().gains(of_phase["operations"])
+            outcomes.append({**outcome, "prepares": of_phase["prepares"], "gains": gains})
         last = outcomes[-1]
         ended = last["offset"] + last["warmup"] + last["measured"]
         writer.event(PHASE_ENDED, ended, phase=last["phase"])
@@ -92,10 +95,14 @@ def _counts(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the entries of operations and of their parts, as outcomes have them."""
     entries: dict[tuple[str, str], dict[str, Any]] = {}
+    named: dict[str, Any]
     for row in rows:
         name = row["operation"]
-        operation, part = (name, None) if name in known else name.rsplit(".", 1)
-        named = {"stream": row["stream"], "operation": operation, **({"part": part} if part else {})}
+        whole, _, part = name.rpartition(".")
+        named = {"stream": row["stream"], "operation": name}
+        if name not in known:
+            # What is neither an operation nor a part of one stands for several.
+            named = {**named, "operation": whole, "part": part} if whole in known else {**named, "of_several": True}
         zeros = dict.fromkeys(("completed", "completed_documents", "dropped", "in_flight_at_end"), 0)
         entry = entries.setdefault((row["stream"], name), {**named, **zeros})
         # A row counts what was done in its second; what was due after the warm-up was done after it.

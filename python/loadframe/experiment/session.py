@@ -264,6 +264,8 @@ class Session:
                 writer.event(PHASE_STARTED, start, phase=phase.name)
                 beside.phase(start, phase.warmup)
 
+            gains = self._acknowledged.gains(phase.operations)
+            there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
             try:
                 outcome = self._phase(phase, folder, began=writer.began, beside=beside, started=started)
             except KeyboardInterrupt:
@@ -272,7 +274,7 @@ class Session:
             except PhaseFailed as error:
                 outcome, failure = error.outcome, error
             writer.event(PHASE_ENDED, phase=phase.name)
-            outcomes.append(outcome | {"prepares": phase.prepares})
+            outcomes.append(outcome | {"prepares": phase.prepares, **there})
             if failure or outcome["interrupted"]:
                 return failure
             # Where nodes leave and fail on purpose, some cannot be reached.

@@ -13,6 +13,7 @@ from loadframe.ranks.cores import on
 from loadframe.ranks.hub import Rank, present
 from loadframe.ranks.phase import PhaseOfRanks
 from loadframe.record.redact import command, plain
+from loadframe.workload.targets import MAIN
 
 T = TypeVar("T")
 
@@ -66,7 +67,8 @@ def run_phase(
     `ranks` are those that load, each its part of the plan; without any it is this process.
 
     `started` is called with the instant at which the load begins, in s since the run began (`began` in the plan).
-    `hosts` is called at every report of progress and returns the target's hosts; by default they do not change.
+    `hosts` is called at every report of progress and returns the target's hosts, of several those of the one that is
+    measured; by default they do not change.
     `cores`: the worker threads run on these cores alone.
     Once `held` returns true, the number of clients of closed streams stays as it is, whatever their stages say.
     An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
@@ -81,7 +83,8 @@ def run_phase(
         try:
             if started:
                 started(handle.offset)
-            present = plan["target"].get("hosts", [])
+            # Of several targets the one that is measured may change its hosts.
+            present = plan["target"].get("targets", {}).get(MAIN, plan["target"]).get("hosts", [])
             while not handle.wait(_TELL):
                 if interrupts.asked():
                     break

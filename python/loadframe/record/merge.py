@@ -25,6 +25,7 @@ _GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: p
 _WORKERS_TYPES = {"second": pa.int64()} | {field.name: pa.float64() for field in WORKERS}
 _NODES_TYPES = {"operation": pa.string(), "node": pa.int64(), "second": pa.int64(), "requests": pa.int64()}
 
+_UNSEEN = "error_unseen"
 _LOG_VERSION = "#[Histogram log format version 1.3]"
 _LOG_LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
 
@@ -43,11 +44,24 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
     """Write series.parquet from each phase's series.csv."""
     with pq.ParquetWriter(target, SERIES_SCHEMA, compression="zstd") as writer:
         for phase in phases:
-            for batch in _batches(phase.folder / "series.csv", SERIES_TYPES):
+            path = phase.folder / "series.csv"
+            # An older version did not count what is not seen in time.
+            absent = {_UNSEEN} - _header(path)
+            types = {name: type_ for name, type_ in SERIES_TYPES.items() if name not in absent}
+            for batch in _batches(path, types):
                 columns = {name: batch.column(name) for name in batch.schema.names}
+                columns |= {name: pa.nulls(batch.num_rows, SERIES_TYPES[name]) for name in absent}
                 columns["phase"] = pa.array([phase.name] * batch.num_rows, pa.string())
                 columns["time"] = _times(phase, columns["second"])
                 writer.write_batch(pa.record_batch([columns[name] for name in SERIES_SCHEMA.names], SERIES_SCHEMA))
+
+
+def _header(path: Path) -> set[str]:
+    """Return the names of a CSV file's columns; nothing when it was not made."""
+    if not path.exists():
+        return set()
+    with path.open() as lines:
+        return set(lines.readline().strip().split(","))
 
 
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:

@@ -19,12 +19,14 @@ _ARRIVALS = {"poisson": "Poisson"}
 
 
 def pacing_text(stream: "StreamSummary") -> str:
-    """Write `8 clients`, `8 clients thinking 250 ms`, `1,000/s, Poisson`, `0 to 1,000/s in stages, constant`."""
+    """Write `8 clients thinking 250 ms`, `90 users on 8 clients`, `9/s, Poisson`, `0 to 9/s in stages, constant`."""
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
         return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
+    if stream.users is not None:
+        return f"{format_count(stream.users)} user{'s' * (stream.users != 1)} on {words}"
     if isinstance(think, Mapping):
         return f"{words} thinking for a time that is drawn"
     return f"{words} thinking {format_duration(think)}" if think else words
@@ -152,6 +154,31 @@ def recall_text(figures: "Figures") -> str | None:
     """Write which share of the right documents was found: `recall 0.934`; None where that was not asserted."""
     operation = _operation(figures)
     return None if operation is None or operation.recall is None else f"recall {operation.recall:.3f}"
+
+
+def growth_text(figures: "Figures") -> str | None:
+    """Write how an operation's mean response time grew with the documents: `+12 ms [10 ms, 14 ms] per 1,000 documents
+    held (0 to 34,800)`; None where that is not known.
+    """
+    operation = _operation(figures)
+    growth = None if operation is None else operation.growth
+    if growth is None:
+        return None
+    slope, low, high = (format_duration(seconds) for seconds in (growth.slope, growth.low, growth.high))
+    counted = ("held" if growth.all else "added") if growth.held else "written, new or not"
+    words = (
+        f"{'+' * (growth.slope > 0)}{slope} [{low}, {high}] per 1,000 documents {counted}"
+        f" ({format_count(round(growth.begin))} to {format_count(round(growth.end))})"
+    )
+    return words if growth.apart else f"{words}, or with time"
+
+
+def resolution_text(figures: "Figures") -> str | None:
+    """Write how finely the time until something is seen is known; None where nothing was looked for."""
+    operation = _operation(figures)
+    if operation is None or operation.resolution is None:
+        return None
+    return f"until seen, looked for every {format_duration(operation.resolution)}"
 
 
 def set_aside_texts(phase: "PhaseSummary") -> list[str]:

@@ -3,7 +3,7 @@
 import math
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.units import format_count
+from loadframe.units import format_count, format_duration
 
 _MOST_DECIMALS = 5
 
@@ -19,6 +19,16 @@ def estimate_text(estimate: Estimate) -> str:
 def measured_text(estimate: Estimate) -> str:
     """Write a mean of runs: with its interval where runs were repeated, alone where nothing says how it scatters."""
     return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
+
+
+def seconds_estimate(estimate: Estimate | None) -> str:
+    """Write a mean of durations, s: with its interval where runs were repeated; a dash where it is not known."""
+    if estimate is None:
+        return "–"
+    text = format_duration(estimate.value)
+    if not estimate.is_finite:
+        return text
+    return f"{text} [{format_duration(estimate.low)}, {format_duration(estimate.high)}]"
 
 
 def rate_text(rate: float) -> str:

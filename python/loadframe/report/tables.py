@@ -17,13 +17,14 @@ from loadframe.report.labels import (
     interval_text,
     load_text,
     recall_text,
+    resolution_text,
     seconds_text,
     with_failures,
     with_parts,
 )
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.standing import standing, why
-from loadframe.units import format_change, format_count, format_share
+from loadframe.units import format_change, format_count, format_duration, format_share
 
 _PARAMETERS = {
     "lambda": "λ, throughput of one",
@@ -56,6 +57,10 @@ class Table:
     note: str = ""
 
 
+#: Tables of a page, by the titles of their sections.
+Sections = Sequence[tuple[str, Table]]
+
+
 def speedup_table(curves: PhaseCurves) -> Table:
     """Return what each number of nodes gave at its best number of clients."""
     rows = []
@@ -66,9 +71,9 @@ def speedup_table(curves: PhaseCurves) -> Table:
                 Cell(format_count(treatment.nodes or 0)),
                 Cell(format_count(treatment.clients) if treatment.clients else "–"),
                 Cell(format_count(len(treatment.points))),
-                _split(measured_text(treatment.throughput)),
-                _split(measured_text(row.speedup)),
-                _split(percent_text(row.efficiency)),
+                split(measured_text(treatment.throughput)),
+                split(measured_text(row.speedup)),
+                split(percent_text(row.efficiency)),
                 Cell(seconds_text(treatment.response_p50)),
                 Cell(seconds_text(treatment.response_p99)),
                 Cell("–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}"),
@@ -147,6 +152,9 @@ def operations_table(run: Run) -> Table:
             if recall := recall_text(operation):
                 empty = [Cell("")] * (3 + len(_PERCENTILES))
                 rows.append([Cell(""), Cell(""), Cell(recall, tone="muted"), *empty])
+            if looked := resolution_text(operation):
+                empty = [Cell("")] * (3 + len(_PERCENTILES))
+                rows.append([Cell(""), Cell(""), Cell(looked, tone="muted"), *empty])
             if every := with_failures(operation):
                 percentiles = [Cell(seconds_text(every.at(key)), tone="muted") for key in _PERCENTILES]
                 rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])
@@ -161,6 +169,36 @@ def operations_table(run: Run) -> Table:
         percentile for phase in by_phase.values() for intervals in phase.values() for percentile in intervals.values()
     )
     return Table(columns, rows, names=3, note=(note + few).strip())
+
+
+def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
+    """Return how mean response times grew with the documents; None where no run says it."""
+    known = [
+        (phase.name, name, growth)
+        for phase in phases
+        for name, operation in phase.operations.items()
+        if (growth := operation.growth)
+    ]
+    if not known:
+        return None
+    rows = [
+        [
+            Cell(phase),
+            Cell(name),
+            Cell(format_duration(growth.slope), f"[{format_duration(growth.low)}, {format_duration(growth.high)}]"),
+            Cell(f"{format_count(round(growth.begin))} to {format_count(round(growth.end))}"),
+            Cell("held" if growth.held and growth.all else "added in this run" if growth.held else "written"),
+            Cell("documents" if growth.apart else "documents or time"),
+        ]
+        for phase, name, growth in known
+    ]
+    note = (
+        "What 1,000 documents more added to the mean response time, with its 95 % interval as of this one run. Where"
+        " documents came at an even pace, they cannot be distinguished from time, and the figure has in it whatever"
+        " else changed meanwhile. Of documents that were written, only the store knows how many were new."
+    )
+    columns = ("phase", "operation", "per 1,000 documents", "documents", "counted", "grew with")
+    return Table(columns, rows, names=2, note=note)
 
 
 def generator_table(generator: GeneratorFigures) -> Table:
@@ -262,10 +300,11 @@ def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
 
 
 def _estimate(estimate: Estimate) -> Cell:
-    return _split(estimate_text(estimate))
+    return split(estimate_text(estimate))
 
 
-def _split(text: str) -> Cell:
+def split(text: str) -> Cell:
+    """Return a cell of a value and its interval, which is in brackets behind it."""
     value, bracket, interval = text.partition(" [")
     return Cell(value, f"[{interval}" if bracket else "")
 

@@ -1,6 +1,7 @@
 """The kinds of store that loadframe knows: each module or package here that has a `STORE`.
 
-A store is added by writing its module; it is registered nowhere else.
+A store is added by writing its module; it is registered nowhere else. One that is not to be a part of loadframe is
+named by the path of its file, see `outside`.
 """
 
 import difflib
@@ -8,6 +9,7 @@ import importlib
 import pkgutil
 
 from loadframe.errors import BadInput
+from loadframe.store import outside
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
@@ -49,10 +51,12 @@ def stores() -> dict[str, Store]:
 
 
 def find(kind: str) -> Store:
-    """Return the store of that kind; BadInput with the nearest kind when there is none.
+    """Return the store of that kind, or at that path; BadInput with the nearest kind when there is none.
 
     A module is usually named by the kind of its store, so that only this one is imported.
     """
+    if outside.is_path(kind):
+        return outside.load(kind)
     store = _store_of(kind) if kind in _modules() else None
     if store is not None and store.kind == kind:
         return store

@@ -50,6 +50,7 @@ class NodeSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)  #: the user's, over the store's own
     role: str = ""  #: what the process is for, in stores whose processes differ; see Store.node_processes
     extra_ports: tuple[int, ...] = ()  #: as many more of its own as the store says, free on 127.0.0.1
+    rack: str = ""  #: the rack that it is told to be on, in stores that know racks
     electors: tuple[str, ...] | None = None  #: names of the nodes that may be elected; None for all, see Store.electors
 
     @property
@@ -74,6 +75,8 @@ class Installation:
     home: Path  #: its folder, or the program of stores that are one
     java: Path | None = None  #: the Java home, for stores that need one
     version: str = ""  #: what it is, of one that was there already
+    #: Where the software of further stores is whose processes are among its own, by their kinds; see Store.parts.
+    parts: Mapping[str, "Installation"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,12 @@ class Health:
     nodes: int
     moving: int  #: pieces on their way to another node
     missing: int  #: copies that no node serves, or not yet
+    #: How many copies of how many pieces were declared, where copies are missing and the store says: (pieces, copies).
+    declared: tuple[tuple[int, int], ...] = ()
+
+    def unheld(self, nodes: int) -> int:
+        """Return how many of the declared copies so many nodes cannot hold, since no node holds two of one piece."""
+        return sum(pieces * max(copies - nodes, 0) for pieces, copies in self.declared)
 
     @property
     def balanced(self) -> bool:
@@ -166,6 +175,7 @@ class Store(ABC):
     family: str  #: stores that understand the same operations; the key of operation forms in workload files
     driver: str  #: the engine's driver that speaks its protocol
     refuses_root: bool = False  #: the server will not run as root
+    knows_racks: bool = False  #: copies of data are kept on nodes of different racks, where nodes have them
     needs_account: bool = False  #: the server looks up the name of the user that it runs as
     versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first
     offered: str = ""  #: which the vendor has for download beside them, in words; see offer
@@ -241,6 +251,10 @@ class Store(ABC):
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most find that out by themselves
         """BadInput for addresses that are not those of one cluster: each would be asked for data that another has."""
+
+    def parts(self, settings: Mapping[str, Any]) -> Mapping[str, "Store"]:
+        """Return further stores, by their kinds, whose software it needs to start processes of theirs among its own."""
+        return {}
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
         """Return which nodes load reads from, in the driver's words, where the settings of a cluster say it."""

@@ -1,5 +1,6 @@
 """What a store's software consists of: files of a package registry, their checksums and places. Fetches nothing."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,24 @@ class Wheel:
 
 
 @dataclass(frozen=True)
+class Environment:
+    """A virtual environment of Python, for a program of the user's.
+
+    `lock` is the text of a requirements file in which each package has its version and its hashes.
+    """
+
+    lock: str
+    where: str  #: the file that it stands in, for people
+
+    @property
+    def digest(self) -> str:
+        """What tells it from others."""
+        return hashlib.sha256(self.lock.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
 class Distribution:
-    """All files of one version of a store, or the wheel that has them.
+    """All files of one version of a store, or the wheel or the virtual environment that has them.
 
     `java` is the least Java version that runs it, `java_most` the greatest; None if it needs no Java.
     """
@@ -73,6 +90,7 @@ class Distribution:
     archive: Archive | None = None
     java_most: int | None = None
     wheel: Wheel | None = None
+    environment: Environment | None = None
 
     @property
     def files(self) -> tuple[Jar, ...]:

@@ -34,11 +34,12 @@ class SearchIndex(Model):
 class CassandraTable(Model):
     """A table: its columns with their types, which of them is the id, and how the keyspace is replicated.
 
+    A `key` of several columns begins with the one by whose value rows are kept together; the verbs want one column.
     `with` is what stands behind WITH in CREATE TABLE.
     """
 
     columns: Annotated[dict[Text, Text], NOT_EMPTY]
-    key: Text = "id"
+    key: Text | Annotated[list[Text], NOT_EMPTY] = "id"
     replication: dict[str, Scalar] | None = None
     with_: Text | None = Field(None, alias="with")
 

@@ -1,13 +1,15 @@
 """The workload file as a whole, with its parameters already filled in; see `parameters` for those."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, Strict
+from pydantic import ConfigDict, Field, Strict
 
 from loadframe.workload.collections import Collection
 from loadframe.workload.corpora import Corpus
-from loadframe.workload.forms import Operation
+from loadframe.workload.forms import Family, Operation
 from loadframe.workload.phases import Phase
+from loadframe.workload.targets import Target
 from loadframe.workload.variables import Variable
 from loadframe.yamlfile import NOT_EMPTY, Model, Name, Scalar
 
@@ -18,14 +20,42 @@ class Product(Model):
     product: Annotated[list[int | float], NOT_EMPTY]
 
 
+class Case(Model):
+    """A value for each value of another parameter, which `by` names: `{by: "${layout}", one: 1, user: 8}`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    by: Scalar
+
+
+class Requirement(Model):
+    """What has to hold before anything is started: a number that is at most another, in one family or in all.
+
+    `where` has the values of parameters with which it has to; `because` says why.
+    """
+
+    value: int | float
+    at_most: int | float
+    family: Family | None = None
+    where: dict[str, Scalar] = Field(default_factory=dict)
+    because: str
+
+    def broken(self, family: str, parameters: Mapping[str, Any]) -> bool:
+        """Tell whether it has to hold, and does not."""
+        concerned = self.family in (None, family) and all(parameters.get(key) == on for key, on in self.where.items())
+        return concerned and self.value > self.at_most
+
+
 class WorkloadFile(Model):
     """A workload: what there is, what can be asked of it, and the load."""
 
     workload: Name
     description: str = ""
-    parameters: dict[str, Scalar | Product] = Field(default_factory=dict)
+    parameters: dict[str, Scalar | Product | Case] = Field(default_factory=dict)
+    require: Annotated[tuple[Requirement, ...], Strict(False)] = ()
     collections: dict[Name, Collection] = Field(default_factory=dict)
     corpora: dict[Name, Corpus] = Field(default_factory=dict)
     variables: dict[str, Variable] = Field(default_factory=dict)
+    targets: dict[Name, Target] = Field(default_factory=dict)
     operations: Annotated[dict[Name, Operation], NOT_EMPTY]
     phases: Annotated[tuple[Phase, ...], Strict(False), NOT_EMPTY]

@@ -1,11 +1,11 @@
-"""How load is paced: levels that stay, step or ramp, think times, journeys, what ends a phase early. Models only."""
+"""How load is paced: levels that stay, step or ramp, think times, what ends a phase early. Models only."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
+from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
 from loadframe.units import parse_rate
-from loadframe.workload.forms import Positive, Text
+from loadframe.workload.forms import Positive
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, quantity, shown, wrong
 
 
@@ -40,14 +40,17 @@ class RateStage(Model):
 
 
 class RateLevel(Model):
-    """A rate that changes: from a rate, through stages; the last one holds."""
+    """A rate that changes: from a rate, through stages; the last holds, or it `repeats` as the hours of a day do."""
 
     from_: Annotated[RateOrNone, Field(alias="from")]
     stages: Annotated[tuple[RateStage, ...], Strict(False), NOT_EMPTY]
+    repeats: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _sends(self) -> "RateLevel":
         _not_nothing(self.from_, [stage.to for stage in self.stages])
+        if self.repeats is not None and not any(stage.over for stage in self.stages):
+            raise wrong("what repeats lasts no time", "give a stage more than 0s", key="repeats")
         return self
 
 
@@ -57,11 +60,12 @@ def _not_nothing(start: float, levels: list[float] | list[int]) -> None:
 
 
 def _shape(value: Any) -> str:
-    return "stages" if isinstance(value, dict | Model) else "constant"
+    # Such a word stands in the path of an error, and so it is none of the keys there.
+    return "levels" if isinstance(value, dict | Model) else "level"
 
 
-Clients = Annotated[Annotated[Positive, Tag("constant")] | Annotated[ClientLevel, Tag("stages")], Discriminator(_shape)]
-Rates = Annotated[Annotated[Rate, Tag("constant")] | Annotated[RateLevel, Tag("stages")], Discriminator(_shape)]
+Clients = Annotated[Annotated[Positive, Tag("level")] | Annotated[ClientLevel, Tag("levels")], Discriminator(_shape)]
+Rates = Annotated[Annotated[Rate, Tag("level")] | Annotated[RateLevel, Tag("levels")], Discriminator(_shape)]
 
 #: How the requests of an open load are spaced: evenly, or at random instants, as many independent users send them.
 Arrivals = Literal["constant", "poisson"]
@@ -88,23 +92,7 @@ class ThinkDraw(Model):
         return self
 
 
-ThinkTime = Annotated[Annotated[Duration, Tag("constant")] | Annotated[ThinkDraw, Tag("stages")], Discriminator(_shape)]
-
-
-class JourneyStep(Model):
-    """A step of a journey: an operation, and what its user thinks before the next one."""
-
-    operation: Text
-    think_time: ThinkTime | None = None
-
-
-def _step(value: Any) -> Any:
-    return {"operation": value} if isinstance(value, str) else value
-
-
-_StepOrName = Annotated[JourneyStep, BeforeValidator(_step, json_schema_input_type=JourneyStep | str)]
-#: Operations that one user walks through in order; a step without a think time is just its operation's name.
-Journey = Annotated[tuple[_StepOrName, ...], Strict(False), NOT_EMPTY]
+ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, Tag("levels")], Discriminator(_shape)]
 
 
 class Condition(Model):

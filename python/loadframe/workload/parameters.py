@@ -1,7 +1,8 @@
 """Parameters: named values of a workload that can be set from outside, typed like their defaults.
 
 A default may refer to other parameters, and to `nodes`, the number of the cluster's nodes, which is always there. It is
-a single value, or `{product: [...]}`: numbers multiplied, such as a scale factor by the rows of one unit.
+a single value; `{product: [...]}`, numbers multiplied, such as a scale factor by the rows of one unit; or
+`{by: "${other}", one: 1, two: 2}`, a value for each value of another.
 """
 
 import math
@@ -18,6 +19,8 @@ from loadframe.yamlfile import Document, did_you_mean, scalar, shown
 BUILT_IN = "nodes"
 #: The key of a default that is numbers multiplied.
 PRODUCT = "product"
+#: The first key of a default that has a value for each value of another parameter.
+BY = "by"
 #: Parameters that one may be made of, one of the other.
 LONGEST_CHAIN = 50
 
@@ -37,11 +40,15 @@ def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapp
             raise document.error(place, f"{name!r} is a variable, too", "rename one of them", key=True)
         if isinstance(value, dict) and list(value) == [PRODUCT] and isinstance(value[PRODUCT], list) and value[PRODUCT]:
             continue
+        if isinstance(value, dict) and next(iter(value), None) == BY and len(value) > 1:
+            if any(isinstance(one, dict | list) for one in value.values()):
+                raise document.error(place, "expected a single value for each case, not a list or a mapping")
+            continue
         if isinstance(value, dict | list):
             raise document.error(
                 place,
                 "expected a single value, not a list or a mapping",
-                f"or numbers to multiply, {{{PRODUCT}: [...]}}",
+                f"or numbers to multiply, {{{PRODUCT}: [...]}}, or a value for each of another's, {{{BY}: ...}}",
             )
     return defaults
 
@@ -86,12 +93,26 @@ class Parameters:
         self._under_way.append(name)
         filler = Filler(self._document, self.value, [*self._defaults, BUILT_IN], ())
         filled = filler.fill(default, ("parameters", name), per_request=False)
-        value: Value = self._product(name, filled[PRODUCT]) if isinstance(filled, dict) else filled
+        value: Value = filled
+        if isinstance(filled, dict):
+            used = [other for others in filler.filled.values() for other in others]
+            value = self._product(name, filled[PRODUCT]) if PRODUCT in filled else self._case(name, filled, used)
         self._under_way.pop()
         self._known[name] = value
         if name not in self._settings:
             self.made_of[name].update(*filler.filled.values())
         return value
+
+    def _case(self, name: str, cases: Mapping[str, Value], used: Iterable[str]) -> Value:
+        by = cases[BY]
+        wanted = by if isinstance(by, str) else str(by).lower()
+        if wanted == BY or wanted not in cases:
+            known = [case for case in cases if case != BY]
+            what = f"{name!r} has no value for {shown(by)}, only for {', '.join(known)}"
+            given = next((self._settings[other].where for other in used if other in self._settings), None)
+            where = given or self._document.where(("parameters", name))
+            raise BadInput(what, where=where, remedy=did_you_mean(wanted, known))
+        return cases[wanted]
 
     def _product(self, name: str, factors: list[int | float]) -> int | float:
         for number, factor in enumerate(factors):

@@ -1,13 +1,16 @@
 """References between the parts of a workload: whether each name that is used exists and is of the right kind."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from loadframe.workload.forms import Form, every_form
 from loadframe.workload.holes import Place, names
+from loadframe.workload.journeys import JourneyStep, every_step
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.phases import Phase
-from loadframe.workload.variables import circle
+from loadframe.workload.targets import MAIN
+from loadframe.workload.variables import circle, closure
 from loadframe.yamlfile import Document, did_you_mean
 
 #: Ways to make a variable of others, and what the others must be.
@@ -21,6 +24,9 @@ def check(document: Document, file: WorkloadFile) -> None:
             place: Place = ("operations", name, *([family] if family else []), form.kind)
             _check_form(document, file, form, place)
     _check_variables(document, file)
+    if MAIN in file.targets:
+        what = f"{MAIN!r} is the target that is measured, for operations that name none"
+        raise document.error(("targets", MAIN), what, "choose another name", key=True)
     seen: set[str] = set()
     for index, phase in enumerate(file.phases):
         if phase.name in seen:
@@ -31,7 +37,20 @@ def check(document: Document, file: WorkloadFile) -> None:
         _check_phase(document, file, phase, ("phases", index))
 
 
+def _check_target(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
+    """Refuse a target that is not there, and requests that it does not take."""
+    _known(document, (*place[:-1], "target"), "target", str(form.target), file.targets)
+    family = file.targets[str(form.target)].family
+    if not form.known_to(family):
+        what = f"the target {form.target!r} is of the family {family}, which does not have this {form.kind}"
+        raise document.error(place, what, "name another target, or another request", key=True)
+
+
 def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
+    if form.target is not None:
+        # What it has, only the target knows.
+        _check_target(document, file, form, place)
+        return
     content: Any = form.content
     collection = getattr(content, "collection", None)
     # Only the store can check a name that is made for each request.
@@ -95,18 +114,83 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
     for index, stream in enumerate(phase.named_streams):
         within: Place = place if phase.streams is None else (*place, "streams", index)
         for name in stream.weights:
-            key = ("operation",) if stream.mix is None else ("mix", name)
+            key: Place = ("operation",) if stream.mix is None else ("mix", name)
+            if stream.journey is not None:
+                key = next(("journey", *at) for at, step in every_step(stream.journey) if step.operation == name)
             _known(document, (*within, *key), "operation", name, file.operations, key=stream.mix is not None)
             reads = any(form.bulk is not None for form in every_form(file.operations[name]).values())
             if reads and len(stream.weights) > 1:
                 what = f"the operation {name!r} reads a corpus to its end and cannot be one of a mix"
                 raise document.error((*within, *key), what, "give it a stream of its own", key=True)
-            _check_needs(document, file, stream.weights, name, (*within, *key), key=stream.mix is not None)
+            if stream.users is None and (loops := _loops(file, name)):
+                what = f"the operation {name!r} reads {min(loops)!r}, which counts a loop, and only users walk loops"
+                raise document.error((*within, *key), what, "draw it, or add users", key=stream.mix is not None)
+            if stream.users is None:
+                _check_needs(document, file, stream.weights, name, (*within, *key), key=stream.mix is not None)
             ended = within if stream.ends_itself else place
             until = stream.until if stream.ends_itself else phase.until
             if until == "exhausted" and not reads:
                 what = f"the operation {name!r} reads no corpus that could be exhausted"
                 raise document.error((*ended, "until"), what, "say a duration or a number of requests")
+
+        if stream.users is not None and stream.journey is not None:
+            for at, step in every_step(stream.journey):
+                if step.timed is not None and step.timed.name in file.operations:
+                    what = f"an operation has the name {step.timed.name!r}, too"
+                    raise document.error((*within, "journey", *at, "timed", "name"), what, "choose another name")
+            _Reading(document, file).check(stream.journey, (*within, "journey"), set())
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Walks through a journey and refuses what reads a value that no step before it takes from an answer."""
+
+    document: Document
+    file: WorkloadFile
+
+    def check(
+        self, journey: Sequence[JourneyStep], place: Place, taken: set[str], counted: frozenset[str] = frozenset()
+    ) -> set[str]:
+        """Return what may be known after some steps, before which `taken` may be; loops around them are `counted`."""
+        known = set(taken)
+        for index, step in enumerate(journey):
+            at: Place = (*place, index)
+            if step.operation is not None:
+                forms = every_form(self.file.operations[step.operation])
+                for name in sorted(_loops(self.file, step.operation) - counted):
+                    what = f"{step.operation!r} reads {name!r}, which counts a loop, and it does not stand in one"
+                    raise self.document.error(at, what, f"put it into a repeat with count: {name}")
+                for name in sorted(self._all & set(names([form.dump() for form in forms.values()])) - known):
+                    if step.missing is None:
+                        what = f"{step.operation!r} reads {name!r}, which no step before it takes from an answer"
+                        raise self.document.error(at, what, "put the step that does before it, or say missing: skip")
+                known |= _taken(forms)
+            until = step.repeat.until if step.repeat is not None else None
+            count = step.repeat.count if step.repeat is not None else None
+            if count is not None:
+                _known(self.document, (*at, "repeat", "count"), "variable", count, self.file.variables)
+                if self.file.variables[count].loop is None:
+                    what = f"the variable {count!r} counts no loop"
+                    raise self.document.error((*at, "repeat", "count"), what, "define it as {loop: {from: 0}}")
+            for test in (step.when, until):
+                if test is not None and test.reads is not None:
+                    _known(self.document, at, "value from answers named", test.reads, self._all)
+            seen = {step.when.reads} if step.when is not None and step.when.reads is not None else set()
+            after = [
+                self.check(
+                    steps,
+                    (*at, *inside),
+                    known | seen if inside == ("steps",) else known,
+                    counted if count is None else counted | {count},
+                )
+                for inside, steps in step.inside
+            ]
+            known = known.union(*after)
+        return known
+
+    @property
+    def _all(self) -> set[str]:
+        return {name for operation in self.file.operations.values() for name in _taken(every_form(operation))}
 
 
 def _check_needs(
@@ -123,8 +207,15 @@ def _check_needs(
         raise document.error(place, what, "put the operation that does into the same mix or journey", key=key)
 
 
+def _loops(file: WorkloadFile, operation: str) -> set[str]:
+    """Return the names of the variables that count loops and that an operation's requests carry."""
+    forms = every_form(file.operations[operation]).values()
+    drawn = closure(set(names([form.dump() for form in forms])), file.variables)
+    return {name for name in drawn if file.variables[name].loop is not None}
+
+
 def _taken(forms: Mapping[str, Form]) -> set[str]:
-    return {name for form in forms.values() if form.http is not None for name in form.http.capture}
+    return {name for form in forms.values() for name in form.taken}
 
 
 def _known(

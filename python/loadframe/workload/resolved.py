@@ -9,11 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.workload import corpora
+from loadframe.workload import corpora, journeys
+from loadframe.workload.forms.repeat import Visible
 from loadframe.workload.holes import names
 from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
 from loadframe.workload.phases import ANY, Ended, Phase, Stream
+from loadframe.workload.targets import together
 from loadframe.workload.variables import Variable, closure
+
+#: How many clients users share, unless the file says.
+CLIENTS_OF_USERS = 64
 
 #: How a load ends, as plans have it.
 Stop = dict[str, Any] | str
@@ -39,6 +44,8 @@ class ResolvedPhase:
     operations: Mapping[str, dict[str, Any]] = field(repr=False)
     corpora: Mapping[str, dict[str, Any]] = field(repr=False)
     variables: Mapping[str, dict[str, Any]] = field(repr=False)
+    #: Targets that its operations may name, as plans have them.
+    targets: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def duration(self) -> float | None:
@@ -55,6 +62,7 @@ class ResolvedPhase:
         *,
         clients: int | None = None,
         rate: float | None = None,
+        users: int | None = None,
         arrivals: Arrivals | None = None,
         warmup: float | None = None,
         duration: float | None = None,
@@ -62,12 +70,12 @@ class ResolvedPhase:
         """Return the phase at other levels; what is None stays as it is.
 
         `clients` makes the phase's stream a closed one and `rate` (1/s) an open one; among several streams they mean
-        the one that is so already, and BadInput says if that is not exactly one. `arrivals` are those of all its open
-        streams. `duration` (s) replaces any other way to end.
+        the one that is so already, and BadInput says if that is not exactly one. `users` are those of the one stream
+        that has some. `arrivals` are those of all its open streams. `duration` (s) replaces any other way to end.
         """
         phase = replace(
             self,
-            streams=arriving(paced(self.streams, clients, rate, self.name), arrivals),
+            streams=arriving(paced(self.streams, clients, rate, self.name, users), arrivals),
             warmup=self.warmup if warmup is None else warmup,
         )
         if duration is None:
@@ -101,10 +109,13 @@ class ResolvedPhase:
             "phase": self.name,
             **({} if began is None else {"began": began}),
             "warmup": self.warmup,
-            "target": {"driver": driver, "hosts": list(hosts), **(target or {})},
+            "target": together(
+                {"driver": driver, "hosts": list(hosts), **(target or {})}, self.targets, self.operations
+            ),
             "corpora": dict(self.corpora),
             "variables": dict(self.variables),
-            "operations": dict(self.operations),
+            "operations": {name: _asked(form) for name, form in self.operations.items()},
+            **({"visible": self.looks} if self.looks else {}),
             "streams": self._streams(),
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
@@ -122,6 +133,12 @@ class ResolvedPhase:
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
+
+    @property
+    def looks(self) -> dict[str, dict[str, float]]:
+        """How operations look for what was written, by name: `every` and `within`, s."""
+        forms = {name: form["visible"] for name, form in self.operations.items() if "visible" in form}
+        return {name: Visible.model_validate(said).model_dump() for name, said in forms.items()}
 
     def _streams(self) -> list[dict[str, Any]]:
         return [
@@ -184,6 +201,7 @@ def resolve_phase(
     sources: Mapping[str, dict[str, Any]],
     variables: Mapping[str, dict[str, Any]],
     models: Mapping[str, Variable],
+    targets: Mapping[str, dict[str, Any]],
 ) -> ResolvedPhase:
     """Gather what a phase uses of a workload's operations, corpora and variables, all as plans have them.
 
@@ -192,8 +210,9 @@ def resolve_phase(
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
     bulks = [form["bulk"] for form in used.values() if "bulk" in form]
-    drawn = closure(set(names(used)), models)
-    taken = {name for form in used.values() for name in form.get("http", {}).get("capture", ())}
+    counted = {name for stream in streams for name in journeys.counts(stream.journey or ())}
+    drawn = closure(set(names(used)) | counted, models)
+    taken = {name for form in used.values() for at in (form, form.get("http", {})) for name in at.get("capture", ())}
     sampled = [source.corpus for name in drawn if (source := models[name].field or models[name].document) is not None]
     ends_with: tuple[str, ...] = ()
     if phase.ends_with is not None:
@@ -211,7 +230,13 @@ def resolve_phase(
         corpora={name: sources[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
         variables={name: form for name, form in variables.items() if name in drawn}
         | {name: {"captured": {}} for name in sorted(taken)},
+        targets=targets,
     )
+
+
+def _asked(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operation without what only the engine or the analysis needs to know."""
+    return {key: value for key, value in form.items() if key not in ("new_documents", "visible")}
 
 
 def _stop(load: Ended) -> Stop | None:
@@ -220,19 +245,28 @@ def _stop(load: Ended) -> Stop | None:
         return {"duration": load.duration}
     if load.requests is not None:
         return {"requests": load.requests}
+    if load.journeys is not None:
+        return {"journeys": load.journeys}
     return load.until
 
 
 def _course(stream: Stream) -> dict[str, Any]:
-    """Return what a stream asks for as plans have it: a mix, or a journey."""
+    """Return what a stream asks for as plans have it: a mix, a journey, or the steps of users and their clock."""
     if stream.journey is None:
         return {"mix": [[name, weight] for name, weight in stream.weights.items()]}
+    if stream.users is not None:
+        clock = {} if stream.clock is None else {"clock": stream.clock.dump()}
+        return {"steps": journeys.dump(stream.journey), **clock}
     steps = [{"operation": step.operation, "think_time": plan_level(step.think_time or 0.0)} for step in stream.journey]
     return {"journey": steps}
 
 
 def pacing(stream: Stream) -> dict[str, Any]:
     """Return a stream's pacing as plans have it."""
+    if stream.users is not None:
+        shared = {"users": stream.users, "clients": stream.clients or CLIENTS_OF_USERS}
+        times = {"think_time": plan_level(stream.think_time or 0.0), "over": stream.arrive_over or 0.0}
+        return {"users": {**shared, **times}}
     if stream.clients is not None:
         think_time = plan_level(stream.think_time or 0.0)
         return {"closed": {"clients": plan_level(stream.clients), "think_time": think_time}}
@@ -248,13 +282,27 @@ def arriving(streams: tuple[Stream, ...], arrivals: Arrivals | None) -> tuple[St
 
 
 def paced(
-    streams: tuple[Stream, ...], clients: int | ClientLevel | None, rate: float | RateLevel | None, phase: str
+    streams: tuple[Stream, ...],
+    clients: int | ClientLevel | None,
+    rate: float | RateLevel | None,
+    phase: str,
+    users: int | None = None,
 ) -> tuple[Stream, ...]:
-    """Return a phase's streams with another number of clients or another rate; see `ResolvedPhase.override`."""
+    """Return a phase's streams with other clients or users, or another rate; see `ResolvedPhase.override`."""
+    if users is not None:
+        walked = [stream for stream in streams if stream.users is not None]
+        if len(walked) != 1:
+            what = f"the phase {phase!r} has {len(walked)} streams with users, so setting their number is not clear"
+            raise BadInput(what, remedy="choose a phase in which one stream has users")
+        counted = walked[0].model_copy(update={"users": users})
+        streams = tuple(counted if stream is walked[0] else stream for stream in streams)
     if clients is None and rate is None:
         return streams
     if clients is not None and rate is not None:
         raise BadInput(f"the phase {phase!r} cannot have both clients and a rate", remedy="choose one of them")
+    if any(stream.users is not None for stream in streams):
+        what = f"users walk the journeys of the phase {phase!r}, which clients or a rate would not change"
+        raise BadInput(what, remedy="set users instead")
     key, other = ("clients", "rate") if clients is not None else ("rate", "clients")
     fitting = [stream for stream in streams if len(streams) == 1 or getattr(stream, key) is not None]
     if len(fitting) != 1:

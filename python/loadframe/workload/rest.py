@@ -47,10 +47,11 @@ Status = Annotated[int, Field(ge=200, le=599)]
 
 
 class Source(Model):
-    """Where in an answer a value is: at a JSON pointer of its body, or in a header."""
+    """Where in an answer a value is: at a JSON pointer of its body, or in a header; and what it is `otherwise`."""
 
     json_: Pointer | None = Field(None, alias="json")
     header: Header | None = None
+    otherwise: Any = None
 
     @model_validator(mode="after")
     def _one(self) -> "Source":
@@ -60,15 +61,25 @@ class Source(Model):
 
 
 class Expect(Model):
-    """What makes an answer a success: its status, values in its JSON, a text that it contains."""
+    """What makes an answer a success: its status, values in its JSON, a text that it contains, headers."""
 
     status: Annotated[list[Status], BeforeValidator(_several), Field(min_length=1)] | None = None
     json_: dict[Pointer, Any] | None = Field(None, alias="json")
     contains: Annotated[str, Field(min_length=1)] | None = None
+    headers: dict[Header, Scalar] | None = None
+
+
+def _timed(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
+        raise wrong(f"{shown(value)} is not the name of a time", "use letters, digits, _ and -")
+    return value
 
 
 class Http(Model):
-    """One request to a REST interface. A `body` is sent as JSON, a `text` as it is."""
+    """One request to a REST interface. A `body` is sent as JSON, a `text` as it is.
+
+    `timing` names times of the answer's header `Server-Timing` that are recorded as parts of the operation.
+    """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
     path: Path
@@ -78,6 +89,9 @@ class Http(Model):
     text: str | None = None
     capture: dict[str, Source] = Field(default_factory=dict)
     expect: Expect | None = None
+    timing: Annotated[list[Annotated[str, AfterValidator(_timed)]], BeforeValidator(_several)] = Field(
+        default_factory=list
+    )
 
     @model_validator(mode="after")
     def _one_body(self) -> "Http":
@@ -89,7 +103,8 @@ class Http(Model):
 def captured(operations: Any) -> Iterator[tuple[Place, str]]:
     """Yield the names that a file's operations take from answers, with their places, before anything is checked."""
     for name, operation in operations.items() if isinstance(operations, Mapping) else ():
-        for keys in (("http",), ("http", "http")):
+        families = operation if isinstance(operation, Mapping) else ()
+        for keys in ((), ("http", "http"), *((key,) for key in families)):
             form = operation
             for key in keys:
                 form = form.get(key) if isinstance(form, Mapping) else None

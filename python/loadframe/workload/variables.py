@@ -70,7 +70,7 @@ _FORMAT = re.compile(r"(?:[^%]|%[YmdHMSL%])*")
 
 #: The ways to draw a number.
 _LAWS = ("zipfian", "latest", "hotspot", "exponential", "normal")
-_NUMBERS = ("uniform", "sequential", "counter", *_LAWS, "linear", "hash")
+_NUMBERS = ("uniform", "sequential", "counter", "loop", *_LAWS, "linear", "hash")
 #: A whole number stays one: whether both bounds are decides what is drawn.
 Number = Annotated[int | float, BeforeValidator(_number)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -78,6 +78,7 @@ Items = Annotated[int, Field(ge=1, le=2**53)]
 Mean = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Order = Literal["random", "sequential"]
 Text = Annotated[str, Field(min_length=1)]
+Instant = Annotated[str, BeforeValidator(_instant)]
 Weight = Annotated[float, Field(gt=0)]
 
 
@@ -218,8 +219,8 @@ class Letters(Model):
 class Date(Model):
     """An instant from `from` to just before `to`, UTC; without a format as 2015-01-31T12:30:00.000Z."""
 
-    from_: Annotated[str, BeforeValidator(_instant)] = Field(alias="from")
-    to: Annotated[str, BeforeValidator(_instant)]
+    from_: Instant = Field(alias="from")
+    to: Instant
     format: Annotated[str, BeforeValidator(_format)] | None = None
 
     @model_validator(mode="after")
@@ -228,6 +229,19 @@ class Date(Model):
         if begin >= end:
             raise wrong("the date ends before it begins", "write the earlier one under from", key="to")
         return self
+
+
+class SimulatedInstant(Model):
+    """The instant of the user's simulated clock; without a format as 2015-01-31T12:30:00.000Z."""
+
+    format: Annotated[str, BeforeValidator(_format)] | None = None
+
+
+class LoopCount(Model):
+    """The number of the pass through the loop of a journey that names it as its `count`; the first one's, and one more
+    for each further."""
+
+    from_: int = Field(0, alias="from")
 
 
 class Lines(Model):
@@ -302,6 +316,8 @@ class Variable(Model):
     normal: Normal | None = None
     text: Letters | None = None
     date: Date | None = None
+    instant: SimulatedInstant | None = None
+    loop: LoopCount | None = None
     lines: Lines | None = None
     field: FieldOf | None = None
     document: DocumentOf | None = None
@@ -322,6 +338,8 @@ class Variable(Model):
             raise wrong("the lower bound is above the upper one", "write [low, high]", key="uniform")
         if self.of and not self.inserted and "per" in self.model_fields_set:
             raise wrong("a derived value changes with what it is made of", "say per there", key="per")
+        if self.loop is not None and self.per != "request":
+            raise wrong("a loop's count is its user's", "leave per out", key="per")
         if (self.counter or self.inserted) and self.per != "request":
             raise wrong("what depends on a counter has a value for each request", "leave per out", key="per")
         return self
@@ -346,6 +364,8 @@ class Variable(Model):
         bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
         if self.document is not None:
             return ("document",)
+        if self.instant is not None and self.instant.format in _EPOCH:
+            return ("number", "whole number")
         if not any(getattr(self, way) is not None for way in _NUMBERS):
             return ()
         real = self.normal is not None or (self.exponential is not None and self.exponential.items is None)

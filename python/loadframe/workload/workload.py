@@ -123,6 +123,11 @@ class Workload:
         family, and for corpora that cannot be read.
         """
         filled = self.fill(nodes)
+        for index, required in enumerate(filled.file.require):
+            if required.broken(family, filled.parameters):
+                place: Place = ("require", index)
+                what = f"{required.because}: {required.value:,} is more than {required.at_most:,}"
+                raise self.document.error(place, what, "set another of the parameters that it is made of")
         file = self._needed(self._chosen(filled.file), family)
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
@@ -133,6 +138,7 @@ class Workload:
             name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
             for name, variable in file.variables.items()
         }
+        targets = {name: target.plan() for name, target in file.targets.items()}
         return ResolvedWorkload(
             name=file.workload,
             family=family,
@@ -140,7 +146,9 @@ class Workload:
             parameters=filled.parameters,
             collections={name: collection.definition(family) for name, collection in file.collections.items()},
             corpora=sources,
-            phases=tuple(resolve_phase(phase, operations, sources, variables, file.variables) for phase in file.phases),
+            phases=tuple(
+                resolve_phase(phase, operations, sources, variables, file.variables, targets) for phase in file.phases
+            ),
             file={"path": str(self.document.path), "sha256": self.document.sha256},
         )
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::packet::Response;
 use super::subdoc::{SOME_FAILED, culprit, values_found};
 use crate::assertion::Assertion;
+use crate::capture::{Captures, Memory, Place};
 use crate::neutral::Neutral;
 
 /// The node does not have that vbucket, or not any more.
@@ -70,21 +71,26 @@ pub fn client(message: &str) -> Failure {
     Failure::new(ErrorClass::Client, message)
 }
 
-/// Judges the answer to a verb's request; says how many documents it stands for.
+/// Judges the answer to a verb's request, and takes from it what later requests need; says how many documents it stands
+/// for.
 pub fn judge(
     neutral: &Neutral,
     answer: &Response<'_>,
-    assertion: Option<&Assertion>,
+    (assertion, captures): (Option<&Assertion>, &Captures<Place>),
     values: &Values,
+    memory: &mut Memory,
 ) -> Result<u64, Failure> {
     let fields = matches!(neutral, Neutral::Read(read) if !read.fields.is_empty());
     if answer.status != 0 && !(fields && answer.status == SOME_FAILED) {
         return Err(refusal(answer));
     }
-    if let Some(assertion) = assertion {
-        assertion.judge_hits(1, "")?;
+    if assertion.is_some() || !captures.is_empty() {
         let document = document(neutral, answer, values);
-        assertion.judge_json(values, Some(&document), b"")?;
+        if let Some(assertion) = assertion {
+            assertion.judge_hits(1, "")?;
+            assertion.judge_json(values, Some(&document), b"")?;
+        }
+        memory.take(captures, |name, place| Ok(place.in_json(name, Some(&document))))?;
     }
     Ok(1)
 }

@@ -15,12 +15,13 @@ use super::nodes::{Bucket, CouchbaseNodes};
 use super::packet::{KEY_LIMIT, Opcode, Packet};
 use super::subdoc::{self, FIELDS, MAKE};
 use crate::assertion::Assertion;
+use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
 use crate::neutral::{Action, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::timeout;
 
 /// The options beside the kind.
-const OPTIONS: [&str; 3] = ["timeout", "durability", "assert"];
+const OPTIONS: [&str; 4] = ["timeout", "durability", "assert", "capture"];
 
 /// The levels of durable writes, by their numbers in the protocol.
 const DURABILITIES: [(&str, Option<u8>); 4] =
@@ -40,6 +41,8 @@ pub struct Operation {
     pub durability: Option<u8>,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
+    /// What is taken from the first document of the answer.
+    pub captures: Captures<Place>,
 }
 
 /// What an operation asks.
@@ -76,7 +79,9 @@ impl Operation {
         if assertion.is_some() && matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads()) {
             return Err(PlanError::new(format!("{name:?} answers with nothing that such an assertion could be about")));
         }
-        Ok(Self { kind, timeout, durability, assertion })
+        let reads = !matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads());
+        let captures = Captures::of_documents(form, reads, &context.variables)?;
+        Ok(Self { kind, timeout, durability, assertion, captures })
     }
 }
 

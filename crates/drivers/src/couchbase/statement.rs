@@ -9,6 +9,7 @@ use super::judge::client;
 use super::nodes::CouchbaseNodes;
 use super::operation::Operation;
 use super::rest::{Service, head};
+use crate::capture::Memory;
 use crate::json::Cursor;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
@@ -49,7 +50,7 @@ impl Statements {
         operation: &Operation,
         request: Request<'_>,
         values: &Values<'_>,
-        shown: &mut Option<Exchange>,
+        (memory, shown): (&mut Memory, &mut Option<Exchange>),
     ) -> Reply {
         let (exchanged, node, outcome) = self.send(nodes, request).await;
         let answer = self.services.get(usize::from(node)).map(|service| service.answer());
@@ -61,7 +62,7 @@ impl Statements {
             };
         }
         let judged = outcome.and_then(|()| match answer {
-            Some(answer) => judge(operation, answer.status(), answer.body(), values),
+            Some(answer) => judge(operation, (answer.status(), answer.body()), values, memory),
             None => Err(client("no answer")),
         });
         let documents = judged.as_ref().map_or(0, |documents| *documents);
@@ -90,7 +91,12 @@ impl Statements {
     }
 }
 
-fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -> Result<u64, Failure> {
+fn judge(
+    operation: &Operation,
+    (status, body): (u16, &[u8]),
+    values: &Values<'_>,
+    memory: &mut Memory,
+) -> Result<u64, Failure> {
     let failed = |class, message| Err(Failure { class, message });
     let class = if status >= 500 { ErrorClass::Server } else { ErrorClass::Client };
     let (Ok(results), Ok(errors)) = (Cursor::member(body, b"results"), Cursor::member(body, b"errors")) else {
@@ -121,6 +127,7 @@ fn judge(operation: &Operation, status: u16, body: &[u8], values: &Values<'_>) -
             assertion.judge_json(values, first, body)?;
         }
     }
+    memory.take(&operation.captures, |name, place| Ok(place.in_json(name, first)))?;
     Ok(documents)
 }
 

@@ -53,11 +53,14 @@ impl Answer {
         if !assertion.has_fields() {
             return Ok(());
         }
-        let first = self.rows.as_ref().and_then(|rows| Some(object(rows, rows.maybe_first_row().ok()??)));
-        let first = first.ok_or_else(|| assertion::assertion("no row whose fields could be judged".to_owned()))?;
-        // A column's name may have a dot itself.
-        let inside = |name: &str| first.pointer(&format!("/{}", name.replace('.', "/")));
-        assertion.judge_fields(values, |name| first.get(name).or_else(|| inside(name)).cloned())
+        let first =
+            self.first().ok_or_else(|| assertion::assertion("no row whose fields could be judged".to_owned()))?;
+        assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
+    }
+
+    /// The first row as a JSON object.
+    pub fn first(&self) -> Option<Value> {
+        self.rows.as_ref().and_then(|rows| Some(object(rows, rows.maybe_first_row().ok()??)))
     }
 
     /// Row after row as JSON objects.

@@ -15,6 +15,7 @@ use super::operation::Operation;
 use super::row::Row;
 use super::session::Thread;
 use super::table::{Table, TableName};
+use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
 
 /// One operation on one thread's session.
@@ -63,7 +64,7 @@ impl Asking<'_> {
 
     /// Executes a statement with the values that were drawn.
     pub async fn run(&self, connection: &mut Connection, statement: &PreparedStatement) -> Asked {
-        let Connection { buffers, deadline, shown } = connection;
+        let Connection { buffers, deadline, shown, .. } = connection;
         let asked = self.execute(statement, &buffers.row, deadline).await;
         if let Some(shown) = shown {
             show(shown, statement, &asked.answer);
@@ -82,10 +83,13 @@ impl Asking<'_> {
         Asked { sent, done, node, bytes_sent: row.size(), answer }
     }
 
-    /// Checks the answer against what the workload asserts.
-    pub fn judged(&self, asked: Asked, values: &Values) -> Asked {
-        let Some(assertion) = &self.operation.assertion else { return asked };
-        let answer = asked.answer.and_then(|answer| answer.judge(assertion, values).map(|()| answer));
+    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.
+    pub fn judged(&self, asked: Asked, values: &Values, memory: &mut Memory) -> Asked {
+        let Operation { assertion, captures, .. } = self.operation;
+        let answer = asked.answer.and_then(|answer| {
+            assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, values))?;
+            captures.keep_of(memory, || answer.first()).map(|()| answer)
+        });
         Asked { answer, ..asked }
     }
 }

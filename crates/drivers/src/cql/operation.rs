@@ -11,12 +11,13 @@ use serde_json::Value;
 use super::session::Terms;
 use super::table::TableName;
 use crate::assertion::Assertion;
+use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
 use crate::timeout;
 
 /// The options beside the kind.
-const OPTIONS: [&str; 3] = ["timeout", "consistency", "assert"];
+const OPTIONS: [&str; 4] = ["timeout", "consistency", "assert", "capture"];
 
 const CONSISTENCIES: [(&str, Consistency); 11] = [
     ("any", Consistency::Any),
@@ -43,6 +44,8 @@ pub struct Operation {
     pub terms: Terms,
     /// What is asserted of the rows that come.
     pub assertion: Option<Assertion>,
+    /// What is taken from the first of them.
+    pub captures: Captures<Place>,
 }
 
 /// What an operation asks.
@@ -87,7 +90,9 @@ impl Operation {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
             None => None,
         };
-        Ok(Self { number, kind, terms, assertion })
+        let reads = !matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads());
+        let captures = Captures::of_documents(form, reads, &context.variables)?;
+        Ok(Self { number, kind, terms, assertion, captures })
     }
 }
 

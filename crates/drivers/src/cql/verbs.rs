@@ -54,7 +54,8 @@ impl Asking<'_> {
     ) -> Result<Reply, Failure> {
         let statement = self.statement(b"", || native.statement.clone()).await?;
         connection.buffers.draw_values(&statement, &native.values, values)?;
-        Ok(self.judged(self.run(connection, &statement).await, values).reply())
+        let asked = self.run(connection, &statement).await;
+        Ok(self.judged(asked, values, &mut connection.memory).reply())
     }
 
     async fn write(
@@ -86,7 +87,8 @@ impl Asking<'_> {
         let fields = columns(names)?;
         let statement = self.statement(names, || table.select(&fields)).await?;
         connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
-        Ok(self.judged(self.run(connection, &statement).await.or_not_found(), values))
+        let asked = self.run(connection, &statement).await.or_not_found();
+        Ok(self.judged(asked, values, &mut connection.memory))
     }
 
     async fn scan(
@@ -98,7 +100,8 @@ impl Asking<'_> {
     ) -> Result<Asked, Failure> {
         let statement = self.statement(b"", || table.scan()).await?;
         connection.buffers.draw_id(&statement, &scan.from.id, Some(&scan.count), values)?;
-        Ok(self.judged(self.run(connection, &statement).await, values))
+        let asked = self.run(connection, &statement).await;
+        Ok(self.judged(asked, values, &mut connection.memory))
     }
 
     async fn read_modify_write(
@@ -110,7 +113,8 @@ impl Asking<'_> {
     ) -> Result<Reply, Failure> {
         let statement = self.statement(READING, || table.select(&[])).await?;
         connection.buffers.draw_id(&statement, &write.key.id, None, values)?;
-        let first = self.judged(self.run(connection, &statement).await.or_not_found(), values);
+        let asked = self.run(connection, &statement).await.or_not_found();
+        let first = self.judged(asked, values, &mut connection.memory);
         let read = first.part(0);
         let bytes_received = first.received();
         if first.answer.is_err() {

@@ -10,6 +10,7 @@ use crate::assertion::{alike, assertion};
 use crate::excerpt::excerpt;
 use crate::form::Form;
 use crate::http1::answer::Answer;
+use crate::http1::capture::{no_json, pick};
 use crate::http1::status::class_of;
 use crate::json::pointer::Pointer;
 
@@ -20,12 +21,13 @@ pub struct Expect {
     status: Vec<u16>,
     json: Vec<(Pointer, Template)>,
     contains: Option<Template>,
+    headers: Vec<(String, Template)>,
 }
 
 impl Expect {
-    /// Reads `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text"}`.
+    /// Reads `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text", "headers": {"name": "text"}}`.
     pub fn new(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
-        let form = Form::new(form, &["status", "json", "contains"])?;
+        let form = Form::new(form, &["status", "json", "contains", "headers"])?;
         let status = match form.get("status") {
             None => Vec::new(),
             Some(Value::Array(all)) if !all.is_empty() => all.iter().map(status).collect::<Result<_, _>>()?,
@@ -42,12 +44,22 @@ impl Expect {
             let template = contains.insert(Template::default());
             template.push_verbatim(form.text("contains")?, variables)?;
         }
-        Ok(Self { status, json, contains })
+        let mut headers = Vec::new();
+        if form.get("headers").is_some() {
+            for (name, value) in form.mapping("headers")?.as_object().into_iter().flatten() {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let mut template = Template::default();
+                template.push_verbatim(&text, variables)?;
+                headers.push((name.clone(), template));
+            }
+        }
+        Ok(Self { status, json, contains, headers })
     }
 
     /// The templates in it, whose values have to be known.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        self.json.iter().map(|(_, template)| template).chain(&self.contains)
+        let headers = self.headers.iter().map(|(_, template)| template);
+        self.json.iter().map(|(_, template)| template).chain(&self.contains).chain(headers)
     }
 
     /// Whether it is about the body.
@@ -82,6 +94,14 @@ impl Expect {
                 return Err(assertion(format!("at \"{text}\" there is {}, and not {expected}", excerpt(json))));
             }
         }
+        for (name, template) in &self.headers {
+            let (wanted, there) = (rendered(template), answer.field(name));
+            if there != Some(wanted.as_slice()) {
+                let wanted = String::from_utf8_lossy(&wanted).into_owned();
+                let there = there.map_or_else(|| "nothing".to_owned(), excerpt);
+                return Err(assertion(format!("in the header \"{name}\" there is {there}, and not {wanted:?}")));
+            }
+        }
         if let Some(template) = &self.contains {
             let text = rendered(template);
             if memchr::memmem::find(body, &text).is_none() {
@@ -91,16 +111,6 @@ impl Expect {
         }
         Ok(())
     }
-}
-
-/// The JSON at a place of an answer's body.
-pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
-    let json = pointer.find(body).map_err(|_| no_json(body))?;
-    json.ok_or_else(|| assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body))))
-}
-
-fn no_json(body: &[u8]) -> Failure {
-    assertion(format!("the answer is not JSON: {}", excerpt(body)))
 }
 
 fn status(value: &Value) -> Result<u16, PlanError> {

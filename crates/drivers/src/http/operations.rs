@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use loadframe_engine::driver::Failure;
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Captured, Variables};
 use serde_json::Value;
 
-use super::expect::{Expect, pick};
-use crate::assertion::assertion;
+use super::expect::Expect;
+use super::timing::Timing;
 use crate::form::Form;
-use crate::http1::answer::Answer;
+use crate::http1::capture::Captures;
 use crate::http1::request::{Body, Line, Request};
-use crate::json::pointer::Pointer;
 use crate::timeout;
 
 /// An operation, ready to be executed.
@@ -26,28 +24,17 @@ pub struct Operation {
     pub expect: Expect,
     /// How long it is waited for.
     pub timeout: Duration,
-    captures: Vec<Capture>,
+    /// What is taken from the answer.
+    pub captures: Captures,
+    /// Which times the answer tells.
+    pub timing: Timing,
     /// The captured variables that the operation uses: their slots and their names.
     needs: Vec<(usize, String)>,
 }
 
-/// A value that is taken from an answer.
-#[derive(Debug)]
-struct Capture {
-    name: String,
-    slot: usize,
-    source: Source,
-}
-
-#[derive(Debug)]
-enum Source {
-    Json(Pointer),
-    Header(String),
-}
-
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-const KEYS: [&str; 8] = ["method", "path", "headers", "parameters", "body", "text", "capture", "expect"];
+const KEYS: [&str; 9] = ["method", "path", "headers", "parameters", "body", "text", "capture", "expect", "timing"];
 
 impl Operation {
     /// Maps `{"http": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
@@ -85,63 +72,24 @@ impl Operation {
             (None, None) => Body::None,
         };
         let mut request = line.finish(body);
-        let captures = members(&form, "capture")?
-            .map(|(name, source)| Capture::new(name, source, variables))
-            .collect::<Result<Vec<_>, _>>()?;
+        let captures = Captures::new(form.get("capture"), variables)?;
+        let timing = Timing::new(form.get("timing"))?;
         let expect = match form.get("expect") {
             Some(expect) => Expect::new(expect, variables).map_err(|error| error.within("expect"))?,
             None => Expect::default(),
         };
-        let reads = |capture: &Capture| matches!(capture.source, Source::Json(_));
-        if !expect.reads_body() && !captures.iter().any(reads) {
+        if !expect.reads_body() && !captures.read_body() {
             request.ignore_answer();
         }
         let used = request.templates().chain(expect.templates()).flat_map(Template::variables);
         let needs =
             used.filter_map(|id| variables.slot(id).map(|slot| (slot, variables.name(id).to_owned()))).collect();
-        Ok(Self { request, expect, timeout, captures, needs })
+        Ok(Self { request, expect, timeout, captures, timing, needs })
     }
 
     /// The name of a value that the request needs and its client has not got.
     pub fn missing(&self, captured: &Captured) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !captured.has(*slot)).map(|(_, name)| name.as_str())
-    }
-
-    /// Takes from an answer what later requests need.
-    pub fn keep(&self, answer: &Answer, captured: &mut Captured) -> Result<(), Failure> {
-        for Capture { name, slot, source } in &self.captures {
-            match source {
-                Source::Json(pointer) => {
-                    let json = pick(pointer, answer.body())?;
-                    let broken = |_| assertion(format!("what the answer has at \"{}\" is not JSON", pointer.text()));
-                    captured.keep_json(*slot, json).map_err(broken)?;
-                }
-                Source::Header(header) => {
-                    let missing =
-                        || assertion(format!("the answer has no header \"{header}\" to take \"{name}\" from"));
-                    let value = answer.field(header).ok_or_else(missing)?;
-                    captured.keep_text(*slot, &String::from_utf8_lossy(value));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Capture {
-    fn new(name: &str, source: &Value, variables: &Variables) -> Result<Self, PlanError> {
-        let read = || {
-            let slot = variables.find(name).map(|id| variables.slot(id))?;
-            let slot = slot.ok_or_else(|| PlanError::new("it is drawn, and not taken from answers"))?;
-            let form = Form::new(source, &["json", "header"])?;
-            let source = match (form.get("json"), form.get("header")) {
-                (Some(Value::String(pointer)), None) => Source::Json(Pointer::parse(pointer)?),
-                (None, Some(_)) => Source::Header(form.text("header")?.to_owned()),
-                _ => return Err(PlanError::new(format!("wants {{json: POINTER}} or {{header: NAME}}, not {source}"))),
-            };
-            Ok(Self { name: name.to_owned(), slot, source })
-        };
-        read().map_err(|error| error.within(format!("capture \"{name}\"")))
     }
 }
 

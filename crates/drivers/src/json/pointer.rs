@@ -22,6 +22,12 @@ impl Pointer {
         Ok(Self { text: text.to_owned(), tokens })
     }
 
+    /// Reads a name in which a dot reaches inside, such as `items.0.id`.
+    pub fn dotted(name: &str) -> Result<Self, PlanError> {
+        let tokens = name.replace('~', "~0").replace('/', "~1").replace('.', "/");
+        Self::parse(&format!("/{tokens}"))
+    }
+
     /// As it was written.
     pub fn text(&self) -> &str {
         &self.text

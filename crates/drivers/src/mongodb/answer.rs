@@ -9,7 +9,7 @@ use super::bson::json;
 use super::bulk::written;
 use super::failure::{failure, inside};
 use super::line::Found;
-use crate::assertion::{Assertion, assertion};
+use crate::assertion::{Assertion, assertion, field};
 
 /// What an answer to a command has that only its driver and its cluster care for.
 const OWN: [&str; 4] = ["$clusterTime", "operationTime", "electionId", "opTime"];
@@ -63,9 +63,15 @@ impl Answer {
         }
         let first = self.read().next();
         let first = first.ok_or_else(|| assertion("no document whose fields could be judged".to_owned()))?;
-        // A field's name may have a dot itself.
-        let inside = |name: &str| first.pointer(&format!("/{}", name.replace('.', "/")));
-        asserted.judge_fields(values, |name| first.get(name).or_else(|| inside(name)).cloned())
+        asserted.judge_fields(values, |name| field(&first, name).cloned())
+    }
+
+    /// The first document, as JSON, or what a command was answered.
+    pub fn first(&self) -> Option<Value> {
+        match self {
+            Self::Found(_) => self.read().next(),
+            Self::Told(answer) => Some(Bson::Document(answer.clone()).into_relaxed_extjson()),
+        }
     }
 
     /// The documents of the first answer, as JSON.

@@ -15,6 +15,7 @@ use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Kind, Operation};
+use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
 use crate::neutral::{Bulk, Neutral};
@@ -71,7 +72,7 @@ impl Asking<'_> {
         let asked = self.send(connection, command, take).await;
         match &self.operation.kind {
             Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
-                let read = self.judged(asked.then(Answer::or_not_found), values);
+                let read = self.judged(asked.then(Answer::or_not_found), values, &mut connection.memory);
                 let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
                 if read.answer.is_err() {
                     return Reply { parts: vec![read.part(0)], ..read.reply() };
@@ -80,16 +81,20 @@ impl Asking<'_> {
                 let written = self.send(connection, command, Take::Told).await.then(Answer::done);
                 read.and(written)
             }
-            Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) => self.judged(asked, values).reply(),
+            Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) | Kind::Command(_) => {
+                self.judged(asked, values, &mut connection.memory).reply()
+            }
             Kind::Neutral(_) => asked.then(Answer::done).reply(),
-            Kind::Command(_) => asked.reply(),
         }
     }
 
-    /// Checks the answer against what the workload asserts.
-    fn judged(&self, asked: Asked, values: &Values) -> Asked {
-        let Some(assertion) = &self.operation.assertion else { return asked };
-        asked.then(|answer| answer.judge(assertion, values).map(|()| answer))
+    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.
+    fn judged(&self, asked: Asked, values: &Values, memory: &mut Memory) -> Asked {
+        let Operation { assertion, captures, .. } = self.operation;
+        asked.then(|answer| {
+            assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, values))?;
+            captures.keep_of(memory, || answer.first()).map(|()| answer)
+        })
     }
 
     /// Sends one command to the node that is to serve it.

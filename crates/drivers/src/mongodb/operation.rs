@@ -12,12 +12,13 @@ use serde_json::{Map, Value, json};
 
 use super::bson;
 use crate::assertion::Assertion;
+use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
 use crate::neutral::{Neutral, VERBS};
 use crate::timeout;
 
 /// The options beside the kind.
-const OPTIONS: [&str; 4] = ["timeout", "assert", "write_concern", "read_preference"];
+const OPTIONS: [&str; 5] = ["timeout", "assert", "capture", "write_concern", "read_preference"];
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Operation {
     pub prefer: Prefer,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
+    /// What is taken from the answer: from its first document, or from what a command is answered.
+    pub captures: Captures<Place>,
 }
 
 /// What an operation asks.
@@ -126,8 +129,10 @@ impl Operation {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, variables)?)?),
             None => None,
         };
+        let reads = !matches!(&kind, Kind::Neutral(neutral) if !neutral.reads());
+        let captures = Captures::of_documents(form, reads, variables)?;
         let timeout = timeout::of_operation(form, timeout)?;
-        Ok(Self { kind, timeout, concern, prefer: prefer.unwrap_or(Prefer::Primary), assertion })
+        Ok(Self { kind, timeout, concern, prefer: prefer.unwrap_or(Prefer::Primary), assertion, captures })
     }
 }
 

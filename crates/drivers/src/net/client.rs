@@ -66,7 +66,7 @@ impl<F: Frame> Client<F> {
             }
             ready!(self.deadline.poll(due, cx));
             done = Instant::now();
-            Poll::Ready(Err(Trouble::late("no answer", limit)))
+            Poll::Ready(Err(late(&self.answer, limit)))
         })
         .await;
         let (bytes_sent, bytes_received) = (outgoing.written as u64, self.answer.received());
@@ -160,9 +160,14 @@ fn poll_answer(
             return Poll::Ready(Ok(()));
         }
         if *done >= limit.due {
-            return Poll::Ready(Err(Trouble::late("no complete answer", limit)));
+            return Poll::Ready(Err(late(answer, limit)));
         }
     }
+}
+
+/// Names what is missing, whether the timer or a read was the first to notice the time.
+fn late(answer: &impl Frame, limit: Limit) -> Trouble {
+    Trouble::late(if answer.received() == 0 { "no answer" } else { "no complete answer" }, limit)
 }
 
 fn malformed(error: impl Display) -> Trouble {

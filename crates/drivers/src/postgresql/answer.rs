@@ -55,14 +55,16 @@ impl Answer {
         if !assertion.has_fields() {
             return Ok(());
         }
-        let first = self.rows.first().map(object);
-        let mut first = first.ok_or_else(|| assertion::assertion("no row whose fields could be judged".to_owned()))?;
-        if let Some(inner) = document.and_then(|name| first.get_mut(name.trim_matches('"'))) {
-            first = inner.take();
-        }
-        // A column's name may have a dot itself.
-        let inside = |name: &str| first.pointer(&format!("/{}", name.replace('.', "/")));
-        assertion.judge_fields(values, |name| first.get(name).or_else(|| inside(name)).cloned())
+        let first = self.first(document);
+        let first = first.ok_or_else(|| assertion::assertion("no row whose fields could be judged".to_owned()))?;
+        assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
+    }
+
+    /// The first row as a JSON object, or the `document` in it.
+    pub fn first(&self, document: Option<&str>) -> Option<Value> {
+        let mut first = self.rows.first().map(object)?;
+        let inner = document.and_then(|name| first.get_mut(name.trim_matches('"'))).map(Value::take);
+        inner.or(Some(first))
     }
 
     /// As people read it.

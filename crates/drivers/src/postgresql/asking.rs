@@ -9,6 +9,7 @@ use super::failure::is_displaced;
 use super::line::Line;
 use super::operation::Kind;
 use super::turn::{Asking, Turn};
+use crate::capture::Memory;
 use crate::net::deadline::Deadline;
 use crate::neutral::Neutral;
 
@@ -25,7 +26,7 @@ impl Asking<'_> {
         k: u64,
         only: Option<&[u32]>,
     ) -> Result<Reply, Unsent> {
-        let Connection { client, lines, deadline, shown } = connection;
+        let Connection { client, lines, deadline, memory, shown } = connection;
         let node = self.nodes.pick(self.operation.from, *client, k).map_err(|failure| (failure, 0))?;
         let at = usize::from(node);
         if at >= lines.len() {
@@ -39,7 +40,7 @@ impl Asking<'_> {
         }
         let line = lines[at].as_mut().expect("it was opened");
         let before = line.bytes();
-        let reply = match self.dispatch((line, deadline, shown), values, k, only).await {
+        let reply = match self.dispatch((line, deadline, memory, shown), values, k, only).await {
             Ok(reply) => reply,
             Err(failure) => {
                 if failure.class == ErrorClass::Connect || failure.class == ErrorClass::Timeout {
@@ -78,12 +79,12 @@ impl Asking<'_> {
 
     async fn dispatch(
         &self,
-        (line, deadline, shown): (&mut Line, &mut Deadline, &mut Option<Exchange>),
+        (line, deadline, memory, shown): (&mut Line, &mut Deadline, &mut Memory, &mut Option<Exchange>),
         values: &Values<'_>,
         k: u64,
         only: Option<&[u32]>,
     ) -> Result<Reply, Failure> {
-        let mut turn = Turn { asking: *self, line, deadline, shown };
+        let mut turn = Turn { asking: *self, line, deadline, memory, shown };
         match &self.operation.kind {
             Kind::Statement(native) => turn.native(native, values).await,
             Kind::Transaction(transaction) => turn.transaction(transaction, values).await,

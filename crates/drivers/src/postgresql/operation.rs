@@ -12,12 +12,13 @@ use super::line::Terms;
 use super::read_from::{ReadFrom, word};
 use super::statement::Pieces;
 use crate::assertion::Assertion;
+use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
 use crate::timeout;
 
 /// The options beside the kind.
-const OPTIONS: [&str; 3] = ["timeout", "assert", "read_from"];
+const OPTIONS: [&str; 4] = ["timeout", "assert", "capture", "read_from"];
 /// The parts of a transaction.
 pub const PARTS: [&str; 3] = ["begin", "statement", "commit"];
 
@@ -40,6 +41,8 @@ pub struct Operation {
     pub from: ReadFrom,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
+    /// What is taken from its first row, or from the document in it.
+    pub captures: Captures<Place>,
 }
 
 /// What an operation asks.
@@ -104,7 +107,8 @@ impl Operation {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
             None => None,
         };
-        Ok(Self { number, kind, timeout: timeout::of_operation(form, terms.timeout)?, from, assertion })
+        let captures = Captures::of_documents(form, kind.answers().1, &context.variables)?;
+        Ok(Self { number, kind, timeout: timeout::of_operation(form, terms.timeout)?, from, assertion, captures })
     }
 }
 
@@ -147,13 +151,18 @@ impl Kind {
         }
     }
 
-    /// The assertion, if answers have what it is about.
-    fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
-        let (counts, has_fields) = match self {
+    /// Whether answers have rows that are counted, and fields with their types.
+    fn answers(&self) -> (bool, bool) {
+        match self {
             Self::Statement(native) => (true, native.pieces.is_none()),
             Self::Transaction(_) => (false, false),
             Self::Neutral(neutral) => (matches!(neutral, Neutral::Scan(_)), neutral.reads()),
-        };
+        }
+    }
+
+    /// The assertion, if answers have what it is about.
+    fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
+        let (counts, has_fields) = self.answers();
         if assertion.counts() && !counts {
             return Err(PlanError::new("assert: only scans and single statements have hits"));
         }

@@ -16,6 +16,7 @@ use super::operation::{Native, Operation, Transaction};
 use super::statement::{self, Param, draw, params};
 use super::table::{Table, quoted};
 use crate::assertion::assertion;
+use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
 use crate::neutral::{Neutral, Scalar, Write};
 
@@ -53,6 +54,8 @@ pub struct Turn<'a> {
     pub line: &'a mut Line,
     /// Follows the operation's limit.
     pub deadline: &'a mut Deadline,
+    /// What the client's user knows.
+    pub memory: &'a mut Memory,
     /// See [`Connection`].
     pub shown: &'a mut Option<Exchange>,
 }
@@ -308,11 +311,14 @@ impl Turn<'_> {
         Ok(asked)
     }
 
-    /// Checks the answer against what the workload asserts; `document` is the column that holds whole documents, if one
-    /// does.
-    fn judged(&self, asked: Asked, document: Option<&str>, values: &Values) -> Asked {
-        let Some(assertion) = &self.asking.operation.assertion else { return asked };
-        let answer = asked.answer.and_then(|answer| answer.judge(assertion, document, values).map(|()| answer));
+    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need;
+    /// `document` is the column that holds whole documents, if one does.
+    fn judged(&mut self, asked: Asked, document: Option<&str>, values: &Values) -> Asked {
+        let Operation { assertion, captures, .. } = self.asking.operation;
+        let answer = asked.answer.and_then(|answer| {
+            assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, document, values))?;
+            captures.keep_of(self.memory, || answer.first(document)).map(|()| answer)
+        });
         Asked { answer, ..asked }
     }
 

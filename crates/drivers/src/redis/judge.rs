@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use super::failure::{client, refusal};
 use super::operation::{Kind, Operation};
 use super::resp::{Item, Reader};
+use super::taken::{Taken, reply, value};
 use crate::assertion::Assertion;
+use crate::capture::Memory;
 use crate::neutral::Neutral;
 
 /// Judges the answer to the write of a read-modify-write.
@@ -19,8 +21,9 @@ pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Judges the answer to an operation's command; returns how many documents it stands for.
-pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values) -> Result<u64, Failure> {
+/// Judges the answer to an operation's command, and takes from it what later requests need; returns how many documents
+/// it stands for.
+pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory: &mut Memory) -> Result<u64, Failure> {
     let first = answer.clone().next().ok_or_else(|| client("no answer"))?;
     if let Item::Error(words) = first {
         return Err(refusal(words));
@@ -41,10 +44,10 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values) -> Resu
             _ => 1,
         },
     };
-    match &operation.assertion {
-        Some(assertion) => judge_content(operation, assertion, answer, documents, values),
-        None => Ok(documents),
+    if let Some(assertion) = &operation.assertion {
+        judge_content(operation, assertion, answer.clone(), documents, values)?;
     }
+    take(operation, &answer, values, memory).map(|()| documents)
 }
 
 /// Whether a document has no field: a key without fields does not exist.
@@ -59,14 +62,14 @@ fn judge_content(
     answer: Reader<'_>,
     documents: u64,
     values: &Values,
-) -> Result<u64, Failure> {
+) -> Result<(), Failure> {
     assertion.judge_hits(documents, "")?;
     if assertion.has_fields() {
         let document = self::documents(operation, answer, values).into_iter().next();
         let json = document.map(|fields| Value::Object(fields).to_string());
         assertion.judge_json(values, json.as_deref().map(str::as_bytes), b"")?;
     }
-    Ok(documents)
+    Ok(())
 }
 
 /// The documents of an answer to a verb that reads. What a hash holds is text: what reads as a number, a boolean, a
@@ -98,9 +101,18 @@ fn document(answer: &mut Reader<'_>) -> Map<String, Value> {
     (0..pairs).filter_map(pair).collect()
 }
 
-fn value(text: &[u8]) -> Value {
-    let parsed = serde_json::from_slice::<Value>(text).ok().filter(|value| !value.is_string() && !value.is_null());
-    parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(text).into_owned()))
+/// Takes from an answer what the operation says.
+fn take(operation: &Operation, answer: &Reader<'_>, values: &Values, memory: &mut Memory) -> Result<(), Failure> {
+    if operation.captures.is_empty() {
+        return Ok(());
+    }
+    let document = documents(operation, answer.clone(), values).into_iter().next().map(Value::Object);
+    memory.take(&operation.captures, |name, taken| {
+        Ok(match taken {
+            Taken::Document(place) => place.in_value(name, document.as_ref()),
+            Taken::Reply(number) => reply(name, *number, answer.clone()),
+        })
+    })
 }
 
 /// An answer for people: documents as JSON, one a line, under their number; anything else as the server's own client

@@ -14,13 +14,15 @@ use super::collection::{Collection, Collections};
 use super::command::Writer;
 use super::script::Script;
 use super::slots::slot_of;
+use super::taken::{Taken, taken};
 use crate::assertion::Assertion;
+use crate::capture::Captures;
 use crate::form;
 use crate::neutral::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::timeout;
 
 /// The options beside the kind.
-const OPTIONS: [&str; 2] = ["timeout", "assert"];
+const OPTIONS: [&str; 3] = ["timeout", "assert", "capture"];
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct Operation {
     pub timeout: Duration,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
+    /// What is taken from the answer.
+    pub captures: Captures<Taken>,
 }
 
 /// What an operation asks.
@@ -81,7 +85,9 @@ impl Operation {
                 )));
             }
         }
-        Ok(Self { kind, timeout, assertion })
+        let reads = matches!(&kind, Kind::Neutral(neutral, _) if neutral.reads());
+        let captures = taken(form, reads, matches!(kind, Kind::Command(_)), &context.variables)?;
+        Ok(Self { kind, timeout, assertion, captures })
     }
 }
 

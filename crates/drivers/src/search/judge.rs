@@ -45,6 +45,11 @@ pub enum Judge {
     Snapshot,
     /// One item for each document, none with an error.
     Bulk,
+    /// The same, of a request that always carries as many. It is sent again as a whole or not at all.
+    Items {
+        /// How many.
+        documents: u64,
+    },
 }
 
 /// A judgement: how many documents the store took or returned, and what was wrong.
@@ -132,6 +137,9 @@ impl Judge {
             Self::Events => events(body),
             Self::Snapshot => snapshot(body),
             Self::Bulk => bulk(body, sent),
+            Self::Items { documents } => {
+                bulk(body, documents).map(|verdict| Verdict { rejected: Vec::new(), lost: false, ..verdict })
+            }
         };
         verdict.unwrap_or_else(|Unexpected| {
             let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));

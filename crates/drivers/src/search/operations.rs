@@ -5,6 +5,7 @@ mod bulk;
 mod documents;
 mod paging;
 mod searching;
+mod taken;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use super::repeat::{self, Repeat};
 use super::step::SearchStep;
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
+use crate::http1::capture::Captures;
 use crate::http1::request::{Body, Line, Request};
 use crate::timeout;
 
@@ -41,6 +43,8 @@ pub struct Operation {
     pub assertion: Option<Assertion>,
     /// How long an answer is waited for: of all steps together, but of each page and of each attempt.
     pub timeout: Duration,
+    /// What is taken from the answer to the last step.
+    pub captures: Captures,
 }
 
 /// What a form says: a step, and what comes after it.
@@ -64,7 +68,7 @@ impl Made {
 }
 
 /// The kinds of operations.
-const KINDS: [&str; 37] = [
+const KINDS: [&str; 38] = [
     "insert",
     "read",
     "update",
@@ -76,6 +80,7 @@ const KINDS: [&str; 37] = [
     "search",
     "get",
     "index",
+    "index_many",
     "multi_search",
     "aggregation",
     "count",
@@ -111,7 +116,7 @@ const OVERTAKEN: &str = "100";
 const AGAIN: &str = "retry_on_conflict";
 
 /// The options beside the kind.
-const OPTIONS: [&str; 3] = ["timeout", "assert", "repeat"];
+const OPTIONS: [&str; 4] = ["timeout", "assert", "repeat", "capture"];
 
 /// What a form may refer to while it is mapped.
 struct Mapping<'a> {
@@ -146,15 +151,20 @@ impl Operation {
             Some(repeat) => Some(Repeat::map(repeat, &context.variables)?),
             None => None,
         };
+        let captures = Captures::new(taken::located(form.get("capture"), kind)?.as_ref(), &context.variables)?;
+        if captures.read_body() && (pages.is_some() || !then.is_empty()) {
+            return Err(PlanError::new(format!("capture: only one answer gives values, and {kind} has several")));
+        }
         let parts = if repeat.is_some() { &repeat::PARTS } else { parts };
         if pages.is_none() && repeat.as_ref().is_none_or(|repeat| !repeat.reads_body()) {
             let asserted = assertion.as_ref().is_some_and(Assertion::reads_body);
             let unread = |step: &&mut SearchStep| !step.judge.reads_body() && step.keep.is_none();
-            let first = Some(&mut step).filter(|_| !asserted);
+            let read = asserted || captures.read_body() && then.is_empty();
+            let first = Some(&mut step).filter(|_| !read);
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }
         let timeout = timeout::of_operation(form, timeout)?;
-        Ok(Self { step, then, parts, pages, repeat, assertion, timeout })
+        Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures })
     }
 
     /// Whether it may consist of any number of exchanges.
@@ -168,15 +178,16 @@ impl Mapping<'_> {
     fn single(&self, kind: &str, argument: &Value) -> Mapped {
         match kind {
             "insert" => self.insert(argument),
-            "read" => self.read(argument, &["collection", "id", "fields"]),
+            "read" => self.read(argument, &["collection", "id", "fields", "routing"]),
             "update" => self.update(argument),
             "upsert" => self.upsert(argument),
             "delete" => self.delete(argument),
             "scan" => self.scan(argument),
             "bulk" => self.bulk(argument),
             "search" => self.search(argument),
-            "get" => self.read(argument, &["collection", "id"]),
+            "get" => self.read(argument, &["collection", "id", "routing"]),
             "index" => self.index(argument),
+            "index_many" => self.index_many(argument),
             "multi_search" => self.multi_search(argument),
             "aggregation" => self.aggregation(argument),
             "count" => self.count(argument),
@@ -236,6 +247,14 @@ fn id(key: &str, value: &Value) -> Result<String, PlanError> {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
         _ => Err(PlanError::new(format!("\"{key}\" wants a text or a number, not {value}"))),
+    }
+}
+
+/// Appends what decides on which shard documents are, if a form says it.
+fn routed<'a>(line: Line<'a>, form: &Form) -> Result<Line<'a>, PlanError> {
+    match form.get("routing") {
+        Some(routing) => line.parameter("routing", &id("routing", routing)?.into()),
+        None => Ok(line),
     }
 }
 

@@ -48,6 +48,20 @@ fn a_body_without_an_end_costs_time_and_no_memory_where_nobody_reads_it() {
 }
 
 #[test]
+fn an_answer_that_stops_in_its_middle_is_late_and_not_missing() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        peer.answer("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
+        peer.request()
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let reply = client.execute(&json!({"request": {"method": "GET", "path": "/"}, "timeout": 0.5}), 0);
+    assert_eq!(failure(reply.outcome), (ErrorClass::Timeout, "no complete answer within 0.5 s".to_owned()));
+    drop(client);
+    server.finish();
+}
+
+#[test]
 fn only_the_documents_that_were_rejected_are_sent_again() {
     let item = |status: u16| match status {
         201 => json!({"index": {"status": 201}}),

@@ -258,3 +258,30 @@ fn a_user_that_arrives_knows_nothing_of_the_one_before() {
     let operations = phase(&journey("failed"), 1.0);
     assert_eq!((&operations[0]["successes"], &operations[1]["successes"]), (&json!(0), &json!(0)));
 }
+
+#[test]
+fn times_that_an_answer_tells_are_parts_of_the_operation() {
+    let told =
+        "HTTP/1.1 200 OK\r\nServer-Timing: store;dur=2.500, app;dur=0.25\r\nX-Id: r-0\r\ncontent-length: 0\r\n\r\n";
+    let server = play(vec![told.to_owned(), told.to_owned(), answer("200 OK", ""), answer("500 Broken", "")]);
+    let mut client = client(&server.host);
+    let form = get(json!({"timing": ["app", "store"], "expect": {"headers": {"x-id": "r-${k}"}}}));
+    let reply = client.execute(&form, 0);
+    assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
+    let times = reply.parts.iter().map(|part| (part.name, (part.done - part.sent).as_micros())).collect::<Vec<_>>();
+    assert_eq!(times, [(0, 250), (1, 2500)]);
+    assert!(reply.parts.iter().all(|part| part.failed.is_none() && part.done == reply.done));
+    // The answer to another request.
+    let reply = client.execute(&form, 1);
+    assert!(reply.parts.iter().all(|part| part.failed == Some(ErrorClass::Assertion)));
+    let message = "in the header \"x-id\" there is r-0, and not \"r-1\"";
+    assert_eq!(failure(reply.outcome), (ErrorClass::Assertion, message.to_owned()));
+    let untold = get(json!({"timing": ["store"]}));
+    let reply = client.execute(&untold, 0);
+    let message = "the answer's Server-Timing does not tell \"store\": \"\"";
+    assert_eq!(failure(reply.outcome), (ErrorClass::Assertion, message.to_owned()));
+    let reply = client.execute(&untold, 0);
+    assert!(reply.parts.is_empty());
+    assert_eq!(failure(reply.outcome).0, ErrorClass::Server);
+    server.finish();
+}

@@ -166,10 +166,10 @@ impl Watch {
     }
 }
 
-/// The sum over a phase's operations, not over their parts, of the measured segment.
+/// The sum over a phase's requests, not over their parts, of the measured segment.
 pub fn measured(slots: &[Slot], counts: &[[Counts; 2]]) -> Counts {
     let mut sum = Counts::default();
-    let operations = slots.iter().zip(counts).filter(|(slot, _)| slot.part.is_none());
+    let operations = slots.iter().zip(counts).filter(|(slot, _)| slot.counts());
     operations.for_each(|(_, [_, measured])| sum.add(measured));
     sum
 }

@@ -57,7 +57,8 @@ fn plan(ranks: u64, threads: u64) -> Plan {
 }
 
 fn slots() -> Vec<Slot> {
-    let slot = |operation: &str, part| Slot { stream: "s".into(), operation: operation.into(), part };
+    let slot =
+        |operation: &str, part| Slot { stream: "s".into(), operation: operation.into(), part, of_several: false };
     vec![slot("read", None), slot("scan", None), slot("scan", Some("page"))]
 }
 
@@ -131,7 +132,7 @@ impl Sink for Kept {
     fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> std::io::Result<()> {
         self.watch.second(sum, &rows);
         self.tally.second(sum);
-        let state = State { over: vec![false], counters: vec![(10 + self.rank, 0)] };
+        let state = State { over: vec![false], counters: vec![(10 + self.rank, 0)], clocks: Vec::new() };
         let second = Second::of(self.print, self.rank, sum, Workers::of(rows), &self.hosts, state);
         self.seconds.push(second.to_bytes());
         Ok(())
@@ -269,7 +270,7 @@ fn the_sum_of_a_second_does_not_depend_on_the_order_of_its_parts() {
     left.add(right).unwrap();
     assert_eq!(left.to_bytes(), expected.to_bytes());
     assert_eq!(Second::from_bytes(&expected.to_bytes()).unwrap(), expected);
-    assert_eq!(expected.state, State { over: vec![false], counters: vec![(10, 0)] });
+    assert_eq!(expected.state, State { over: vec![false], counters: vec![(10, 0)], clocks: Vec::new() });
 }
 
 #[test]
@@ -323,6 +324,6 @@ fn orders_say_what_only_the_whole_shows() {
     let (seconds, _) = ranks(2, 1, start);
     recorder.second(&seconds[0]).unwrap();
     let orders = Orders::from_bytes(&recorder.orders()).unwrap();
-    assert_eq!(orders, Orders { stop: false, over: false, settled: vec![10] });
+    assert_eq!(orders, Orders { stop: false, over: false, settled: vec![10], clocks: Vec::new() });
     assert!(Orders::from_bytes(b"").is_err());
 }

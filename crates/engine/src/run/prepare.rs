@@ -1,5 +1,7 @@
 //! Checks a plan and maps its operations: every error of a plan is reported here, before anything is sent.
 
+mod users;
+
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -33,13 +35,14 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     variables.count_from(Origin { seed: plan.seed, phase: hash_name(&plan.phase) });
     let mut counters = Counters::default();
     let context = Context { variables, corpora };
-    let (mut courses, mut profiles, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut courses, mut profiles, mut limits, mut gatherings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
     for stream in &plan.streams {
         let place = || format!("stream {:?}", stream.name);
         let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
         let steps = stream.journey.iter().map(|step| (&step.operation, 1.0 / stream.journey.len() as f64));
-        let shares = stream.mix.iter().map(|(name, weight)| (name, weight / total)).chain(steps);
+        let ways = users::operations(&stream.steps).into_iter().map(|name| (name, 0.0));
+        let shares = stream.mix.iter().map(|(name, weight)| (name, weight / total)).chain(steps).chain(ways);
         let mut sum = 0.0;
         let mut choices = Vec::new();
         let mut exhausted = None;
@@ -47,13 +50,13 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let form = &plan.operations[name];
             let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
             let requests = driver.requests(&operation);
-            if requests.is_some() && stream.mix.len() + stream.journey.len() > 1 {
+            if requests.is_some() && stream.mix.len() + stream.journey.len() != 1 {
                 let cause = "it sends each document of its corpus once, so it needs a stream of its own";
                 return Err(PlanError::new(cause).within(format!("operation {name:?} in a mix or journey")));
             }
             exhausted = exhausted.or(requests);
             sum += share;
-            let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None };
+            let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: false };
             // A journey may come by the same operation twice.
             let known = slots.iter().position(|other| *other == slot);
             let slot = known.unwrap_or_else(|| {
@@ -66,10 +69,21 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let counted = context.variables.counted(form).map_err(|e| e.within(place()))?;
             let uses = counted.uses.map(|counter| counters.place(counter));
             let reads = counted.reads.map(|counter| counters.place(counter));
-            choices.push(Choice { operation, below: sum, slot, uses, reads });
+            let needs = context.variables.needs(form);
+            let visible = plan.visible.get(name).copied();
+            choices.push(Choice { operation, below: sum, slot, uses, reads, visible, needs });
         }
-        let course = Course::new(choices, stream.journey.iter().map(|step| step.think_time).collect());
+        for name in users::timed(&stream.steps) {
+            if plan.operations.contains_key(name) {
+                let cause = format!("an operation has the name {name:?}, too: give the steps another");
+                return Err(PlanError::new(cause).within(place()));
+            }
+            slots.push(Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: true });
+        }
+        let mut course = Course::new(choices, stream.journey.iter().map(|step| step.think_time).collect());
         counters.claim(&course, &stream.name, &context.variables).map_err(|e| e.within(place()))?;
+        let joined = users::join(&plan, stream, &mut course, &context, &slots, together && plan.ranks > 1);
+        gatherings.push(joined.map_err(|e| e.within(place()))?);
         limits.push(match stream.stop {
             Stop::Requests(requests) if requests % course.steps() != 0 => {
                 let cause =
@@ -81,10 +95,14 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
                 let cause = "it runs until its corpus is exhausted, but its operation reads no corpus";
                 return Err(PlanError::new(cause).within(place()));
             }
-            Stop::Exhausted | Stop::Duration(_) | Stop::Ended => exhausted,
+            Stop::Exhausted | Stop::Duration(_) | Stop::Journeys(_) | Stop::Ended => exhausted,
         });
-        let (Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. }) = &stream.pacing;
-        profiles.push(Profile::new(level).map_err(|e| e.within(place()))?);
+        let users = |users: u64, clients: u64| Level::Constant(users.min(clients) as f64);
+        let profile = match &stream.pacing {
+            Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. } => Profile::new(level),
+            Pacing::Users { users: number, clients, .. } => Profile::new(&users(*number, *clients)),
+        };
+        profiles.push(profile.map_err(|e| e.within(place()))?);
         courses.push(course);
     }
     if let Some(slot) = slots.iter().find(|slot| slot.part.is_some() && plan.operations.contains_key(&slot.name())) {
@@ -107,6 +125,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             courses,
             profiles,
             limits,
+            gatherings,
             counters: counters.places.iter().map(|_| Counter::new(plan_threads, together)).collect(),
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),
@@ -161,6 +180,7 @@ fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(),
         let (parts, what) = match stream.pacing {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight"),
+            Pacing::Users { users, clients, .. } => (users.min(clients), "clients"),
         };
         if plan.ends_with.contains(&stream.name) && parts < plan.ranks {
             let cause = format!("it ends the phase, and its {parts} {what} do not go round {} generators", plan.ranks);
@@ -201,10 +221,14 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         if !names.insert(&stream.name) {
             return within("the name is taken by another stream of this phase".into());
         }
-        if stream.mix.is_empty() == stream.journey.is_empty() {
-            return within("it names no operation, or both a mix and a journey".into());
+        if [stream.mix.is_empty(), stream.journey.is_empty(), stream.steps.is_empty()].map(u8::from).iter().sum::<u8>()
+            != 2
+        {
+            return within("it names no operation, or two of a mix, a journey and steps".into());
         }
-        let steps = stream.journey.iter().map(|step| (&step.operation, 1.0));
+        users::check(stream).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+        let steps = stream.journey.iter().map(|step| &step.operation).chain(users::operations(&stream.steps));
+        let steps = steps.map(|name| (name, 1.0));
         for (operation, weight) in stream.mix.iter().map(|(name, weight)| (name, *weight)).chain(steps) {
             if !plan.operations.contains_key(operation) {
                 return within(format!("unknown operation {operation:?}"));
@@ -213,14 +237,17 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
                 return within(format!("operation {operation:?} has weight {weight}: give more than 0"));
             }
         }
-        for time in stream.journey.iter().map(|step| step.think_time) {
+        for time in stream.journey.iter().map(|step| step.think_time).chain(users::think_times(&stream.steps)) {
             check_think(time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
         }
         match stream.pacing {
             Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {
                 return within(format!("{clients} clients send nothing: give 1 or more"));
             }
-            Pacing::Closed { think_time, .. } => {
+            Pacing::Closed { clients: Level::Stages { repeats: true, .. }, .. } => {
+                return within("its clients do not come again each day: only a rate repeats".into());
+            }
+            Pacing::Closed { think_time, .. } | Pacing::Users { think_time, .. } => {
                 check_think(think_time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
             }
             Pacing::Open { rate: Level::Constant(rate), .. } if !(rate > 0.0 && rate <= 1e9) => {
@@ -249,7 +276,8 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.streams.iter().any(endless) && (plan.ends_with.is_empty() || plan.streams.iter().all(endless)) {
         return fail("a stream ends with the phase, and no stream ends the phase".into());
     }
-    for name in plan.operations.keys().chain(names).chain([&plan.phase]) {
+    let timed = plan.streams.iter().flat_map(|stream| users::timed(&stream.steps));
+    for name in plan.operations.keys().chain(names).chain([&plan.phase]).chain(timed) {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
             return fail(format!("{name:?} is not a valid name: use letters, digits, '_', '-' and '.'"));
         }

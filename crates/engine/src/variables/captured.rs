@@ -3,7 +3,8 @@
 use super::Encoding;
 use super::encoded::Encoded;
 
-/// One client's values, by the slots that [`super::Variables`] gave to the variables of that kind.
+/// One client's or user's values, by the slots that [`super::Variables`] gave to the variables of that kind. It takes
+/// room only for what there was.
 #[derive(Debug, Default)]
 pub struct Captured {
     values: Vec<(bool, Encoded)>,
@@ -13,11 +14,6 @@ impl Captured {
     /// Of a client that never takes any.
     pub const NONE: Self = Self { values: Vec::new() };
 
-    /// Nothing yet, in `slots`.
-    pub fn new(slots: usize) -> Self {
-        Self { values: vec![Default::default(); slots] }
-    }
-
     /// Whether there is a value.
     pub fn has(&self, slot: usize) -> bool {
         self.values.get(slot).is_some_and(|(known, _)| *known)
@@ -25,18 +21,37 @@ impl Captured {
 
     /// Keeps a text. Allocates nothing but room.
     pub fn keep_text(&mut self, slot: usize, text: &str) {
-        if let Some((known, value)) = self.values.get_mut(slot) {
-            value.set_text(text);
-            *known = true;
-        }
+        let (known, value) = self.place(slot);
+        value.set_text(text);
+        *known = true;
     }
 
     /// Keeps the value that some JSON stands for, in its own type.
     pub fn keep_json(&mut self, slot: usize, json: &[u8]) -> Result<(), serde_json::Error> {
-        let Some((known, value)) = self.values.get_mut(slot) else { return Ok(()) };
+        let (known, value) = self.place(slot);
         value.set_json(json)?;
         *known = true;
         Ok(())
+    }
+
+    /// The value as text, if there is one.
+    pub fn text(&self, slot: usize) -> Option<&[u8]> {
+        self.values.get(slot).filter(|(known, _)| *known).map(|(_, value)| value.encoded(Encoding::Text))
+    }
+
+    fn place(&mut self, slot: usize) -> &mut (bool, Encoded) {
+        if self.values.len() <= slot {
+            self.values.resize_with(slot + 1, Default::default);
+        }
+        &mut self.values[slot]
+    }
+
+    /// Takes over what `other` has, which has it no longer.
+    pub fn learn(&mut self, other: &mut Self) {
+        for (slot, news) in other.values.iter_mut().enumerate().filter(|(_, (known, _))| *known) {
+            std::mem::swap(self.place(slot), news);
+            news.0 = false;
+        }
     }
 
     /// Another user has taken over the client.
@@ -63,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_in_its_own_type_until_it_is_forgotten() {
-        let mut captured = Captured::new(1);
+        let mut captured = Captured::default();
         assert!(!captured.has(0));
         captured.keep_json(0, br#""a \"b\"\n\u00e9""#).unwrap();
         assert!(captured.has(0));
@@ -84,14 +99,29 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_slots_keeps_nothing() {
+    fn what_is_learnt_replaces_what_was_known_and_nothing_else() {
+        let (mut captured, mut news) = (Captured::default(), Captured::default());
+        captured.keep_text(0, "old");
+        captured.keep_text(1, "kept");
+        news.keep_text(0, "new");
+        news.keep_text(2, "more");
+        captured.learn(&mut news);
+        assert_eq!([0, 1, 2].map(|slot| captured.text(slot)), [Some(&b"new"[..]), Some(b"kept"), Some(b"more")]);
+        assert_eq!([0, 1, 2].map(|slot| news.has(slot)), [false; 3]);
+        captured.learn(&mut news);
+        assert_eq!(captured.text(0), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn there_is_room_for_what_was_kept() {
         let mut captured = Captured::NONE;
-        captured.keep_text(0, "x");
-        assert!(!captured.has(0));
+        captured.keep_text(2, "x");
+        assert_eq!([0, 1, 2, 3].map(|slot| captured.has(slot)), [false, false, true, false]);
+        assert_eq!((captured.text(2), captured.text(1)), (Some(&b"x"[..]), None));
     }
 
     #[test]
     fn what_is_no_string_after_all_is_an_error() {
-        assert!(Captured::new(1).keep_json(0, b"\"abc").is_err());
+        assert!(Captured::default().keep_json(0, b"\"abc").is_err());
     }
 }

@@ -103,7 +103,7 @@ impl Variables {
     }
 
     /// The variables in the texts of a form.
-    fn named(&self, form: &Value, out: &mut Vec<VariableId>) {
+    pub(super) fn named(&self, form: &Value, out: &mut Vec<VariableId>) {
         match form {
             Value::String(text) => out.extend(names(text).into_iter().filter_map(|name| self.find(name).ok())),
             Value::Array(values) => values.iter().for_each(|value| self.named(value, out)),

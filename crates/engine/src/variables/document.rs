@@ -37,6 +37,11 @@ impl Documents {
         Ok(Self { corpus, sequential: form.word("order", &["random", "sequential"])? == "sequential" })
     }
 
+    /// Whether request k takes document k.
+    pub fn is_sequential(&self) -> bool {
+        self.sequential
+    }
+
     /// Appends the document as its corpus has it.
     pub fn append(&self, draw: &Draw, salt: u64, out: &mut Vec<u8>) {
         let documents = self.corpus.documents();

@@ -45,6 +45,11 @@ impl Listed {
         &self.values[index]
     }
 
+    /// Whether request k takes value k.
+    pub fn is_sequential(&self) -> bool {
+        matches!(self.order, Order::Sequential)
+    }
+
     /// `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("choice {what}: {argument}"));

@@ -75,15 +75,16 @@ pub struct Dates {
     format: Format,
 }
 
+/// How an instant is written.
 #[derive(Clone, Debug)]
-enum Format {
+pub enum Format {
     Millis,
     Seconds,
     Pieces(Vec<Piece>),
 }
 
 #[derive(Clone, Debug)]
-enum Piece {
+pub enum Piece {
     Literal(Encoded),
     Year,
     Month,
@@ -107,22 +108,33 @@ impl Dates {
         if from >= to {
             return Err(form.wrong("to", "later than from"));
         }
-        let format = match form.get("format").map(|_| form.text("format")).transpose()? {
-            None => pieces("%Y-%m-%dT%H:%M:%S.%LZ"),
-            Some("epoch_millis") => Some(Format::Millis),
-            Some("epoch_second") => Some(Format::Seconds),
-            Some(format) => pieces(format),
-        };
-        let wanted = "made of %Y %m %d %H %M %S %L (milliseconds) and %%, or epoch_second, or epoch_millis";
-        Ok(Self { from, span: from.abs_diff(to), format: format.ok_or_else(|| form.wrong("format", wanted))? })
+        Ok(Self { from, span: from.abs_diff(to), format: Format::new(&form)? })
     }
 
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
-        let millis = self.from + below(self.span - 1, draw, salt) as i64;
-        let pieces = match &self.format {
-            Format::Millis => return push_i64(out, millis),
-            Format::Seconds => return push_i64(out, millis.div_euclid(SECOND)),
-            Format::Pieces(pieces) => pieces,
+        self.format.write(self.from + below(self.span - 1, draw, salt) as i64, encoding, out);
+    }
+}
+
+impl Format {
+    /// The `format` of a form: `{format: "%H"}`.
+    pub fn new(form: &Form) -> Result<Self, PlanError> {
+        let format = match form.get("format").map(|_| form.text("format")).transpose()? {
+            None => pieces("%Y-%m-%dT%H:%M:%S.%LZ"),
+            Some("epoch_millis") => Some(Self::Millis),
+            Some("epoch_second") => Some(Self::Seconds),
+            Some(format) => pieces(format),
+        };
+        let wanted = "made of %Y %m %d %H %M %S %L (milliseconds) and %%, or epoch_second, or epoch_millis";
+        format.ok_or_else(|| form.wrong("format", wanted))
+    }
+
+    /// Appends an instant, milliseconds since 1970.
+    pub fn write(&self, millis: i64, encoding: Encoding, out: &mut Vec<u8>) {
+        let pieces = match self {
+            Self::Millis => return push_i64(out, millis),
+            Self::Seconds => return push_i64(out, millis.div_euclid(SECOND)),
+            Self::Pieces(pieces) => pieces,
         };
         let (year, month, day) = date(millis);
         let time = millis.rem_euclid(DAY) as u64;

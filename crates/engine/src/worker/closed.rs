@@ -4,14 +4,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Stream, TURNS, Ticket, Worker};
+use super::{PAUSE, Stream, TURNS, Ticket, Worker};
 use crate::driver::Driver;
 use crate::plan::Think;
 use crate::schedule::think;
-
-/// A client whose connection was refused, or whose request could not even be sent, waits this long before its next one.
-/// Otherwise it would do nothing but fail.
-const PAUSE: Duration = Duration::from_millis(100);
 
 impl<D: Driver> Worker<D> {
     /// A client's loop. `stretches` are when it is present, seconds after the phase's start.

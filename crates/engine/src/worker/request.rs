@@ -6,11 +6,27 @@ use std::time::Instant;
 use super::{Seat, Stream, StreamEnd, Ticket, Worker};
 use crate::course::{Choice, Course, Group};
 use crate::draw::Draw;
-use crate::driver::{Driver, ErrorClass};
+use crate::driver::{Driver, ErrorClass, Failure, Reply};
 use crate::numbering::Use;
+use crate::plan::Visible;
 use crate::recorder::Times;
 use crate::rest::Rest;
 use crate::schedule::{salt, think};
+
+/// When a request is due, and when the generator turned to it.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub scheduled: Instant,
+    pub started: Instant,
+}
+
+/// How a request went.
+pub(super) struct Asked {
+    pub done: Instant,
+    pub failed: Option<ErrorClass>,
+    /// Whether it got no answer.
+    pub refused: bool,
+}
 
 impl<D: Driver> Worker<D> {
     /// One iteration: one request, or all of a journey's. Returns the last request's number, when it was done, and
@@ -25,7 +41,8 @@ impl<D: Driver> Worker<D> {
     ) -> (u64, Instant, bool) {
         let course = &self.phase.courses[stream.index];
         let (steps, first) = (course.steps(), ticket.iteration * course.steps());
-        let (mut done, mut refused) = self.request(stream, connection, seat, ticket, 0, scheduled).await;
+        let Asked { mut done, mut failed, mut refused } =
+            self.request(stream, connection, seat, ticket, 0, scheduled).await;
         for step in 1..steps {
             let k = first + step;
             let scheduled = done + think(&course.thinks[step as usize - 1], &self.draw(stream, k - 1));
@@ -34,12 +51,17 @@ impl<D: Driver> Worker<D> {
                 self.settle(stream, ticket, step as usize);
                 return (k - 1, done, refused);
             }
-            (done, refused) = self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
+            if failed.is_some_and(wrote_nothing) && self.pick(stream, k, step as usize, ticket.uses).visible.is_some() {
+                self.skip(stream, ticket, step as usize);
+                continue;
+            }
+            Asked { done, failed, refused } =
+                self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
         }
         (first + steps - 1, done, refused)
     }
 
-    /// One request, from its scheduled instant to its record. Returns when it was done, and whether it got no answer.
+    /// One request, from its scheduled instant to its record.
     async fn request(
         &self,
         stream: &Stream,
@@ -48,7 +70,7 @@ impl<D: Driver> Worker<D> {
         ticket: Ticket,
         step: usize,
         scheduled: Instant,
-    ) -> (Instant, bool) {
+    ) -> Asked {
         let started = Instant::now();
         let course = &self.phase.courses[stream.index];
         let k = ticket.iteration * course.steps() + step as u64;
@@ -59,15 +81,41 @@ impl<D: Driver> Worker<D> {
             settled: choice.reads.map_or(0, |counter| self.phase.counters[counter].settled()),
             ..self.draw(stream, k)
         };
-        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
+        let start = Start { scheduled, started };
+        let knows = |slot| self.phase.driver.memory(connection).is_some_and(|memory| memory.has(slot));
+        let asked = match choice.lacks(knows) {
+            Some(name) => self.record(stream, choice, seat, start, unsent(name)),
+            None => self.ask(stream, connection, seat, choice, &draw, start).await,
+        };
+        if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
+            count.borrow_mut().settle(counter, draw.number, &self.phase.counters);
+        }
+        asked
+    }
+
+    /// Sends a request, with its retries, and records it.
+    pub(super) async fn ask(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: Seat,
+        choice: &Choice<D>,
+        draw: &Draw,
+        start: Start,
+    ) -> Asked {
+        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, start.scheduled));
         // Whether the phase has ended meanwhile is known only when the answer is there.
-        let times = || Times { scheduled, started, ends: self.ends(stream) };
+        let times = || self.times(stream, start);
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
         let (driver, context) = (&self.phase.driver, &self.phase.context);
+        if let Some(visible) = &choice.visible {
+            let reply = self.look(stream, connection, choice, visible, draw, start).await;
+            return self.record(stream, choice, seat, start, reply);
+        }
         let mut rest = Rest::default();
         let reply = loop {
-            let reply = driver.execute(connection, &choice.operation, context, &draw, rest.documents()).await;
+            let reply = driver.execute(connection, &choice.operation, context, draw, rest.documents()).await;
             if retries == most || !Rest::may_pass(&reply) {
                 break rest.settle(reply);
             }
@@ -75,18 +123,63 @@ impl<D: Driver> Worker<D> {
             rest.after(&reply);
             self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
         };
+        self.record(stream, choice, seat, start, reply)
+    }
+
+    /// Asks until the answer is a success, which is the first to see what was written. The whole wait is one request:
+    /// from the first sending to the last answer.
+    async fn look(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        choice: &Choice<D>,
+        Visible { every, within }: &Visible,
+        draw: &Draw,
+        start: Start,
+    ) -> Reply {
+        let end = start.scheduled + *within;
+        let mut first = None;
+        let mut looks: u64 = 0;
+        loop {
+            let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, draw, None).await;
+            let sent = *first.get_or_insert(reply.sent);
+            looks += 1;
+            let Err(failure) = &reply.outcome else { return Reply { sent, ..reply } };
+            let next = reply.done + *every;
+            if next > end {
+                // A store that does not answer has not said that it does not see it.
+                let answered = matches!(failure.class, ErrorClass::Assertion | ErrorClass::Client);
+                let class = if answered { ErrorClass::Unseen } else { failure.class };
+                let message =
+                    format!("not seen after {} s and {looks} looks: {}", within.as_secs_f64(), failure.message);
+                return Reply { sent, outcome: Err(Failure::new(class, message)), documents: 0, ..reply };
+            }
+            self.recorder.borrow_mut().saw_nothing(
+                choice.slot,
+                self.times(stream, start),
+                &reply,
+                &self.waiting.borrow(),
+            );
+            self.sleep_until(next).await;
+        }
+    }
+
+    pub(super) fn times(&self, stream: &Stream, Start { scheduled, started }: Start) -> Times {
+        Times { scheduled, started, ends: self.ends(stream) }
+    }
+
+    /// Records how a request went in the end.
+    pub(super) fn record(&self, stream: &Stream, choice: &Choice<D>, seat: Seat, start: Start, reply: Reply) -> Asked {
         let done = reply.done;
         let failed = reply.outcome.as_ref().err();
         let refused = failed.is_some_and(|failure| failure.class == ErrorClass::Connect || reply.bytes_sent == 0);
+        let failed = failed.map(|failure| failure.class);
         let end = &self.ends[stream.index];
         end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
         // The request stays in flight until it is recorded: it may be what shows that a second has ended.
-        self.recorder.borrow_mut().request(choice.slot, times(), reply, &self.waiting.borrow());
+        self.recorder.borrow_mut().request(choice.slot, self.times(stream, start), reply, &self.waiting.borrow());
         self.waiting.borrow_mut()[seat.place] = None;
-        if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
-            count.borrow_mut().settle(counter, draw.number, &self.phase.counters);
-        }
-        (done, refused)
+        Asked { done, failed, refused }
     }
 
     /// Iteration `n` of a stream, which is this worker's, with the numbers that it takes of a counter.
@@ -99,13 +192,18 @@ impl<D: Driver> Worker<D> {
 
     /// The requests of an iteration from `step` on will not be sent: the numbers that they took are settled.
     pub(super) fn settle(&self, stream: &Stream, ticket: Ticket, step: usize) {
+        for step in step..self.phase.courses[stream.index].steps() as usize {
+            self.skip(stream, ticket, step);
+        }
+    }
+
+    /// A step of an iteration will not be sent: the number that it took is settled.
+    fn skip(&self, stream: &Stream, ticket: Ticket, step: usize) {
         let Some(count) = &stream.count else { return };
         let course = &self.phase.courses[stream.index];
-        let steps = course.steps();
-        for step in step..steps as usize {
-            if let Some(counter) = self.pick(stream, ticket.iteration * steps + step as u64, step, ticket.uses).uses {
-                count.borrow_mut().settle(counter, number_of(course, ticket, step), &self.phase.counters);
-            }
+        let k = ticket.iteration * course.steps() + step as u64;
+        if let Some(counter) = self.pick(stream, k, step, ticket.uses).uses {
+            count.borrow_mut().settle(counter, number_of(course, ticket, step), &self.phase.counters);
         }
     }
 
@@ -131,6 +229,17 @@ impl<D: Driver> Worker<D> {
             }
         }
     }
+}
+
+/// Whether nothing was written that could become visible: the request before failed, and not by what it looked for.
+fn wrote_nothing(failed: ErrorClass) -> bool {
+    failed != ErrorClass::Unseen
+}
+
+/// The failure of a request that lacks a value which some answer should have given.
+pub fn unsent(name: &str) -> Reply {
+    let message = format!("not sent: no answer has given this user a value for \"{name}\" yet");
+    Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 
 /// The number that a step of an iteration takes: one more than the step before it that uses the counter, too.

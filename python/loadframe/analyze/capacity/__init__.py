@@ -1,7 +1,8 @@
-"""Capacity: the highest rate that a store sustains within an SLO, and how many nodes a load needs."""
+"""Capacity: the highest rate, or the most users, that a store sustains within an SLO; how many nodes a load needs."""
 
 from loadframe.analyze.capacity.answers import (
     RATE,
+    USERS,
     Attempt,
     Capacities,
     Capacity,
@@ -18,6 +19,7 @@ from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcom
 __all__ = [
     "PERCENTILES",
     "RATE",
+    "USERS",
     "Answer",
     "Attempt",
     "Bounds",

@@ -7,9 +7,9 @@ search can never disagree.
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,12 +20,13 @@ from loadframe.analyze.estimate import Estimate, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.record import Run
 
-RATE = "rate"
+RATE: Final = "rate"
+USERS: Final = "users"
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of a search: its rate (1/s) and what it says."""
+    """A run of a search: its rate (1/s) or its number of users, which is a rate here too, and what it says."""
 
     run: str
     rate: float
@@ -63,7 +64,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a treatment sustains: the rate (1/s) at which half of the trials keep the SLO.
+    """What a treatment sustains: the rate (1/s), or number of users (`over`), at which half of the trials keep the SLO.
 
     Of several searches `rate` has a 95 % interval. Of one it is the rate that held, without a finite interval: what one
     search has is `bracket`. None when no search has an answer with a rate. `rates` are the capacities of the searches
@@ -79,6 +80,7 @@ class Capacity:
     kind: Kind
     rates: tuple[float, ...] = ()
     error: float = 0.0
+    over: str = RATE
 
     @property
     def telling(self) -> tuple[Answer, ...]:
@@ -111,54 +113,55 @@ def read_capacities(path: Path) -> Capacities:
     """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
     folder = read_experiment(path)
     description = folder.description
-    slo, bounds = Slo(**description["slo"]), Bounds(**description["search"])
+    slo, bounds = Slo.read(description["slo"]), Bounds(**description["search"])
     grouped: dict[str, list[RecordedRun]] = {}
     for run in folder.runs:
-        grouped.setdefault(repr((run.block, without_rate(run.treatment))), []).append(run)
+        grouped.setdefault(repr((run.block, without_rate(run.treatment, bounds.over))), []).append(run)
     searches = [_search(runs, slo, bounds, description["measure"]) for runs in grouped.values()]
     by_treatment: dict[str, list[Search]] = {}
     for made in searches:
         by_treatment.setdefault(repr(sorted(made.treatment.items())), []).append(made)
     default = int(description["store"].get("nodes", 1))
-    capacities = capacities_of(list(by_treatment.values()), default)
+    capacities = capacities_of(list(by_treatment.values()), default, bounds.over)
     ordered = tuple(sorted(capacities, key=lambda capacity: capacity.nodes))
     streams = [stream for run in folder.runs for phase in description["measure"] for stream in run.streams(phase)]
     arrivals = {stream.arrivals for stream in streams if stream.arrivals is not None}
     return Capacities(folder, slo, bounds, ordered, tuple(sorted(arrivals)))
 
 
-def without_rate(treatment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is the same in all trials of a search."""
-    return {name: level for name, level in treatment.items() if name != RATE}
+def without_rate(treatment: Mapping[str, Any], over: str = RATE) -> dict[str, Any]:
+    """Return what is the same in all trials of a search; `over` is what differs."""
+    return {name: level for name, level in treatment.items() if name != over}
 
 
 @functools.lru_cache(maxsize=10_000)
-def judged(path: Path, slo: Slo, phases: tuple[str, ...], rate: float) -> Judgement:
-    """Judge a run folder, which never changes once it is there."""
+def judged(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
+    """Judge a run folder, which never changes once it is there; `rate` (1/s) is None for a number of users."""
     return judge(Run(path), slo, phases, rate)
 
 
 def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Sequence[str]) -> Search:
     attempts = []
     for run in runs:
-        rate = float(run.treatment[RATE])
+        rate = float(run.treatment[bounds.over])
         if run.run is not None:
-            attempts.append(Attempt(run.id, rate, judged(run.run.path, slo, tuple(phases), rate)))
+            of_rate = rate if bounds.over == RATE else None
+            attempts.append(Attempt(run.id, rate, judged(run.run.path, slo, tuple(phases), of_rate)))
     end = search(bounds, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts])
-    return Search(runs[0].block, without_rate(runs[0].treatment), tuple(attempts), end)
+    return Search(runs[0].block, without_rate(runs[0].treatment, bounds.over), tuple(attempts), end)
 
 
 #: From the least to the most that an answer leaves open.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 
-def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int) -> list[Capacity]:
+def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
     """Return the capacity of each treatment from its searches; scatter of trials is taken over all of them."""
     telling = [[search for search in searches if search.tells] for searches in treatments]
     known = [searches for searches in telling if searches]
     fitted = iter(thresholds([[_trials(search) for search in searches] for searches in known]))
     return [
-        _capacity(searches, next(fitted) if treatment else None, default_nodes)
+        replace(_capacity(searches, next(fitted) if treatment else None, default_nodes), over=over)
         for searches, treatment in zip(treatments, telling, strict=True)
     ]
 

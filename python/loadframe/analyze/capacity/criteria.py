@@ -6,8 +6,10 @@ generator that is late or slow can only make them worse: what passes all the sam
 nothing, unless it fails by more than the generator was late. Nor does any run whose cluster was not what was asked for.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -33,16 +35,33 @@ _SUBJECTS = {"successes": "", "all": " of all requests", "failures": " of failed
 class Slo:
     """What is asked of every operation that is measured: a percentile of response times (s), a share of errors.
 
-    `of` says of which requests the percentile is: `successes`, `failures`, or `all`.
+    `of` says of which requests the percentile is: `successes`, `failures`, or `all`. Some `operations` may have bounds
+    of their own, by their names; without a `response` nothing is asked of the others.
     """
 
-    response: float
+    response: float | None = None
     percentile: str = "p99"
     errors: float = 0.01
     of: str = "successes"
+    operations: tuple[tuple[str, "Slo"], ...] = ()
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> "Slo":
+        """Return what a file says; what the bounds of an operation leave out is as in the general ones."""
+        general = {key: value for key, value in written.items() if key != "operations"}
+        apart = {
+            name: general | {key: value for key, value in entry.items() if value is not None}
+            for name, entry in (written.get("operations") or {}).items()
+        }
+        return cls(**general, operations=tuple((name, cls(**bounds)) for name, bounds in apart.items()))
 
     def __str__(self) -> str:
-        return f"{self.subject} within {format_duration(self.response)}, errors below {self.errors:.3g}"
+        general = (
+            [f"{self.subject} within {format_duration(self.response)}, errors below {self.errors:.3g}"]
+            if self.response is not None
+            else []
+        )
+        return "; ".join([*general, *(f"{name}: {bounds}" for name, bounds in self.operations)])
 
     @property
     def subject(self) -> str:
@@ -60,32 +79,54 @@ class Judgement:
     errors: float | None
     achieved: float | None
     growth: float | None  #: of the requests in flight, 1/s
+    #: The limit of `response`, s, and the operation whose it is, where operations have bounds of their own.
+    limit: float | None = None
+    operation: str | None = None
 
 
-def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
-    """Judge a run at a rate (1/s) by its folder; `phases` are those that are measured."""
+@dataclass(frozen=True)
+class _Bounded:
+    """What some operations' requests came to, and what is asked of them; `name` is that of one with its own bounds."""
+
+    name: str | None
+    slo: Slo
+    response: float | None
+    errors: float | None
+
+    @property
+    def pressure(self) -> float:
+        """How much of the limit the response is."""
+        return (self.response or 0.0) / (self.slo.response or math.inf)
+
+    def broken(self, late: float = 0.0) -> Iterator[str]:
+        """Yield a sentence for each bound that is not met when responses were really shorter by `late` (s)."""
+        response = None if self.response is None else max(self.response - late, 0.0)
+        of = "" if self.name is None else f"{self.name}: "
+        yield from (of + words for words in broken(self.slo, None, response, self.errors, None, 0.0))
+
+
+def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
+    """Judge a run by its folder, at a rate (1/s), or None of a number of users; `phases` are those measured."""
     summary = run.summary
     if summary.status != "done" or summary.generator is None or summary.verdict is None:
         return Judgement(Outcome.INVALID, (summary.failure or summary.status,), None, None, None, None)
     measured = [phase for phase in summary.phases if phase.name in phases]
-    operations = [operation for phase in measured for operation in phase.operations.values()]
-    latencies = [latency for entry in operations if (latency := _latency(entry, slo)) is not None]
-    if len(latencies) < len(operations):
-        what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
-        return Judgement(Outcome.INVALID, (what,), None, None, None, None)
-    known = [value for latency in latencies if (value := latency.at(slo.percentile)) is not None]
-    requests = sum(entry.requests + entry.dropped for entry in operations)
-    failed = sum(sum(entry.errors.values()) + entry.dropped for entry in operations)
+    try:
+        judged = list(_bounded(slo, measured))
+    except LookupError as missing:
+        return Judgement(Outcome.INVALID, (str(missing.args[0]),), None, None, None, None)
     achieved = summary.generator.achieved
-    growth = max((_growth(run, phase) for phase in measured), default=0.0)
-    response, errors = max(known, default=None), failed / requests if requests else None
+    # Users wait for their answers, so that there are never more requests than users.
+    growth = max((_growth(run, phase) for phase in measured), default=0.0) if rate is not None else 0.0
+    worst = max(judged, key=lambda bounded: bounded.pressure)
+    response, errors = worst.response, max((b.errors for b in judged if b.errors is not None), default=None)
     told = summary.verdict.reasons
     # A store that did not survive its load has not sustained it, whatever its last figures were.
     lost = [reason.cause for reason in told if spoils(reason.code) and fault_of(reason.code) == "store"]
-    reasons = (*lost, *broken(slo, rate, response, errors, achieved, growth))
+    together = tuple(broken(slo, rate, None, None, achieved, growth, load=True))
+    reasons = (*lost, *(words for bounded in judged for words in bounded.broken()), *together)
     late = (summary.generator.lateness_p99 or 0.0) + (summary.generator.lag_p99 or 0.0)
-    punctual = None if response is None else max(response - late, 0.0)
-    excusable = not lost and not any(broken(slo, rate, punctual, errors, achieved, growth))
+    excusable = not lost and not together and not any(any(bounded.broken(late)) for bounded in judged)
     decisive = []
     for reason in told:
         # The store's faults are what is asked here, and no ground to disbelieve the run.
@@ -93,16 +134,55 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float) -> Judgement:
         excuses = fault == "generator" and reasons and (excusable or reason.code not in _LATE)
         if fault == "cluster" or excuses:
             decisive.append(reason.cause)
-    if decisive:
-        return Judgement(Outcome.INVALID, tuple(decisive), response, errors, achieved, growth)
-    return Judgement(Outcome.FAILED if reasons else Outcome.PASSED, reasons, response, errors, achieved, growth)
+    outcome = Outcome.INVALID if decisive else Outcome.FAILED if reasons else Outcome.PASSED
+    told_reasons = tuple(decisive) or reasons
+    figures = (response, errors, achieved, growth, worst.slo.response, worst.name)
+    return Judgement(outcome, told_reasons, *figures)
+
+
+def _bounded(slo: Slo, phases: Sequence[PhaseSummary]) -> Iterator[_Bounded]:
+    """Yield what is judged; LookupError, with the reason, where the run does not tell it."""
+    named = dict(slo.operations)
+    grouped: dict[str, list[OperationFigures]] = {name: [] for name in named}
+    others: list[OperationFigures] = []
+    for phase in phases:
+        for name, figures in phase.operations.items():
+            # What stands for several requests is judged where it has bounds of its own.
+            if name in grouped or not figures.of_several:
+                grouped.get(name, others).append(figures)
+    for name, bounds in named.items():
+        if not grouped[name]:
+            raise LookupError(f"nobody asked for {name}, which has bounds of its own")
+        yield _figures(name, bounds, grouped[name])
+    if slo.response is not None and (others or not named):
+        yield _figures(None, slo, others)
+
+
+def _figures(name: str | None, slo: Slo, operations: Sequence[OperationFigures]) -> _Bounded:
+    latencies = [latency for entry in operations if (latency := _latency(entry, slo)) is not None]
+    if len(latencies) < len(operations):
+        what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
+        raise LookupError(what)
+    known = [value for latency in latencies if (value := latency.at(slo.percentile)) is not None]
+    requests = sum(entry.requests + entry.dropped for entry in operations)
+    failed = sum(sum(entry.errors.values()) + entry.dropped for entry in operations)
+    return _Bounded(name, slo, max(known, default=None), failed / requests if requests else None)
 
 
 def broken(
-    slo: Slo, rate: float, response: float | None, errors: float | None, achieved: float | None, growth: float
+    slo: Slo,
+    rate: float | None,
+    response: float | None,
+    errors: float | None,
+    achieved: float | None,
+    growth: float,
+    *,
+    load: bool = False,
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures do not meet."""
-    if response is None:
+    """Yield a sentence for each criterion that these figures do not meet; with `load` those of the load alone."""
+    if load or slo.response is None:
+        pass
+    elif response is None:
         # Where nothing failed, nothing that failed was slow.
         if slo.of != "failures":
             yield "no request succeeded" if slo.of == "successes" else "no request was answered"
@@ -112,7 +192,7 @@ def broken(
         yield f"{format_share(errors, 2)} of the requests failed, at least {format_share(slo.errors, 2)}"
     if achieved is not None and achieved < ACHIEVED:
         yield f"{format_share(achieved, 1)} of the load was achieved, less than {format_share(ACHIEVED)}"
-    if growth > _GROWTH * rate:
+    if rate is not None and growth > _GROWTH * rate:
         yield f"requests in flight became more by {growth:.3g} per second"
 
 

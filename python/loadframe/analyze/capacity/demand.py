@@ -107,10 +107,10 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
     return min((number for number, capacity in known.items() if capacity >= rate), default=None)
 
 
-def sentence(answer: Demand, largest: int) -> str:
-    """Return the answer in words, with what it rests on."""
-    load = f"{answer.words} ({format_count(answer.rate)} requests/s)" if answer.words else ""
-    load = load or f"{format_count(answer.rate)} requests/s"
+def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
+    """Return the answer in words, with what it rests on; a load is in that unit."""
+    load = f"{answer.words} ({format_count(answer.rate)} {unit})" if answer.words else ""
+    load = load or f"{format_count(answer.rate)} {unit}"
     if not largest:
         return f"Nothing is known of how many nodes sustain {load}."
     if answer.nodes is None and answer.reach <= largest:

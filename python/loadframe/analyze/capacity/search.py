@@ -8,7 +8,7 @@ search goes on below it. Whoever stops in the middle goes on where the trials en
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """One run at a rate (1/s)."""
+    """One run at a rate (1/s), or with a number of users; so for all rates here."""
 
     rate: float
     outcome: Outcome
@@ -38,6 +38,12 @@ class Bounds:
     most: float
     factor: float = 2.0
     precision: float = 0.05
+    #: What is searched for: a `rate`, or a number of `users`, which is whole.
+    over: str = "rate"
+
+    def rounded(self, level: float, to: Callable[[float], int] = round) -> float:
+        """Return a level as it names folders and is read by people: with four significant digits, users whole."""
+        return float(max(to(level), 1)) if self.over == "users" else float(f"{level:.4g}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
         return _down(bounds, high, tried)
     if high is None:
         return _next_up(bounds, low, tried)
-    middle = _rounded(math.sqrt(low * high))
+    middle = bounds.rounded(math.sqrt(low * high))
     if high / low - 1 > bounds.precision and low < middle < high:
         return Next(middle, 1, "bisect")
     kind = Kind.BRACKETED if tried[high].failed else Kind.LOWER_BOUND
@@ -98,17 +104,17 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:
     """Nothing has passed yet."""
     if high is None:
-        return Next(_rounded(bounds.start), 1, "ramp")
-    if high <= _rounded(bounds.least):
+        return Next(bounds.rounded(bounds.start), 1, "ramp")
+    if high <= bounds.rounded(bounds.least):
         return Answer(Kind.NONE if tried[high].failed else Kind.UNKNOWN, None, high)
-    return Next(_rounded(max(high / bounds.factor, bounds.least)), 1, "ramp")
+    return Next(bounds.rounded(max(high / bounds.factor, bounds.least), math.floor), 1, "ramp")
 
 
 def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | Answer:
     """Nothing has failed yet."""
-    if low >= _rounded(bounds.most):
+    if low >= bounds.rounded(bounds.most):
         return _verified(tried[low], Kind.AT_MOST, None)
-    return Next(_rounded(min(low * bounds.factor, bounds.most)), 1, "ramp")
+    return Next(bounds.rounded(min(low * bounds.factor, bounds.most), math.ceil), 1, "ramp")
 
 
 def _verified(answer: "_Rate", kind: Kind, above: float | None) -> Next | Answer:
@@ -133,8 +139,3 @@ class _Rate:
         if invalid >= _INVALID and self.passes and not self.failed and self.passes < _PASSES:
             # It passed at first, and then nothing could be told any more: no ground for an answer.
             self.passes, self.beyond = 0, True
-
-
-def _rounded(rate: float) -> float:
-    """Return the rate with four significant digits: rates name folders, and are read by people."""
-    return float(f"{rate:.4g}")

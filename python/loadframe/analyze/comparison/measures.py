@@ -94,7 +94,11 @@ class Measure:
 
     def _operations(self, run: RecordedRun) -> list[OperationFigures]:
         operations = run.operations(self.phase)
-        return [operation for name, operation in operations.items() if self.operation in (None, name)]
+        return [
+            operation
+            for name, operation in operations.items()
+            if (not operation.of_several if self.operation is None else name == self.operation)
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what it is, for JSON."""

@@ -96,11 +96,11 @@ def read_course(run: Run) -> Course | None:
     series = run.series
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], last))
     of_phase = pc.and_(of_phase, pc.greater_equal(series["second"], first))
-    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
+    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single)))))
     second = rows["second"].to_numpy() - first
     successes = np.bincount(second, weights=rows["successes"].to_numpy(), minlength=length)
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
-    main = max(phase.operations, key=lambda name: phase.operations[name].successes)
+    main = max(phase.single, key=lambda name: phase.operations[name].successes)
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)

@@ -82,6 +82,8 @@ def level_at(level: Any, times: Series) -> Series:
         return np.full(len(times), float(level))
     series = np.full(len(times), float(level["from"]))
     start, value = 0.0, float(level["from"])
+    if level.get("repeats"):
+        times = times % sum(float(stage["over"]) for stage in level["stages"])
     for stage in level["stages"]:
         over, to = float(stage["over"]), float(stage["to"])
         share = np.clip((times - start) / over, 0.0, 1.0) if over else np.ones(len(times))

@@ -1,28 +1,18 @@
 """Absolute bounds on new runs: held, broken, or not to be told, by an interval of the mean over runs; pure.
 
-Response times and throughput: Student's t interval (95 %) of the mean of logarithms over runs, so of their geometric
-mean. Where the runs are of several sessions, means of sessions are the units, since runs of one session are alike. The
-whole interval has to be within the bound to hold it, and beyond it to break it.
-
-Shares of requests: the t interval of the mean share over runs, widened to what counting allows (Clopper and Pearson,
-"The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934, of all requests
-together): without any failure in few requests, little is excluded. A bound of 0 is about the very requests that were
-made, and so is one on the slowest response: these are counted, and have no interval.
+Response times and throughput are judged by the interval of their geometric mean, shares of requests by that of the mean
+share. The whole interval has to be within the bound to hold it, and beyond it to break it. A bound of 0 is about the
+very requests that were made, and so is one on the slowest response: these are counted, and have no interval.
 """
 
-import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from scipy import special
-
 from loadframe.analyze.comparison import Measure
-from loadframe.analyze.estimate import Estimate, mean_interval
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs_text
 from loadframe.analyze.gate.thresholds import Bound
+from loadframe.analyze.means import geometric_mean, mean_share
 from loadframe.analyze.sessions import sessions_of
 
 
@@ -72,31 +62,3 @@ def _estimated(
     if ends == {True, False}:
         return "undecided", f"{why}: the interval contains the bound"
     return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
-
-
-def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
-    """Return the geometric mean with its 95 % interval; unbounded for one unit. Values are above 0."""
-    mean = _mean(np.log(values).tolist(), sessions)
-    return Estimate(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high) if mean.is_finite else math.inf)
-
-
-def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]) -> Estimate:
-    """Return the mean share of failures over runs with its interval; each run has its failures and its requests."""
-    failed, due = (sum(column) for column in zip(*counts, strict=True))
-    low = float(special.betaincinv(failed, due - failed + 1, 0.025)) if failed else 0.0
-    high = float(special.betaincinv(failed + 1, due - failed, 0.975)) if failed < due else 1.0
-    mean = _mean([count / of if of else 0.0 for count, of in counts], sessions)
-    if not mean.is_finite:
-        return Estimate(mean.value, -math.inf, math.inf)
-    return Estimate(mean.value, max(0.0, min(low, mean.low)), min(1.0, max(high, mean.high)))
-
-
-def _mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
-    """Return the mean of the runs, or where there are several sessions of their means, with Student's interval."""
-    units = list(values)
-    if len(set(sessions)) > 1:
-        groups = defaultdict(list)
-        for value, session in zip(values, sessions, strict=True):
-            groups[session].append(value)
-        units = [float(np.mean(group)) for group in groups.values()]
-    return mean_interval(units)

@@ -103,10 +103,13 @@ class Unsteady(Reason):
     change: float
     seconds: int
     settled: bool
+    #: Whether this is what is left when what the documents explain is taken out.
+    beside_documents: bool = False
 
     def _cause(self) -> str:
         how = "drifted" if self.settled else "had not settled when the window began"
-        return f"in phase {self.phase} throughput {how}: {format_change(self.change)} over {self.seconds} s"
+        rest = ", beside what the documents explain" if self.beside_documents else ""
+        return f"in phase {self.phase} throughput {how}: {format_change(self.change)} over {self.seconds} s{rest}"
 
     def _remedy(self) -> str:
         return "lengthen the warm-up; if it still drifts, look at merges, compactions and caches of the store"

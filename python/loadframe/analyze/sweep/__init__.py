@@ -14,6 +14,7 @@ from loadframe.analyze.scalability import Scaling
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
 from loadframe.analyze.sweep.document import curves_document
 from loadframe.analyze.sweep.equal import Shape, equal_resources
+from loadframe.analyze.sweep.tiers import Tiers, tiers
 from loadframe.analyze.sweep.treatments import Point, Treatment
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Point",
     "SpeedUp",
     "Sweep",
+    "Tiers",
     "Treatment",
     "read_sweep",
 ]
@@ -38,6 +40,8 @@ class Sweep:
     curves: tuple[PhaseCurves, ...]
     #: Shapes of clusters that have the same CPUs in all, where nodes and their CPU limit are factors.
     equal: tuple[Shape, ...]
+    #: Of each of the curves, where an application was measured.
+    tiers: tuple[Tiers, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the analysis for JSON."""
@@ -56,6 +60,7 @@ class Sweep:
                 }
                 for shape in self.equal
             ],
+            **({"tiers": [part.as_dict() for part in self.tiers]} if any(part.waiting for part in self.tiers) else {}),
             "runs": [run.as_dict() for run in self.folder.runs],
             "left_out": [run.id for run in self.folder.left_out],
         }
@@ -66,12 +71,13 @@ def read_sweep(path: Path) -> Sweep:
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
-    curves = []
+    curves, told = [], []
     for phase in folder.description["measure"]:
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
             curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling))
-    return Sweep(folder, tuple(curves), equal_resources(curves))
+            told.append(tiers(runs, phase))
+    return Sweep(folder, tuple(curves), equal_resources(curves), tuple(told))
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:

@@ -1,11 +1,11 @@
 """Telemetry of a run's measured window: the samples of a metric, by source."""
 
 from collections import defaultdict
-from statistics import fmean
 
 import pyarrow.compute as pc
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.processes import ALL, processes_of
 
 
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
@@ -30,8 +30,8 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
 
 
 def cores_used(run: RecordedRun, phase: str) -> float:
-    """Return how many cores all nodes together used on average in the measured window; 0 if it was not sampled."""
-    return sum(fmean(values) for values in by_source(run, phase, "node:", "process.cpu").values())
+    """Return how many cores all nodes together used on average in the measured window; 0 if that is not known."""
+    return sum(_cores(run, phase).values())
 
 
 def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
@@ -44,8 +44,13 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     cpus = min(filter(None, (quota, limits.cores_each)), default=None)
     if cpus is None:
         return {}
-    cores = by_source(run, phase, "node:", "process.cpu")
-    return {name.removeprefix("node:"): fmean(values) / cpus for name, values in cores.items() if values}
+    return {name: cores / cpus for name, cores in _cores(run, phase).items()}
+
+
+def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
+    """Return the cores that each node used on average; nothing of a window that was watched too little."""
+    used = processes_of(run.run).get(phase, {}) if run.run else {}
+    return {name: of_node.cores for name, of_node in used.items() if name != ALL}
 
 
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:

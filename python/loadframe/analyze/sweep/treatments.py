@@ -109,14 +109,17 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
 def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
     """Return the operation of a phase with the most successes, whose response times stand for the phase.
 
+    Where some stand for several requests (what users do in a few steps), it is the first of those with the most.
     Runs that are not sound do not count, unless there are no others.
     """
     counts: dict[str, int] = defaultdict(int)
+    several: set[str] = set()
     runs = list(runs)
     for run in [run for run in runs if run.sound] or runs:
         for name, operation in run.operations(phase).items():
             counts[name] += operation.successes
-    return max(counts, key=lambda name: counts[name], default=None)
+            several |= {name} if operation.of_several else set()
+    return max(several or counts, key=lambda name: (counts[name], -list(counts).index(name)), default=None)
 
 
 def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:

@@ -41,13 +41,13 @@ class RateShare(Model):
 def _clients_form(value: object) -> str:
     if isinstance(value, ComingClients) or (isinstance(value, dict) and "every" in value):
         return "coming"
-    return "stages" if isinstance(value, dict | ClientLevel) else "constant"
+    return "levels" if isinstance(value, dict | ClientLevel) else "level"
 
 
 def _rate_form(value: object) -> str:
     if isinstance(value, RateShare) or (isinstance(value, dict) and "share" in value):
-        return "share"
-    return "stages" if isinstance(value, dict | RateLevel) else "constant"
+        return "a share"
+    return "levels" if isinstance(value, dict | RateLevel) else "level"
 
 
 class LoadEntry(Model):
@@ -55,8 +55,8 @@ class LoadEntry(Model):
 
     clients: (
         Annotated[
-            Annotated[Count, Tag("constant")]
-            | Annotated[ClientLevel, Tag("stages")]
+            Annotated[Count, Tag("level")]
+            | Annotated[ClientLevel, Tag("levels")]
             | Annotated[ComingClients, Tag("coming")],
             Discriminator(_clients_form),
         ]
@@ -64,7 +64,7 @@ class LoadEntry(Model):
     ) = None
     rate: (
         Annotated[
-            Annotated[Rate, Tag("constant")] | Annotated[RateLevel, Tag("stages")] | Annotated[RateShare, Tag("share")],
+            Annotated[Rate, Tag("level")] | Annotated[RateLevel, Tag("levels")] | Annotated[RateShare, Tag("a share")],
             Discriminator(_rate_form),
         ]
         | None

@@ -277,7 +277,7 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
         )
     measured = Run(path)
     series, phase = measured.series, measured.summary.phases[0]
-    rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase.operations), "string")))
+    rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase.single), "string")))
     counts: dict[int, int] = {}
     for second, successes in zip(rows["second"].to_pylist(), rows["successes"].to_pylist(), strict=True):
         counts[second] = counts.get(second, 0) + successes

@@ -52,6 +52,7 @@ class RecordedStore:
     """What analyses and reports use of the cluster that was asked for."""
 
     kind: str | None = field(default=None, metadata=told("kind of store"))
+    family: str | None = field(default=None, metadata=told("the operations that it understands"))
     version: str | None = field(default=None, metadata=told("its version"))
     origin: str | None = field(default=None, metadata=told("where its software comes from"))
     nodes: int | None = field(default=None, metadata=told("nodes", "nodes"))

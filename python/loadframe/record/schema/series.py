@@ -10,6 +10,7 @@ ERROR_CLASSES = (
     Field("server", "int64", "requests", "the store failed: 5xx, failed shards"),
     Field("item", "int64", "requests", "the request succeeded, some of its items did not"),
     Field("assertion", "int64", "requests", "the answer is not what the workload asserts"),
+    Field("unseen", "int64", "requests", "what was written did not become visible in time"),
 )
 
 _PHASE = Field("phase", "string", "", "the phase's name")
@@ -53,6 +54,6 @@ SERIES_RECORDED = (
 )
 
 #: Columns that older runs lack; they are read as null, which means that it is not known.
-SERIES_LATER = ("failure_p50", "failure_p99", "failure_max", "unanswered", "oldest_unanswered")
+SERIES_LATER = ("error_unseen", "failure_p50", "failure_p99", "failure_max", "unanswered", "oldest_unanswered")
 
 SERIES = (_PHASE, *SERIES_RECORDED[:3], _TIME, *SERIES_RECORDED[3:])

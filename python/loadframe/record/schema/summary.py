@@ -62,12 +62,47 @@ class PartFigures(Figures):
     all: Latency | None = field(default=None, metadata=told("done - sent: "))
 
 
+@dataclass(frozen=True, slots=True)
+class GrowthFigures:
+    """How an operation's mean response time grew with the documents, with the 95 % interval."""
+
+    slope: float = field(metadata=told("what 1,000 documents more added to the mean response time", "s"))
+    low: float = field(metadata=told("lower end of its 95 % interval", "s"))
+    high: float = field(metadata=told("upper end of the same", "s"))
+    begin: float = field(metadata=told("documents when the window began", "documents"))
+    end: float = field(metadata=told("documents when it was over", "documents"))
+    held: bool = field(
+        metadata=told(
+            "whether these are documents that the collections held; if not, those that were written, of which only the"
+            " store can tell how many were new"
+        )
+    )
+    all: bool = field(
+        metadata=told("whether documents from before the run are counted; if not, it is not known how many there were")
+    )
+    apart: bool = field(
+        metadata=told(
+            "whether documents could be distinguished from time; if not, whatever else changed with time is in the"
+            " slope, too"
+        )
+    )
+
+    @property
+    def grows(self) -> bool:
+        """Whether response times grew with the documents, beyond noise."""
+        return self.low > 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFigures(Figures):
     """The figures of an operation in a phase's measured window."""
 
     dropped: int = field(metadata=told("never sent, since too many were in flight", "requests"))
     in_flight_at_end: int = field(metadata=told("sent and not answered when the phase was over", "requests"))
+    of_several: bool = field(
+        default=False,
+        metadata=told("whether it stands for several requests, which are recorded for themselves; no sum counts it"),
+    )
     recall: float | None = field(
         default=None,
         metadata=told(
@@ -75,6 +110,16 @@ class OperationFigures(Figures):
             absent=True,
         ),
     )
+    resolution: float | None = field(
+        default=None,
+        metadata=told(
+            "pause between two looks for what was written, so that its visibility is known no finer; only of operations"
+            " that look for it",
+            "s",
+            absent=True,
+        ),
+    )
+    growth: GrowthFigures | None = field(default=None, metadata=told("", absent=True))
     parts: Mapping[str, PartFigures] = field(
         default_factory=dict, metadata=told("of this part of the operation: ", of="PART")
     )
@@ -91,7 +136,7 @@ class StreamSummary:
 
     name: str = field(metadata=told("the stream's name"))
     pacing: Mapping[str, Any] = field(
-        metadata=told("closed (clients, think time) or open (rate, arrivals)", below=True)
+        metadata=told("closed (clients, think time), open (rate, arrivals) or users (users, clients)", below=True)
     )
     measured: float | None = field(
         default=None, metadata=told("of the window in which the stream ran; rates are per second of it", "s")
@@ -99,9 +144,9 @@ class StreamSummary:
     ran_out: bool = field(default=False, metadata=told("whether it ended before its time, having nothing left to send"))
 
     def __post_init__(self) -> None:
-        """Refuse a pacing that is neither open nor closed, with ValueError."""
-        if not isinstance(self.pacing.get("open", self.pacing.get("closed")), Mapping):
-            raise ValueError("a pacing is `open` or `closed`")
+        """Refuse a pacing of no known kind, with ValueError."""
+        if not any(isinstance(self.pacing.get(kind), Mapping) for kind in ("open", "closed", "users")):
+            raise ValueError("a pacing is `open`, `closed` or `users`")
 
     @property
     def is_open(self) -> bool:
@@ -121,12 +166,22 @@ class StreamSummary:
     @property
     def clients(self) -> int | Mapping[str, Any] | None:
         """The number of clients, or the stages through which it goes; None for open pacing."""
-        return None if self.is_open else self.pacing["closed"]["clients"]
+        return None if self.is_open else self._closed["clients"]
+
+    @property
+    def users(self) -> int | None:
+        """The number of users who share the clients; None where each client is one."""
+        return int(self.pacing["users"]["users"]) if "users" in self.pacing else None
+
+    @property
+    def _closed(self) -> Mapping[str, Any]:
+        closed: Mapping[str, Any] = self.pacing["users" if "users" in self.pacing else "closed"]
+        return closed
 
     @property
     def think_time(self) -> Level:
         """What clients wait between an answer and the next request, s; 0 for open pacing."""
-        return 0.0 if self.is_open else self.pacing["closed"].get("think_time", 0.0)
+        return 0.0 if self.is_open else self._closed.get("think_time", 0.0)
 
     @property
     def has_stages(self) -> bool:
@@ -229,9 +284,14 @@ class PhaseSummary:
         return self.start + self.warmup
 
     @property
+    def single(self) -> Mapping[str, OperationFigures]:
+        """The operations whose figures may be added up: those that do not stand for several others."""
+        return {name: operation for name, operation in self.operations.items() if not operation.of_several}
+
+    @property
     def throughput(self) -> float:
         """Successes per second, all operations together."""
-        return sum(operation.throughput for operation in self.operations.values())
+        return sum(operation.throughput for operation in self.single.values())
 
     @property
     def has_open_load(self) -> bool:
@@ -319,6 +379,9 @@ class RecordedVerdict:
     valid: bool = field(metadata=told("whether the run is valid"))
     reasons: tuple[RecordedReason, ...] = field(default=(), metadata=told(""))
     not_judged: tuple[str, ...] = field(default=(), metadata=told("what could not be judged, and why"))
+    explained: tuple[str, ...] = field(
+        default=(), metadata=told("what moved without being a reason against the run, since it is explained")
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Slo
+from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, Kind, Slo
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
 from loadframe.units import format_count, format_duration, format_nodes
@@ -16,10 +16,19 @@ def subject_text(slo: Slo) -> str:
     return slo.subject.replace(slo.percentile, PERCENTILE_NAMES[slo.percentile])
 
 
+def unit_of(over: str) -> str:
+    """Return the unit of what was searched for: `requests/s` or `users`."""
+    return "users" if over == USERS else "requests/s"
+
+
 def slo_text(slo: Slo) -> str:
-    """Write `p99 within 100 ms, fewer than 1 % errors`."""
+    """Write `p99 within 100 ms, fewer than 1 % errors`, and what is asked of operations with bounds of their own."""
+    apart = [f"{name}: {slo_text(bounds)}" for name, bounds in slo.operations]
+    if slo.response is None:
+        return "; ".join(apart)
     within = f"{subject_text(slo)} within {format_duration(slo.response)}"
-    return f"{within}, fewer than {100 * slo.errors:.3g} % errors"
+    general = f"{within}, fewer than {100 * slo.errors:.3g} % errors"
+    return "; ".join([*apart, f"others: {general}" if apart else general])
 
 
 def rate_text(capacity: Capacity) -> str:
@@ -43,19 +52,27 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         nearest = next(filter(None, (search.nearest for search in capacity.searches)))
         why = "; ".join(nearest.judgement.reasons)
         return (
-            f"{name}: no rate meets the SLO; at {format_count(lowest)}/s, the lowest that was tried, {why}."
-            " Ask for less, give the store more, or search lower with search: least."
+            f"{name}: no {_level(capacity)} meets the SLO; at {_amount(capacity, lowest)}, the lowest that was tried,"
+            f" {why}. Ask for less, give the store more, or search lower with search: least."
         )
     if capacity.kind is Kind.UNKNOWN:
         return f"{name}: the trials that decide it are invalid; see why below."
-    words = f"{name}: {rate_text(capacity)} requests/s{_basis(capacity)}"
+    words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}"
     if capacity.kind is Kind.LOWER_BOUND:
         return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
     if capacity.kind is Kind.AT_MOST:
-        return f"{words}: the highest rate that the search may try was held; raise search: most."
+        return f"{words}: the highest {_level(capacity)} that the search may try was held; raise search: most."
     answered = [search for search in capacity.searches if search.nearest]
     why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
     return f"{words}; above that {why}." if why else f"{words}."
+
+
+def _level(capacity: Capacity) -> str:
+    return "number of users" if capacity.over == USERS else "rate"
+
+
+def _amount(capacity: Capacity, level: float) -> str:
+    return f"{format_count(level)} users" if capacity.over == USERS else f"{format_count(level)}/s"
 
 
 def _basis(capacity: Capacity) -> str:
@@ -63,7 +80,7 @@ def _basis(capacity: Capacity) -> str:
     words = " by one search, which is a bracket and not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.telling)
     if without:
-        words += f" ({without} of {len(capacity.telling)} searches met no rate that meets the SLO)"
+        words += f" ({without} of {len(capacity.telling)} searches met no {_level(capacity)} that meets the SLO)"
     return words
 
 
@@ -88,11 +105,19 @@ def arrivals_sentence(capacities: Capacities) -> str:
 
 def limits(capacities: Capacities) -> list[str]:
     """Return how to read the figures."""
+    users = capacities.bounds.over == USERS
+    held = f"A {'number of users' if users else 'rate'} is held when {slo_text(capacities.slo)}"
+    if not users:
+        held += ", at least 99 % of the load was achieved, and the number of requests in flight did not grow"
     words = [
-        f"A rate is held when {slo_text(capacities.slo)}, at least 99 % of the load was achieved, and the number of"
-        " requests in flight did not grow. The answer passed two of three trials and was run again; the rate above it"
+        f"{held}. The answer passed two of three trials and was run again; the {'number' if users else 'rate'} above it"
         " failed twice."
     ]
+    if users:
+        words.append(
+            "Users wait for their answers and think between them: the slower the store, the fewer requests they make."
+            " They share the clients that the workload gives them, and waiting for one is part of a response time."
+        )
     words += filter(None, [arrivals_sentence(capacities)])
     if any(len(capacity.telling) > 1 for capacity in capacities.capacities):
         words.append(
@@ -130,7 +155,13 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
             "percentile": capacities.slo.percentile,
             "errors": capacities.slo.errors,
             "of": capacities.slo.of,
+            **(
+                {"operations": {name: _own(bounds) for name, bounds in apart}}
+                if (apart := capacities.slo.operations)
+                else {}
+            ),
         },
+        "over": capacities.bounds.over,
         "arrivals": list(capacities.arrivals),
         "capacities": [
             {
@@ -160,6 +191,10 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
     }
 
 
+def _own(bounds: Slo) -> dict[str, Any]:
+    return {key: getattr(bounds, key) for key in ("response", "percentile", "errors", "of")}
+
+
 def _search(search: Any) -> dict[str, Any]:
     answer = search.answer
     return {
@@ -172,6 +207,7 @@ def _search(search: Any) -> dict[str, Any]:
                 "outcome": attempt.judgement.outcome.value,
                 "reasons": list(attempt.judgement.reasons),
                 "response": attempt.judgement.response,
+                **({"operation": name} if (name := attempt.judgement.operation) else {}),
                 "errors": attempt.judgement.errors,
                 "achieved": attempt.judgement.achieved,
             }

@@ -12,14 +12,19 @@ from loadframe.report.comparison import words
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.setup import manifest_facts
-from loadframe.report.tables import Cell, Table
+from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.trust import runs_view
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 
 
-def comparison_page(comparison: Comparison, description: Mapping[str, Any] | None = None) -> str:
-    """Return the page; `description` is the content of experiment.json where one experiment made all the runs."""
+def comparison_page(
+    comparison: Comparison, description: Mapping[str, Any] | None = None, further: Sections = ()
+) -> str:
+    """Return the page; `description` is the content of experiment.json where one experiment made all the runs.
+
+    `further` are sections that every kind of experiment has.
+    """
     description = description or {}
     runs = tuple(run for group in comparison.groups for run in group.runs)
     labels = [group.label for group in comparison.groups]
@@ -39,6 +44,7 @@ def comparison_page(comparison: Comparison, description: Mapping[str, Any] | Non
             for label, differences in comparison.differing.items()
         },
         runs=runs_view(RecordedExperiment(Path(), {"kind": "compare", **description}, runs)),
+        further=further,
         facts=manifest_facts(example.manifest) if example else [],
         file=description.get("file", ""),
     )

@@ -11,7 +11,7 @@ from loadframe.report.labels import cluster_text
 from loadframe.report.page import render
 from loadframe.report.plot import Figure
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Table
+from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.trust import runs_view
 
 _NOTE = (
@@ -31,8 +31,8 @@ class GroupView:
     warnings: Sequence[Finding]
 
 
-def elastic_page(elasticity: Elasticity) -> str:
-    """Return the page of an experiment."""
+def elastic_page(elasticity: Elasticity, further: Sections = ()) -> str:
+    """Return the page of an experiment; `further` are sections that every kind of experiment has."""
     description = elasticity.folder.description
     example = next((group.example.run for group in elasticity.groups if group.example and group.example.run), None)
     return render(
@@ -43,6 +43,7 @@ def elastic_page(elasticity: Elasticity) -> str:
         experiment=description["experiment"],
         groups=[_view(group, index) for index, group in enumerate(elasticity.groups)],
         runs=runs_view(elasticity.folder),
+        further=further,
         facts=experiment_facts(elasticity.folder, example),
         file=description.get("file", ""),
     )

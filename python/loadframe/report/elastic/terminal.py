@@ -6,11 +6,12 @@ from rich.text import Text
 from loadframe.analyze.elasticity import Elasticity, StepMeasures
 from loadframe.report.elastic import words
 from loadframe.report.fit.terminal import print_findings
+from loadframe.report.further import Further
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 
 
-def print_elasticity(elasticity: Elasticity, console: Console) -> None:
+def print_elasticity(elasticity: Elasticity, console: Console, further: Further | None = None) -> None:
     """Print an experiment in brief."""
     description = elasticity.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
@@ -27,6 +28,8 @@ def print_elasticity(elasticity: Elasticity, console: Console) -> None:
             console.print(Text(f"{run}: {', '.join(f'{title} {text}' for title, text in scores)}"))
         print_findings(console, group.warnings)
     console.print()
+    if further:
+        further.print(console)
     print_trust(elasticity.folder, console)
 
 

@@ -1,12 +1,13 @@
 """What each kind of experiment says of its runs: each module here is named as `kind:` has it, registered nowhere else.
 
-It has `read(path)`, which analyses an experiment's folder and returns its `Report`.
+It has `read(path, bands)`, which analyses an experiment's folder and returns its `Report`; `bands` are the bounds of
+bands of response time, s.
 """
 
 import importlib
 import json
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,11 @@ class Report:
     unanswerable: BadInput | None = None
 
 
-def read_report(path: Path) -> Report:
-    """Return the report on an experiment's folder; BadInput if it is not one, is broken, or has an unknown kind."""
+def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
+    """Return the report on an experiment's folder; BadInput if it is not one, is broken, or has an unknown kind.
+
+    With the bounds of bands of response time, s, it has these of each operation and treatment.
+    """
     file = path / EXPERIMENT_FILE
     try:
         kind = json.loads(file.read_text(encoding="utf-8"))["kind"]
@@ -48,5 +52,5 @@ def read_report(path: Path) -> Report:
             where=str(file),
             remedy=f"this loadframe knows {', '.join(known)}; report it with the one that made it",
         )
-    report: Report = importlib.import_module(f"{__name__}.{kind}").read(path)
+    report: Report = importlib.import_module(f"{__name__}.{kind}").read(path, bands)
     return report

@@ -1,37 +1,50 @@
 """The report on a capacity experiment."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.capacity import Capacities, Capacity, Demand, Kind, Outcome, curve, demand, read_capacities
+from loadframe.analyze.capacity import (
+    USERS,
+    Capacities,
+    Capacity,
+    Demand,
+    Kind,
+    Outcome,
+    curve,
+    demand,
+    read_capacities,
+)
 from loadframe.analyze.capacity.demand import sentence as demand_sentence
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.errors import BadInput
 from loadframe.report.capacity import words
 from loadframe.report.capacity.plots import capacity_plot, trials_plot
 from loadframe.report.fit.words import sentence as fit_sentence
+from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import render
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Table
+from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_share
 
 _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "muted"}
 
 
-def read(path: Path) -> Report:
+def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return each treatment's capacity, and the nodes that the file's demands need."""
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)
     demands = _demands(capacities, fitted)
+    more = further(capacities.folder, bands)
     return Report(
-        _page(capacities, fitted, refusal, [sentence for _, sentence in demands]),
-        words.document(capacities, demands),
-        lambda console: _show(capacities, demands, console),
+        _page(capacities, fitted, refusal, [sentence for _, sentence in demands], more.sections),
+        words.document(capacities, demands) | more.document,
+        lambda console: _show(capacities, demands, more, console),
         _unanswerable(capacities),
     )
 
@@ -41,7 +54,8 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
     if not capacities.capacities or any(capacity.kind is not Kind.NONE for capacity in capacities.capacities):
         return None
     return BadInput(
-        f"no rate meets the SLO: {words.slo_text(capacities.slo)}",
+        f"no {'number of users' if capacities.bounds.over == USERS else 'rate'} meets the SLO:"
+        f" {words.slo_text(capacities.slo)}",
         where=str(capacities.folder.path),
         remedy="ask for less, give the store more, or search lower with search: least",
     )
@@ -66,15 +80,22 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     for asked in capacities.folder.description.get("demands", []):
         rate, said = words.demand_text(asked)
         answer = demand(rate, said, capacities.capacities, fitted)
-        answers.append((answer, demand_sentence(answer, largest)))
+        answers.append((answer, demand_sentence(answer, largest, words.unit_of(capacities.bounds.over))))
     return answers
 
 
-def _page(capacities: Capacities, fitted: ScalabilityFit | None, refusal: str | None, demands: list[str]) -> str:
+def _page(
+    capacities: Capacities,
+    fitted: ScalabilityFit | None,
+    refusal: str | None,
+    demands: list[str],
+    sections: Sections,
+) -> str:
     description = capacities.folder.description
     several = len({capacity.nodes for capacity in capacities.capacities if capacity.rate}) > 1 and _only_nodes(
         capacities
     )
+    unit = words.unit_of(capacities.bounds.over)
     example = next((run.run for run in capacities.folder.runs if run.run and run.status == "done"), None)
     return render(
         "capacity.html.j2",
@@ -85,7 +106,7 @@ def _page(capacities: Capacities, fitted: ScalabilityFit | None, refusal: str | 
         sentences=[*(words.sentence(capacity, capacities.slo) for capacity in capacities.capacities), *demands],
         limits=words.limits(capacities),
         curve=capacity_plot(capacities.capacities, fitted, "capacity") if several else None,
-        curve_words=fit_sentence(fitted, "requests/s") if fitted else f"No curve: {refusal}.",
+        curve_words=fit_sentence(fitted, unit) if fitted else f"No curve: {refusal}.",
         searches=[
             (
                 treatment_text(capacity.treatment) or "The store",
@@ -94,6 +115,7 @@ def _page(capacities: Capacities, fitted: ScalabilityFit | None, refusal: str | 
             )
             for index, capacity in enumerate(capacities.capacities)
         ],
+        further=sections,
         facts=experiment_facts(capacities.folder, example),
         file=description.get("file", ""),
     )
@@ -106,27 +128,34 @@ def _trials(capacity: Capacity) -> Table:
             Cell(attempt.judgement.outcome.value, tone=_TONES[attempt.judgement.outcome]),
             Cell("; ".join(attempt.judgement.reasons)),
             Cell(f"{attempt.rate:g}"),
-            Cell(seconds_text(attempt.judgement.response)),
+            Cell(seconds_text(attempt.judgement.response) + _of(attempt.judgement.operation)),
             Cell("–" if attempt.judgement.errors is None else format_share(attempt.judgement.errors, 2)),
             Cell("–" if attempt.judgement.achieved is None else format_share(attempt.judgement.achieved, 1)),
         ]
         for search in capacity.searches
         for attempt in search.attempts
     ]
-    return Table(("run", "outcome", "why", "requests/s", "response", "errors", "achieved"), rows, names=3)
+    return Table(
+        ("run", "outcome", "why", words.unit_of(capacity.over), "response", "errors", "achieved"), rows, names=3
+    )
 
 
-def _show(capacities: Capacities, demands: list[tuple[Demand, str]], console: Console) -> None:
+def _of(operation: str | None) -> str:
+    return f" ({operation})" if operation else ""
+
+
+def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Further, console: Console) -> None:
     description = capacities.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     console.print(Text(words.slo_text(capacities.slo), style="dim"))
     console.print()
-    table = TerminalTable(("treatment", "requests/s", "trials"))
+    table = TerminalTable(("treatment", words.unit_of(capacities.bounds.over), "trials"))
     for capacity in capacities.capacities:
         name = treatment_text(capacity.treatment) or f"nodes {capacity.nodes}"
         table.add(name, words.rate_text(capacity), str(sum(len(search.attempts) for search in capacity.searches)))
     table.print(console)
     console.print()
+    more.print(console)
     for capacity in capacities.capacities:
         console.print(Text(words.sentence(capacity, capacities.slo)))
     for _, sentence in demands:

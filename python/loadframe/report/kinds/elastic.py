@@ -1,5 +1,6 @@
 """The report on an elastic experiment."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from loadframe.analyze.elasticity import Elasticity, read_elasticity
@@ -7,16 +8,18 @@ from loadframe.errors import BadInput
 from loadframe.record.schema.event_kinds import FIRED, NEVER
 from loadframe.report.elastic.page import elastic_page
 from loadframe.report.elastic.terminal import print_elasticity
+from loadframe.report.further import further
 from loadframe.report.kinds import Report
 
 
-def read(path: Path) -> Report:
+def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return what happened in each transition of the experiment in that folder."""
     elasticity = read_elasticity(path)
+    more = further(elasticity.folder, bands)
     return Report(
-        elastic_page(elasticity),
-        elasticity.as_dict(),
-        lambda console: print_elasticity(elasticity, console),
+        elastic_page(elasticity, more.sections),
+        elasticity.as_dict() | more.document,
+        lambda console: print_elasticity(elasticity, console, more),
         _unanswerable(elasticity),
     )
 

@@ -1,11 +1,31 @@
 """A single run as one JSON object for programs: its summary, and how sure its percentiles are."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from loadframe.analyze.bands import bands_of
 from loadframe.analyze.percentiles import percentiles_document
+from loadframe.analyze.processes import processes_of
 from loadframe.record import Run
 
 
-def run_document(run: Run) -> dict[str, Any]:
-    """Return the run's path, its summary, and under `percentiles` the intervals by phase, operation and name, in s."""
-    return {"run": str(run.path), **run.raw_summary, "percentiles": percentiles_document(run)}
+def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
+    """Return the run's path, its summary, and under `percentiles` the intervals by phase, operation and name, in s.
+
+    What each process used is under `cpu` by phase and name, where processes were watched.
+
+    With the bounds of bands of response time, s, their shares are under `bands` by phase and operation.
+    """
+    document = {"run": str(run.path), **run.raw_summary, "percentiles": percentiles_document(run)}
+    if used := processes_of(run):
+        document["cpu"] = {
+            phase: {name: of_process.as_dict() for name, of_process in processes.items()}
+            for phase, processes in used.items()
+        }
+    if bands:
+        known = bands_of(run, bands)
+        document["bands"] = {
+            phase: {name: of_operation.as_dict() for name, of_operation in operations.items()}
+            for phase, operations in known.items()
+        }
+    return document

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from loadframe.analyze.processes import processes_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
+from loadframe.report.bands import run_bands
+from loadframe.report.cpu import run_cpu
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
@@ -16,12 +19,12 @@ from loadframe.report.labels import (
 from loadframe.report.page import render
 from loadframe.report.run.plots import run_over_time
 from loadframe.report.setup import manifest_facts, run_facts
-from loadframe.report.tables import generator_table, operations_table, ranks_table
+from loadframe.report.tables import generator_table, growth_table, operations_table, ranks_table
 from loadframe.units import format_count
 
 
-def run_page(run: Run) -> str:
-    """Return the page of a single run."""
+def run_page(run: Run, bands: Sequence[float] = ()) -> str:
+    """Return the page of a single run; `bands` are the bounds of bands of response time, s."""
     manifest, summary = run.manifest, run.summary
     workload = manifest.workload.name or run.path.name
     phases = summary.phases
@@ -35,8 +38,11 @@ def run_page(run: Run) -> str:
         verdict=summary.verdict,
         operations=operations_table(run) if phases else None,
         remarks=[words for phase in phases for words in (*ended_early_texts(phase), *set_aside_texts(phase))],
+        bands=run_bands(run, bands) if bands else None,
+        growth=growth_table(phases),
         closed=closed_text(phases),
         over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
+        cpu=run_cpu(processes_of(run)),
         generator=generator_table(summary.generator) if summary.generator else None,
         ranks=ranks_table(phases),
         facts=[run_facts(manifest), *manifest_facts(manifest)],

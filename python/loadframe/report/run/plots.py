@@ -34,7 +34,7 @@ _LEVEL_NAMES = 4
 def phase_over_time(run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str) -> Figure:
     """Draw one phase: successes per second above, median and 99th percentile of `operation` below."""
     rows = _phase_rows(run, phase)
-    seconds, successes = _per_second(rows)
+    seconds, successes = _per_second(_single(rows, phase))
     line, mark = Line(COLORS[0]), Mark(COLORS[0], size=5)
     end = phase.warmup + phase.duration
     return Figure(
@@ -60,7 +60,7 @@ def run_over_time(run: Run, name: str) -> Figure:
     shown: set[str] = set()
     for index, phase in enumerate(phases):
         rows, start = _phase_rows(run, phase), phase.start
-        seconds, successes = _per_second(rows)
+        seconds, successes = _per_second(_single(rows, phase))
         line = Line(COLORS[index % 2 * 2], 1.6)
         traces.append(Trace(numbers(seconds + start + 0.5), numbers(successes), phase.name, line, legend=False))
         for operation in phase.operations:
@@ -104,6 +104,11 @@ def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
     end = phase.warmup + phase.duration
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], end))
     return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
+
+
+def _single(rows: pa.Table, phase: PhaseSummary) -> pa.Table:
+    """Return the rows without those of operations that stand for several others."""
+    return rows.filter(pc.is_in(rows["operation"], pa.array(list(phase.single))))
 
 
 def _per_second(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -34,7 +34,7 @@ def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str
                 latency = histogram.quantile((index + 0.5) / histogram.count)
                 yield {"latency": latency or 0.0, "docs": docs}
     for error in ERROR_CLASSES:
-        for _ in range(sum(row[f"error_{error.name}"] for row in seconds)):
+        for _ in range(sum(row[f"error_{error.name}"] or 0 for row in seconds)):
             yield {"error_code": error.name}
 
 

@@ -1,14 +1,17 @@
 """One run on the terminal: figures per phase and operation, and whether to believe them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.percentiles import Percentile, percentiles_of
+from loadframe.analyze.processes import processes_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import OperationFigures, RecordedVerdict
+from loadframe.report.bands import run_bands_on_terminal
+from loadframe.report.cpu import run_cpu_on_terminal
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
@@ -16,8 +19,10 @@ from loadframe.report.labels import (
     ends_text,
     errors_text,
     few_text,
+    growth_text,
     load_text,
     recall_text,
+    resolution_text,
     seconds_text,
     set_aside_texts,
     with_failures,
@@ -29,8 +34,11 @@ from loadframe.units import format_count, format_duration
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
-def print_run(run: Run, console: Console | None = None) -> None:
-    """Print a run in brief, on standard output unless another console is given."""
+def print_run(run: Run, console: Console | None = None, bands: Sequence[float] = ()) -> None:
+    """Print a run in brief, on standard output unless another console is given.
+
+    `bands` are the bounds of bands of response time, s.
+    """
     console = console or Console()
     manifest, summary = run.manifest, run.summary
     console.print(Text(f"{manifest.workload.name or ''} on {cluster_text(manifest.store)}", style="bold"))
@@ -50,6 +58,15 @@ def print_run(run: Run, console: Console | None = None) -> None:
             console.print(Text(words, style="yellow"))
         for words in (*ended_early_texts(phase), *set_aside_texts(phase)):
             console.print(Text(words, style="yellow"))
+        for name, operation in phase.operations.items():
+            if grown := growth_text(operation):
+                console.print(Text(f"mean response time of {name}: {grown}", style="dim"))
+    if bands:
+        console.print()
+        run_bands_on_terminal(run, bands).print(console)
+    if used := processes_of(run):
+        console.print()
+        run_cpu_on_terminal(used).print(console)
     if closed := closed_text(summary.phases):
         console.print()
         console.print(Text(closed, style="dim"))
@@ -59,7 +76,7 @@ def print_run(run: Run, console: Console | None = None) -> None:
 
 
 def print_verdict(console: Console, verdict: RecordedVerdict) -> None:
-    """Print whether the run is valid, the reasons if it is not, and what was not judged."""
+    """Print whether the run is valid, the reasons if it is not, what is explained, and what was not judged."""
     if verdict.valid:
         console.print(Text("valid", style="bold green"))
     else:
@@ -68,6 +85,8 @@ def print_verdict(console: Console, verdict: RecordedVerdict) -> None:
     for reason in verdict.reasons:
         grid.add_row(Text("!", style="yellow"), Text(reason.cause, style="yellow"))
         grid.add_row("", Text(reason.remedy, style="dim"))
+    for words in verdict.explained:
+        grid.add_row("", Text(f"explained: {words}", style="dim"))
     for words in verdict.not_judged:
         grid.add_row("", Text(f"not judged: {words}", style="dim"))
     if grid.row_count:
@@ -93,6 +112,8 @@ def _operations(
             table.add(words, "", "", *(pair[end] for pair in ends), *last, style="dim")
         if recall := recall_text(operation):
             table.add(f"  {recall}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
+        if looked := resolution_text(operation):
+            table.add(f"  {looked}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
         if every := with_failures(operation):
             percentiles = [seconds_text(every.at(key)) for key in _PERCENTILES]
             table.add("  with failures", "", "", *percentiles, *last, style="dim")

@@ -20,8 +20,9 @@ from loadframe.report.scale.plots import (
     throughput_over_clients,
     throughput_over_nodes,
 )
+from loadframe.report.scale.tiers import waiting_table
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Table, models_table, speedup_table
+from loadframe.report.tables import Sections, Table, models_table, speedup_table
 from loadframe.report.trust import runs_view
 from loadframe.units import format_nodes
 
@@ -54,8 +55,8 @@ class CurvesView:
     warnings: Sequence[Finding]
 
 
-def sweep_page(sweep: Sweep) -> str:
-    """Return the page of an experiment."""
+def sweep_page(sweep: Sweep, further: Sections = ()) -> str:
+    """Return the page of an experiment; `further` are sections that every kind of experiment has."""
     description = sweep.folder.description
     example = next((run.run for run in sweep.folder.runs if run.sound and run.run), None)
     return render(
@@ -65,6 +66,8 @@ def sweep_page(sweep: Sweep) -> str:
         subtitle=_subtitle(description, example.manifest.store if example else None),
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
+        tiers=[(answer.heading(at), waiting_table(told)) for at, told in zip(sweep.curves, sweep.tiers, strict=True)],
+        further=further,
         equal=answer.equal_resources(sweep.equal),
         runs=runs_view(sweep.folder),
         facts=experiment_facts(sweep.folder, example),

@@ -5,25 +5,32 @@ from rich.text import Text
 
 from loadframe.analyze.sweep import PhaseCurves, Sweep
 from loadframe.report.fit.terminal import print_findings
+from loadframe.report.further import Further
 from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text
 from loadframe.report.scale import answer
+from loadframe.report.scale.tiers import waiting_on_terminal
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
 from loadframe.units import format_count
 
 
-def print_sweep(sweep: Sweep, console: Console | None = None) -> None:
+def print_sweep(sweep: Sweep, console: Console | None = None, further: Further | None = None) -> None:
     """Print an experiment in brief, on standard output unless another console is given."""
     console = console or Console()
     description = sweep.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
-    for curves in sweep.curves:
+    for curves, told in zip(sweep.curves, sweep.tiers, strict=True):
         console.print()
         if len(sweep.curves) > 1:
             console.print(Text(answer.heading(curves), style="bold"))
         _print_curves(console, curves)
+        if table := waiting_on_terminal(told):
+            console.print()
+            table.print(console)
     console.print()
+    if further:
+        further.print(console)
     for words in answer.equal_resources(sweep.equal):
         console.print(Text(words))
     print_trust(sweep.folder, console)

@@ -16,7 +16,7 @@ from loadframe.report.page import render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
 from loadframe.report.settings import words
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Table
+from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.trust import runs_view
 from loadframe.units import format_share
 
@@ -38,8 +38,8 @@ class ResultView:
     warnings: Sequence[Finding]
 
 
-def settings_page(settings: Settings) -> str:
-    """Return the page of a settings experiment."""
+def settings_page(settings: Settings, further: Sections = ()) -> str:
+    """Return the page of a settings experiment; `further` are sections that every kind of experiment has."""
     description = settings.folder.description
     example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
     return render(
@@ -50,6 +50,7 @@ def settings_page(settings: Settings) -> str:
         scheme=description["scheme"],
         results=[_view(result, description, f"s{index}") for index, result in enumerate(settings.results)],
         runs=runs_view(settings.folder),
+        further=further,
         facts=experiment_facts(settings.folder, example),
         file=description.get("file", ""),
     )

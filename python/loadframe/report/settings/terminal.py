@@ -9,6 +9,7 @@ from rich.text import Text
 from loadframe.analyze.effects.settings import Settings, SettingsAt
 from loadframe.report.comparison.words import p_text
 from loadframe.report.fit.terminal import print_findings
+from loadframe.report.further import Further
 from loadframe.report.numbers import estimate_text
 from loadframe.report.settings import words
 from loadframe.report.terminal_table import TerminalTable
@@ -18,7 +19,7 @@ from loadframe.units import format_share
 _SHOWN = 8
 
 
-def print_settings(settings: Settings, console: Console | None = None) -> None:
+def print_settings(settings: Settings, console: Console | None = None, further: Further | None = None) -> None:
     """Print a settings experiment in brief, on standard output unless another console is given."""
     console = console or Console()
     description = settings.folder.description
@@ -37,6 +38,8 @@ def print_settings(settings: Settings, console: Console | None = None) -> None:
             _ranking(result).print(console)
         print_findings(console, result.warnings)
     console.print()
+    if further:
+        further.print(console)
     print_trust(settings.folder, console)
 
 

@@ -322,16 +322,19 @@ class Cassandra(Store):
         BadInput for more copies than there are nodes, and where the keyspace is there with another replication.
         """
         columns: Mapping[str, str] = definition.get("columns") or {}
-        key = definition.get("key", "id")
+        said = definition.get("key", "id")
+        key: list[str] = [said] if isinstance(said, str) else list(said)
         if not columns:
             raise BadInput(
                 f"the collection {name} has no columns for cassandra",
                 remedy="say them in the workload: collections: NAME: cassandra: {columns: {name: type}}",
             )
         self._create_keyspace(addresses, definition.get("replication") or {}, nodes)
-        typed = ", ".join(f"{_quoted(column)} {kind}" for column, kind in {key: "text", **columns}.items())
+        typed = ", ".join(
+            f"{_quoted(column)} {kind}" for column, kind in {**dict.fromkeys(key, "text"), **columns}.items()
+        )
         options = definition.get("with")
-        statement = f"CREATE TABLE {KEYSPACE}.{_quoted(name)} ({typed}, PRIMARY KEY ({_quoted(key)}))"
+        statement = f"CREATE TABLE {KEYSPACE}.{_quoted(name)} ({typed}, PRIMARY KEY ({', '.join(map(_quoted, key))}))"
         self._ask(addresses, f"{statement} WITH {options}" if options else statement, timeout=_SCHEMA_TIMEOUT)
         self._agree(addresses)
 

@@ -32,6 +32,8 @@ JVM = (
     "-Dlog4j2.disableJmx=true",
 )
 
+#: The attribute that names a node's rack.
+RACK = "rack_id"
 _LOGGING = """\
 status = error
 appender.console.type = Console
@@ -63,7 +65,18 @@ def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
     jvm.check_settings(settings)
 
 
+def _rack(node: NodeSpec) -> dict[str, Any]:
+    """Return what tells a node its rack, and that copies of a shard belong on different ones."""
+    if not node.rack:
+        return {}
+    return {f"node.attr.{RACK}": node.rack, "cluster.routing.allocation.awareness.attributes": RACK}
+
+
 def configuration(node: NodeSpec, settings: Mapping[str, Any]) -> str:
     """Return the file of settings: those given and the user's over them. JSON values are YAML values."""
-    merged = {**settings, **{key: value for key, value in node.settings.items() if key not in jvm.SETTINGS}}
+    merged = {
+        **settings,
+        **_rack(node),
+        **{key: value for key, value in node.settings.items() if key not in jvm.SETTINGS},
+    }
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in merged.items())

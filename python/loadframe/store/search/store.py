@@ -29,6 +29,7 @@ class SearchStore(Store):
     family = "elasticsearch"
     driver = "search"
     joins_without_all = True
+    knows_racks = True
     #: The sections of a node's statistics that our figures are in.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
     watched: tuple[Figure, ...] = (
@@ -123,7 +124,13 @@ class SearchStore(Store):
             nodes=answer["number_of_nodes"],
             moving=answer["relocating_shards"],
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
+            declared=self._declared(addresses) if answer["status"] == "yellow" else (),
         )
+
+    def _declared(self, addresses: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        answer = self.request(addresses, "GET", "/_cluster/health?level=indices", timeout=10.0)
+        indices = answer.get("indices", {}).values()
+        return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set the cluster's dynamic settings; null takes one back to its default."""

@@ -5,13 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from loadframe.workload.forms.assertion import Assertion
+from loadframe.workload.forms.capture import PLACES, Captured
 from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.couchbase import Durability, Query
 from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
 from loadframe.workload.forms.postgresql import ReadFrom, Statements
-from loadframe.workload.forms.repeat import Repeat
+from loadframe.workload.forms.repeat import Repeat, Visible
 from loadframe.workload.forms.search import (
     Aggregation,
     CountDocuments,
@@ -19,6 +20,7 @@ from loadframe.workload.forms.search import (
     Esql,
     Get,
     Index,
+    IndexMany,
     Knn,
     MultiSearch,
     Request,
@@ -53,7 +55,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
     "elasticsearch": (
         *("search", "multi_search", "aggregation", "count", "sql", "esql", "eql", "knn"),
         *("scroll", "search_after", "composite"),
-        *("get", "index", "request"),
+        *("get", "index", "index_many", "request"),
         *("create_collection", "delete_collection", "put_settings", "put_template", "delete_template", "aliases"),
         *("refresh", "flush", "force_merge", "rollover", "shrink"),
         *("create_repository", "snapshot", "delete_snapshot", "wait_for_health"),
@@ -80,8 +82,12 @@ _OPTIONS: dict[str, Family] = {
 _WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
 _ANYWHERE = ("read", "scan", *NATIVE["mongodb"])
 _FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
+#: Verbs that add, remove or leave documents whatever else is said.
+_KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk"))
 #: What consists of several requests, or has others each time.
 _OF_SEVERAL = ("bulk", "read_modify_write", "scroll", "search_after", "composite", "shrink")
+#: Requests that cannot look for what another one has written.
+_NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
 
 
@@ -122,6 +128,7 @@ class Form(Model):
     composite: Composite | None = None
     get: Get | None = None
     index: Index | None = None
+    index_many: IndexMany | None = None
     request: Request | None = None
     create_collection: CreateCollection | None = None
     delete_collection: DeleteCollection | None = None
@@ -152,6 +159,12 @@ class Form(Model):
     read_preference: ReadPreference | None = None
     read_from: ReadFrom | None = None
     repeat: Repeat | None = None
+    visible: Visible | None = None
+    #: How many documents more there are with each document of a bulk request, or each other request that succeeds.
+    new_documents: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    capture: dict[str, Captured] | None = None
+    #: The name of another target than the one that is measured.
+    target: Annotated[str, Field(min_length=1)] | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
@@ -182,12 +195,36 @@ class Form(Model):
         if self.repeat is not None and kinds[0] in _OF_SEVERAL:
             what = f"only a single request can be repeated, and {kinds[0]} is several or reads a corpus"
             raise wrong(what, "remove it", key="repeat")
+        if self.capture is not None and kinds[0] in (*_OF_SEVERAL, "http"):
+            what = f"one answer gives values, and {kinds[0]} has several"
+            remedy = "say it inside http" if kinds[0] == "http" else "remove it"
+            raise wrong("http has its own capture" if kinds[0] == "http" else what, remedy, key="capture")
         recall = self.assert_.recall if self.assert_ is not None else None
         if recall is not None and recall.k is None and self.knn is None:
             raise wrong("recall wants to know among how many hits", "say k inside it", key="assert")
         misplaced = self.assert_.misplaced(self._asserted(kinds[0])) if self.assert_ is not None else None
         if misplaced is not None:
             raise wrong(misplaced, "remove it", key="assert")
+        return self
+
+    @model_validator(mode="after")
+    def _looks_for_what_is_written(self) -> "Form":
+        if self.visible is None:
+            return self
+        if self.repeat is not None:
+            raise wrong("a request that looks until it sees is repeated already", "remove repeat", key="repeat")
+        writing = next((kind for kind in _NOT_LOOKING if getattr(self, kind) is not None), None)
+        if writing is not None:
+            what = f"only one request that reads can look for what was written, and this is {writing}"
+            raise wrong(what, "make an operation that reads, and let it follow in a journey", key="visible")
+        return self
+
+    @model_validator(mode="after")
+    def _adds_what_it_adds(self) -> "Form":
+        known = next((kind for kind in _KNOWN_TO_ADD if getattr(self, kind) is not None), None)
+        if self.new_documents is not None and known is not None:
+            what = f"what {known} does to the number of documents is known"
+            raise wrong(what, "remove it", key="new_documents")
         return self
 
     def _asserted(self, kind: str) -> str:
@@ -202,13 +239,26 @@ class Form(Model):
         return next(name for name in _KINDS if getattr(self, name) is not None)
 
     @property
+    def taken(self) -> set[str]:
+        """The names of the values that are taken from its answer."""
+        return {*(self.capture or {}), *(self.http.capture if self.http is not None else {})}
+
+    @property
     def content(self) -> Any:
         """What the form says: a model, or for a `command` the command itself."""
         return getattr(self, self.kind)
 
     def fits(self, family: str) -> bool:
-        """Tell whether stores of a family know the request."""
+        """Tell whether stores of a family know the request, or it is for a target of its own."""
+        return self.target is not None or self.known_to(family)
+
+    def known_to(self, family: str) -> bool:
+        """Tell whether a family has the request."""
         if any(getattr(self, option) is not None and family != other for option, other in _OPTIONS.items()):
+            return False
+        if self._misplaced(family) is not None:
+            return False
+        if family != "elasticsearch" and self._routed:
             return False
         if self.kind == "command":
             return family == ("redis" if isinstance(self.command, list) else "mongodb")
@@ -216,6 +266,16 @@ class Form(Model):
             return family == ("elasticsearch" if isinstance(self.sql, Sql) else "postgresql")
         native = {str(name): kinds for name, kinds in NATIVE.items()}.get(family, ())
         return self.kind in native or (self.kind in NEUTRAL and family not in _WITHOUT_NEUTRAL)
+
+    @property
+    def _routed(self) -> bool:
+        """Whether a verb says what only the elasticsearch family has."""
+        return self.kind in NEUTRAL and bool({"routing", "refresh"} & self.content.model_fields_set)
+
+    def _misplaced(self, family: str) -> str | None:
+        """Return a place in answers that a value is taken from and that a family's answers do not have."""
+        places = {captured.place for captured in (self.capture or {}).values()}
+        return next(iter(sorted(places - {*PLACES.get(family, ())})), None)
 
     def dump(self) -> dict[str, Any]:
         """Return the form as drivers take it: what the file says and no more, the timeout in seconds."""
@@ -241,9 +301,15 @@ class Forms(Model):
     def _known_to_each(self) -> "Forms":
         for family, kinds in NATIVE.items():
             form: Form | None = getattr(self, family)
+            if form is not None and form.target is not None:
+                raise wrong("a target has one family", "write the request without families", key=family)
             for option, other in _OPTIONS.items():
                 if form is not None and getattr(form, option) is not None and family != other:
                     raise wrong(f"{family} does not have {option}", f"say it under {other}", key=family)
+            misplaced = form._misplaced(family) if form is not None else None
+            if misplaced is not None:
+                remedy = f"say {' or '.join(PLACES[family])}" if family in PLACES else "say it inside http"
+                raise wrong(f"answers of {family} have no {misplaced} to take a value from", remedy, key=family)
             if form is not None and not form.fits(family):
                 known = [*(() if family in _WITHOUT_NEUTRAL else NEUTRAL), *kinds]
                 raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)

@@ -4,15 +4,25 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.workload.forms.values import Count, Id, Positive, Share, Text
+from loadframe.workload.forms.values import Count, Id, Positive, Routing, Share, Text
 from loadframe.yamlfile import Model, wrong
 
+#: Whether what is written is visible to searches before it is answered, at once (`true`) or with the next refresh.
+Refreshed = bool | Literal["wait_for"]
 
-class Insert(Model):
-    """Add a document; that one is there already is an error where the store can tell."""
+
+class Placed(Model):
+    """A write whose shard can be chosen, and whose visibility can be waited for, in the elasticsearch family."""
 
     collection: Text
     id: Id
+    routing: Routing = None
+    refresh: Refreshed | None = None
+
+
+class Insert(Placed):
+    """Add a document; that one is there already is an error where the store can tell."""
+
     document: dict[str, Any]
 
 
@@ -22,29 +32,23 @@ class Read(Model):
     collection: Text
     id: Id
     fields: list[Text] | None = None
+    routing: Routing = None
 
 
-class Update(Model):
+class Update(Placed):
     """Change some fields of a document that is there."""
 
-    collection: Text
-    id: Id
     document: dict[str, Any]
 
 
-class Upsert(Model):
+class Upsert(Placed):
     """Change some fields of a document, which is made if it is not there."""
 
-    collection: Text
-    id: Id
     document: dict[str, Any]
 
 
-class Delete(Model):
+class Delete(Placed):
     """Remove a document."""
-
-    collection: Text
-    id: Id
 
 
 class Scan(Model):

@@ -31,6 +31,16 @@ Condition = Annotated[Any, BeforeValidator(_condition)]
 Wait = Annotated[Duration, Field(gt=0)]
 
 
+class Visible(Model):
+    """Look until the answer is a success, which is then the first that sees what a request before it has written.
+
+    `every` is the pause between an answer and the next look, and so the resolution; `within` is when it is given up.
+    """
+
+    every: Wait = 0.01
+    within: Wait = 30.0
+
+
 class Repeat(Model):
     """Repeat a request until all conditions hold in one answer, or, without conditions, until it succeeds.
 

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from loadframe.workload.forms.values import Body, Hits, Id, Positive, Text
+from loadframe.workload.forms.neutral import Refreshed
+from loadframe.workload.forms.values import Body, Hits, Id, Positive, Routing, Text
 from loadframe.workload.holes import names
 from loadframe.yamlfile import Model, Scalar, shown, wrong
 
@@ -24,13 +25,15 @@ class Search(Model):
     size: Hits | None = None
     request_cache: bool | None = None
     parameters: dict[str, Scalar] = Field(default_factory=dict)
+    routing: Routing = None
 
 
 class Get(Model):
-    """Read one document by its id."""
+    """Read one document by its id, on the shard that its `routing` leads to."""
 
     collection: Text
     id: Id
+    routing: Routing = None
 
 
 class Index(Model):
@@ -39,6 +42,24 @@ class Index(Model):
     collection: Text
     id: Id | None = None
     document: dict[str, Any]
+    routing: Routing = None
+    refresh: Refreshed | None = None
+
+
+class GivenDocument(Model):
+    """A document and its id."""
+
+    id: Id
+    document: Body
+
+
+class IndexMany(Model):
+    """Write a few documents in one bulk request, all with the same `routing`; those that are there are replaced."""
+
+    collection: Text
+    documents: list[GivenDocument] = Field(min_length=1)
+    routing: Routing = None
+    refresh: Refreshed | None = None
 
 
 class SearchOfSeveral(Model):

@@ -82,10 +82,15 @@ class Flush(Model):
 
 
 class ForceMerge(Model):
-    """Merge a collection's segments, down to `max_segments` per shard when it is given."""
+    """Merge a collection's segments, down to `max_segments` per shard when it is given.
+
+    `only_expunge_deletes` merges only those with deleted documents; `flush` is done afterwards unless it is false.
+    """
 
     collection: Text
     max_segments: Positive | None = None
+    only_expunge_deletes: bool | None = None
+    flush: bool | None = None
 
 
 class Rollover(Model):

@@ -1,7 +1,7 @@
 """Single values of operations: texts, ids, and numbers that may be drawn for each request."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -35,6 +35,13 @@ def _or_hole(value: Any) -> Any:
     raise wrong(f"expected a mapping, not {shown(value)}", 'or write one variable, such as "${body}"')
 
 
+def _routing(value: Any) -> Any:
+    """Return what a document is routed by; None of `{of: VALUE, on: false}`, so that a parameter can turn it off."""
+    if isinstance(value, dict) and set(value) == {"of", "on"} and isinstance(value["on"], bool):
+        return _document_id(value["of"]) if value["on"] else None
+    return _document_id(value)
+
+
 _ONE_HOLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 #: A body, or the variable that it is drawn from.
@@ -44,6 +51,10 @@ Positive = Annotated[int, Field(ge=1)]
 #: A share, 0 to 1.
 Share = Annotated[float, Field(ge=0, le=1)]
 Id = Annotated[str | int, BeforeValidator(_document_id)]
+#: What decides on which shard a document is, or None for its id.
+Routing = Annotated[
+    str | int | None, BeforeValidator(_routing, json_schema_input_type=str | int | dict[Literal["of", "on"], Any])
+]
 #: A number of hits, which may be drawn for each request.
 Hits = Annotated[int | str, whole(0)]
 #: The same, but some.

@@ -53,7 +53,7 @@ fn a_bad_form_is_refused_with_the_place_and_the_reason() {
         (with(json!({"capture": {"token": {"cookie": "k"}}})), "http: capture \"token\": unknown key \"cookie\""),
         (
             with(json!({"capture": {"token": {}}})),
-            "http: capture \"token\": wants {json: POINTER} or {header: NAME}, not {}",
+            "http: capture \"token\": wants {json: ...} or {header: ...}, not {}",
         ),
         (with(json!({"expect": {"status": [99]}})), "http: expect: \"status\" wants numbers from 200 to 599, not 99"),
         (with(json!({"expect": {"status": []}})), "http: expect: \"status\" wants numbers from 200 to 599, not []"),

@@ -161,6 +161,8 @@ fn bulk_answer(statuses: &[u16]) -> Value {
 #[test]
 fn a_bulk_request_counts_the_items_that_the_store_took() {
     assert_eq!(judged(Judge::Bulk, 200, &bulk_answer(&[201, 201, 200]), 3), (3, None));
+    assert_eq!(judged(Judge::Items { documents: 3 }, 200, &bulk_answer(&[201, 201, 200]), 0), (3, None));
+    assert_eq!(judged(Judge::Items { documents: 2 }, 200, &bulk_answer(&[201, 400]), 0).0, 1);
     let (documents, failure) = judged(Judge::Bulk, 200, &bulk_answer(&[201, 400, 201, 429, 409]), 5);
     let expected = "3 of 5 items failed, the first with 400: kind: reason 400".to_owned();
     assert_eq!((documents, failure), (2, Some((ErrorClass::Item, expected))));

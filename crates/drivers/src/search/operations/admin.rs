@@ -95,10 +95,15 @@ impl Mapping<'_> {
                 Ok((line.finish(Body::None), ON_SHARDS))
             }
             "force_merge" => {
-                let form = read(&["collection", "max_segments"])?;
+                let form = read(&["collection", "max_segments", "only_expunge_deletes", "flush"])?;
                 let mut line = self.line("POST", &form)?.segment("_forcemerge")?;
                 if form.get("max_segments").is_some() {
                     line = line.parameter("max_num_segments", &form.count("max_segments")?.into())?;
+                }
+                for key in ["only_expunge_deletes", "flush"] {
+                    if let Some(value) = form.switch(key)? {
+                        line = line.parameter(key, &value.into())?;
+                    }
                 }
                 Ok((line.finish(Body::None), ON_SHARDS))
             }

@@ -1,21 +1,32 @@
 //! Operations on one document, and scans of those that follow one.
 
 use loadframe_engine::plan::PlanError;
+use loadframe_engine::template::Template;
 use serde_json::{Value, json};
 
-use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, SearchStep, id};
+use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, SearchStep, id, routed};
 use crate::form::Form;
-use crate::http1::request::Body;
+use crate::http1::request::{Body, Line};
 use crate::search::judge::Judge;
 
 /// What an operation that writes one document says.
-const WRITE: [&str; 3] = ["collection", "id", "document"];
+const WRITE: [&str; 5] = ["collection", "id", "document", "routing", "refresh"];
+
+/// Appends which shard a document is on, and whether a write is to be visible when it is answered.
+fn place<'a>(mut line: Line<'a>, form: &Form) -> Result<Line<'a>, PlanError> {
+    line = routed(line, form)?;
+    match form.get("refresh") {
+        None => Ok(line),
+        Some(refresh) if refresh.is_boolean() || refresh == "wait_for" => line.parameter("refresh", refresh),
+        Some(other) => Err(PlanError::new(format!("\"refresh\" wants true, false or \"wait_for\", not {other}"))),
+    }
+}
 
 impl Mapping<'_> {
     /// Reads a document, or the named fields of it.
     pub(super) fn read(&self, argument: &Value, known: &[&str]) -> Mapped {
         let form = Form::new(argument, known)?;
-        let mut line = self.at("GET", &form, self.dialect.document())?;
+        let mut line = routed(self.at("GET", &form, self.dialect.document())?, &form)?;
         if let Some(fields) = form.get("fields") {
             let wrong = || PlanError::new(format!("\"fields\" wants a list of names, not {fields}"));
             let names = fields.as_array().ok_or_else(wrong)?;
@@ -33,8 +44,9 @@ impl Mapping<'_> {
     }
 
     pub(super) fn delete(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "id"])?;
-        Ok((self.at("DELETE", &form, self.dialect.document())?.finish(Body::None), Judge::Shards { documents: 1 }))
+        let form = Form::new(argument, &["collection", "id", "routing", "refresh"])?;
+        let line = place(self.at("DELETE", &form, self.dialect.document())?, &form)?;
+        Ok((line.finish(Body::None), Judge::Shards { documents: 1 }))
     }
 
     /// Stores a document and replaces an existing one; without an id the store makes one.
@@ -45,14 +57,34 @@ impl Mapping<'_> {
             None => self.line("POST", &form)?.segment("_doc")?,
         };
         let body = self.json(form.mapping("document")?)?;
-        Ok((line.finish(body), Judge::Shards { documents: 1 }))
+        Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
+    }
+
+    /// Stores a few documents, each under its id, in one bulk request.
+    pub(super) fn index_many(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "documents", "routing", "refresh"])?;
+        let documents = form.require("documents")?;
+        let wrong = || PlanError::new(format!("\"documents\" wants a list of {{id, document}}, not {documents}"));
+        let list = documents.as_array().filter(|list| !list.is_empty()).ok_or_else(wrong)?;
+        let mut lines = Template::default();
+        for given in list {
+            let given = Form::new(given, &["id", "document"])?;
+            lines.push_literal("{\"index\":{\"_id\":\"");
+            lines.push_json_text(&id("id", given.require("id")?)?, self.variables())?;
+            lines.push_literal("\"}}\n");
+            lines.push_json(given.mapping_or_hole("document")?, self.variables())?;
+            lines.push_literal("\n");
+        }
+        let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
+        Ok((place(line, &form)?.finish(Body::Lines(lines)), Judge::Items { documents: list.len() as u64 }))
     }
 
     /// Adds a document; the store answers 409 if one is there.
     pub(super) fn insert(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(form.mapping("document")?)?;
-        Ok((self.at("PUT", &form, self.dialect.create())?.finish(body), Judge::Shards { documents: 1 }))
+        let line = place(self.at("PUT", &form, self.dialect.create())?, &form)?;
+        Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
     /// Changes fields of a document; the store answers 404 if there is none.
@@ -69,7 +101,7 @@ impl Mapping<'_> {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(&body(form.mapping("document")?))?;
         let line = self.at("POST", &form, self.dialect.update())?.parameter(AGAIN, &OVERTAKEN.into())?;
-        Ok((line.finish(body), Judge::Shards { documents: 1 }))
+        Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
     /// The store does not keep ids in order, so that a field has to hold them.

@@ -4,15 +4,15 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use serde_json::{Value, json};
 
-use super::{Mapped, Mapping, parameters};
+use super::{Mapped, Mapping, parameters, routed};
 use crate::form::Form;
 use crate::http1::request::{Body, Line};
 use crate::search::judge::Judge;
 
 impl Mapping<'_> {
     pub(super) fn search(&self, argument: &Value) -> Mapped {
-        let form = Form::new(argument, &["collection", "body", "size", "request_cache", "parameters"])?;
-        let mut line = self.line("POST", &form)?.segment("_search")?;
+        let form = Form::new(argument, &["collection", "body", "size", "request_cache", "parameters", "routing"])?;
+        let mut line = routed(self.line("POST", &form)?.segment("_search")?, &form)?;
         if let Some(cache) = form.switch("request_cache")? {
             line = line.parameter("request_cache", &Value::Bool(cache))?;
         }

@@ -45,6 +45,40 @@ fn error(form: Value) -> String {
 }
 
 #[test]
+fn one_answer_gives_values() {
+    let context = Context {
+        variables: Variables::parse(json!({"total": {"captured": null}}).as_object().unwrap()).unwrap(),
+        corpora: Corpora::default(),
+    };
+    let map = |form: Value| {
+        let mapped = Operation::map(&form, &context, &Dialect::new(None).unwrap(), Duration::from_secs(60));
+        mapped.map(drop).map_err(|error| error.message)
+    };
+    let (key, json) = (json!({"collection": "c", "id": "x"}), json!({"total": {"json": "/_version"}}));
+    let write = json!({"collection": "c", "id": "x", "document": {"a": 1}});
+    assert_eq!(map(json!({"index": write, "capture": json})), Ok(()));
+    assert_eq!(map(json!({"get": key, "capture": {"total": {"field": "a.b"}}})), Ok(()));
+    assert_eq!(
+        map(json!({"scroll": {"collection": "c", "size": 1}, "capture": {"total": {"header": "date"}}})),
+        Ok(())
+    );
+    for (form, message) in [
+        (
+            json!({"read_modify_write": write, "capture": json}),
+            "capture: only one answer gives values, and read_modify",
+        ),
+        (json!({"scroll": {"collection": "c", "size": 1}, "capture": json}), "capture: only one answer gives values"),
+        (json!({"index": write, "capture": {"total": {"field": "a"}}}), "capture \"total\": index reads no documents"),
+        (json!({"get": key, "capture": {"total": {"field": "a", "json": "/b"}}}), "capture \"total\": unknown key"),
+        (json!({"get": key, "capture": {"other": {"json": "/a"}}}), "capture \"other\": unknown variable"),
+        (json!({"get": key, "capture": ["total"]}), "\"capture\" wants {NAME: SOURCE}"),
+    ] {
+        let error = map(form).unwrap_err();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
 fn a_search_is_sent_with_its_size_and_parameters_in_the_query() {
     let form = json!({"search": {
         "collection": "taxis", "size": 100, "request_cache": false, "parameters": {"routing": "a&b"},
@@ -105,6 +139,34 @@ fn operations_on_documents_have_their_paths_and_bodies() {
             json!({"scan": {"collection": "c", "from": "user${k}", "count": "${k}", "by": "key"}}),
             "POST /c/_search?size=3",
             "{\"query\":{\"range\":{\"key\":{\"gte\":\"user3\"}}},\"sort\":[{\"key\":\"asc\"}],\"track_total_hits\":false}",
+        ),
+        (json!({"get": {"collection": "c", "id": "x", "routing": "u/${k}"}}), "GET /c/_doc/x?routing=u%2F3", ""),
+        (
+            json!({"read": {"collection": "c", "id": "x", "fields": ["a"], "routing": 7}}),
+            "GET /c/_doc/x?routing=7&_source_includes=a",
+            "",
+        ),
+        (
+            json!({"index": {"collection": "c", "id": "x", "routing": "u", "refresh": "wait_for", "document": {}}}),
+            "PUT /c/_doc/x?routing=u&refresh=wait_for",
+            "{}",
+        ),
+        (
+            json!({"update": {"collection": "c", "id": "x", "routing": "u", "refresh": true, "document": {}}}),
+            "POST /c/_update/x?retry_on_conflict=100&routing=u&refresh=true",
+            "{\"doc\":{}}",
+        ),
+        (json!({"delete": {"collection": "c", "id": "x", "routing": "u"}}), "DELETE /c/_doc/x?routing=u", ""),
+        (
+            json!({"index_many": {"collection": "c-${k}", "routing": "u", "refresh": false, "documents": [
+                {"id": "a\"${k}", "document": {"n": "${k}"}}, {"id": 5, "document": {}}]}}),
+            "POST /c-3/_bulk?routing=u&refresh=false",
+            "{\"index\":{\"_id\":\"a\\\"3\"}}\n{\"n\":3}\n{\"index\":{\"_id\":\"5\"}}\n{}\n",
+        ),
+        (
+            json!({"force_merge": {"collection": "c", "only_expunge_deletes": false, "flush": true}}),
+            "POST /c/_forcemerge?only_expunge_deletes=false&flush=true",
+            "",
         ),
         (json!({"refresh": {"collection": "a,b-*"}}), "POST /a,b-*/_refresh", ""),
         (json!({"force_merge": {"collection": "c"}}), "POST /c/_forcemerge", ""),

@@ -1,0 +1,310 @@
+//! What is taken from an answer for the same user's later requests: a token, an id, a total. How values are found in an
+//! answer is each protocol's own; what is done with them is here.
+
+use std::borrow::Cow;
+
+use loadframe_engine::driver::Failure;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::variables::{Captured, Variables};
+use serde_json::Value;
+
+use crate::assertion::{assertion, field};
+use crate::form::Form;
+use crate::json::pointer::Pointer;
+
+/// All that an operation takes from its answer.
+#[derive(Debug)]
+pub struct Captures<S>(Vec<Capture<S>>);
+
+/// A value that is taken from an answer.
+#[derive(Debug)]
+struct Capture<S> {
+    name: String,
+    slot: usize,
+    source: S,
+    /// JSON that takes the place of what the answer lacks.
+    otherwise: Option<String>,
+}
+
+/// Where in an answer a value is.
+pub trait Source: Sized {
+    /// The keys of its form.
+    const KEYS: &'static [&'static str];
+
+    /// Reads its form; `None` if that does not say where.
+    fn read(form: &Form) -> Result<Option<Self>, PlanError>;
+}
+
+/// What an answer has at a place.
+pub enum Found<'a> {
+    /// A value, as JSON.
+    Json(Cow<'a, [u8]>),
+    /// A text.
+    Text(Cow<'a, str>),
+    /// Nothing; what that means where nothing else takes its place.
+    Nothing(Failure),
+}
+
+impl<S> Default for Captures<S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<S: Source> Captures<S> {
+    /// Reads `{"token": {"json": "/token"}, "total": {"field": "sum", "otherwise": 0}}`; nothing without a form.
+    pub fn new(form: Option<&Value>, variables: &Variables) -> Result<Self, PlanError> {
+        let mapping = match form.filter(|form| !form.is_null()) {
+            Some(Value::Object(mapping)) => mapping,
+            Some(other) => return Err(PlanError::new(format!("\"capture\" wants {{NAME: SOURCE}}, not {other}"))),
+            None => return Ok(Self::default()),
+        };
+        mapping.iter().map(|(name, source)| Capture::new(name, source, variables)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl<S> Captures<S> {
+    /// Whether nothing is taken.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The places that are looked at.
+    pub fn sources(&self) -> impl Iterator<Item = &S> {
+        self.0.iter().map(|capture| &capture.source)
+    }
+
+    /// Takes from an answer what later requests need; `find` looks for it, and is given the name of the value, too.
+    pub fn keep<'a>(
+        &self,
+        memory: &mut Captured,
+        mut find: impl FnMut(&str, &S) -> Result<Found<'a>, Failure>,
+    ) -> Result<(), Failure> {
+        for Capture { name, slot, source, otherwise } in &self.0 {
+            let broken = |_| assertion(format!("what the answer has for \"{name}\" is not JSON"));
+            match (find(name, source)?, otherwise) {
+                (Found::Nothing(_), Some(json)) => memory.keep_json(*slot, json.as_bytes()).map_err(broken)?,
+                (Found::Json(null), Some(json)) if *null == *b"null" => {
+                    memory.keep_json(*slot, json.as_bytes()).map_err(broken)?;
+                }
+                (Found::Json(json), _) => memory.keep_json(*slot, &json).map_err(broken)?,
+                (Found::Text(text), _) => memory.keep_text(*slot, &text),
+                (Found::Nothing(failure), None) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Source> Capture<S> {
+    fn new(name: &str, source: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        let read = || -> Result<Self, PlanError> {
+            let slot = variables.find(name).map(|id| variables.slot(id))?;
+            let slot = slot.ok_or_else(|| PlanError::new("it is drawn, and not taken from answers"))?;
+            let keys: Vec<_> = S::KEYS.iter().copied().chain(["otherwise"]).collect();
+            let form = Form::new(source, &keys)?;
+            let wanted = || {
+                let keys: Vec<_> = S::KEYS.iter().map(|key| format!("{{{key}: ...}}")).collect();
+                PlanError::new(format!("wants {}, not {source}", keys.join(" or ")))
+            };
+            let named = S::KEYS.iter().filter(|key| form.get(key).is_some()).count();
+            let place = S::read(&form)?.filter(|_| named == 1).ok_or_else(wanted)?;
+            let otherwise = form.get("otherwise").map(Value::to_string);
+            Ok(Self { name: name.to_owned(), slot, source: place, otherwise })
+        };
+        read().map_err(|error| error.within(format!("capture \"{name}\"")))
+    }
+}
+
+/// A place in the first document of an answer.
+#[derive(Debug)]
+pub enum Place {
+    /// A field; a dot reaches inside.
+    Field(String, Pointer),
+    /// What a JSON pointer leads to.
+    Json(Pointer),
+}
+
+impl Source for Place {
+    const KEYS: &'static [&'static str] = &["field", "json"];
+
+    fn read(form: &Form) -> Result<Option<Self>, PlanError> {
+        Ok(match (form.get("field"), form.get("json")) {
+            (Some(_), _) => {
+                let name = form.text("field")?;
+                Some(Self::Field(name.to_owned(), Pointer::dotted(name)?))
+            }
+            (None, Some(Value::String(pointer))) => Some(Self::Json(Pointer::parse(pointer)?)),
+            _ => None,
+        })
+    }
+}
+
+impl Place {
+    fn nothing(&self, name: &str, there: bool) -> Found<'static> {
+        let what = match self {
+            Self::Field(field, _) => format!("field {field:?}"),
+            Self::Json(pointer) => format!("value at {:?}", pointer.text()),
+        };
+        let where_ = if there { "the document of the answer has" } else { "there is no document, and so" };
+        Found::Nothing(assertion(format!("{where_} no {what} to take \"{name}\" from")))
+    }
+
+    /// Looks into a document; `None` is an answer without one.
+    pub fn in_value(&self, name: &str, document: Option<&Value>) -> Found<'static> {
+        let value = document.and_then(|document| match self {
+            Self::Field(name, _) => field(document, name),
+            Self::Json(pointer) => document.pointer(pointer.text()),
+        });
+        let nothing = || self.nothing(name, document.is_some());
+        value.map_or_else(nothing, |value| Found::Json(Cow::Owned(value.to_string().into_bytes())))
+    }
+
+    /// The same of a document that is JSON.
+    pub fn in_json<'a>(&self, name: &str, document: Option<&'a [u8]>) -> Found<'a> {
+        let (Self::Field(_, pointer) | Self::Json(pointer)) = self;
+        let json = document.and_then(|document| pointer.find(document).ok().flatten());
+        json.map_or_else(|| self.nothing(name, document.is_some()), |json| Found::Json(Cow::Borrowed(json)))
+    }
+}
+
+impl Captures<Place> {
+    /// The values that an operation takes, as its form says; refused where its answers have no document to take them
+    /// from.
+    pub fn of_documents(form: &Value, reads: bool, variables: &Variables) -> Result<Self, PlanError> {
+        let captures = Self::new(form.get("capture"), variables)?;
+        if !reads && !captures.is_empty() {
+            return Err(PlanError::new("capture: only what reads documents in one answer gives values"));
+        }
+        Ok(captures)
+    }
+
+    /// Takes them from a document; it is asked for only if anything is taken.
+    pub fn keep_of(&self, memory: &mut Memory, document: impl FnOnce() -> Option<Value>) -> Result<(), Failure> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let document = document();
+        self.keep(&mut memory.news, |name, place| Ok(place.in_value(name, document.as_ref())))
+    }
+}
+
+/// What a client's user knows from answers, and what the answer to the request under way gives it.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// What is known.
+    pub known: Captured,
+    news: Captured,
+}
+
+impl Memory {
+    /// Lends what is known to the request that is under way.
+    pub fn lend(&mut self) -> Captured {
+        std::mem::take(&mut self.known)
+    }
+
+    /// What was lent is back; what the answer gave is known from now on, if the request was a success.
+    pub fn settle(&mut self, mut known: Captured, good: bool) {
+        if good {
+            known.learn(&mut self.news);
+        } else {
+            self.news.forget();
+        }
+        self.known = known;
+    }
+
+    /// Takes what an answer gives.
+    pub fn take<'a, S>(
+        &mut self,
+        captures: &Captures<S>,
+        find: impl FnMut(&str, &S) -> Result<Found<'a>, Failure>,
+    ) -> Result<(), Failure> {
+        captures.keep(&mut self.news, find)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::draw::Draw;
+    use loadframe_engine::template::Template;
+    use loadframe_engine::variables::Values;
+    use serde_json::json;
+
+    use super::*;
+
+    fn variables() -> Variables {
+        let forms = json!({"total": {"captured": null}, "drawn": {"uniform": [1, 2]}});
+        Variables::parse(forms.as_object().unwrap()).unwrap()
+    }
+
+    fn captures(form: Value) -> Result<Captures<Place>, String> {
+        Captures::of_documents(&json!({"capture": form}), true, &variables()).map_err(|error| error.message)
+    }
+
+    /// What the next request of the user carries.
+    fn carried(memory: &Memory) -> String {
+        let (variables, draw) = (variables(), Draw::new(1, 2, 3));
+        let values = Values { variables: &variables, draw: &draw, captured: &memory.known };
+        let mut out = Vec::new();
+        Template::json(&json!("${total}"), &variables).unwrap().render(&values, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_value_of_the_first_document_is_known_once_its_request_was_a_success() {
+        let captures = captures(json!({"total": {"field": "sum.steps"}})).unwrap();
+        let mut memory = Memory::default();
+        let known = memory.lend();
+        captures.keep_of(&mut memory, || Some(json!({"sum": {"steps": 12.5}}))).unwrap();
+        memory.settle(known, true);
+        assert_eq!(carried(&memory), "12.5");
+        let known = memory.lend();
+        captures.keep_of(&mut memory, || Some(json!({"sum.steps": "x"}))).unwrap();
+        memory.settle(known, false);
+        assert_eq!(carried(&memory), "12.5", "what a failed request answered is not taken");
+        let known = memory.lend();
+        captures.keep_of(&mut memory, || Some(json!({"sum.steps": "x"}))).unwrap();
+        memory.settle(known, true);
+        assert_eq!(carried(&memory), "\"x\"", "a field's name may have a dot itself");
+    }
+
+    #[test]
+    fn what_an_answer_lacks_fails_or_has_a_value_in_its_place() {
+        let taken = |form: Value, document: Option<Value>| {
+            let mut memory = Memory::default();
+            let known = memory.lend();
+            let kept = captures(form).unwrap().keep_of(&mut memory, || document);
+            memory.settle(known, kept.is_ok());
+            kept.map(|()| carried(&memory)).map_err(|failure| failure.message)
+        };
+        let strict = json!({"total": {"json": "/a/b"}});
+        assert_eq!(taken(strict.clone(), Some(json!({"a": {"b": [1]}}))), Ok("[1]".into()));
+        let missing = "the document of the answer has no value at \"/a/b\" to take \"total\" from";
+        assert_eq!(taken(strict.clone(), Some(json!({"a": 1}))), Err(missing.into()));
+        let none = "there is no document, and so no value at \"/a/b\" to take \"total\" from";
+        assert_eq!(taken(strict, None), Err(none.into()));
+        let lenient = json!({"total": {"field": "sum", "otherwise": 0}});
+        assert_eq!(taken(lenient.clone(), None), Ok("0".into()));
+        assert_eq!(taken(lenient.clone(), Some(json!({"sum": null}))), Ok("0".into()));
+        assert_eq!(taken(lenient, Some(json!({"sum": 7}))), Ok("7".into()));
+    }
+
+    #[test]
+    fn a_source_that_says_nothing_or_two_things_is_refused() {
+        for (form, message) in [
+            (json!({"total": {}}), "capture \"total\": wants {field: ...} or {json: ...}, not {}"),
+            (json!({"total": {"field": "a", "json": "/a"}}), "capture \"total\": wants {field"),
+            (json!({"total": {"feld": "a"}}), "capture \"total\": unknown key \"feld\"; did you mean \"field\"?"),
+            (json!({"drawn": {"field": "a"}}), "capture \"drawn\": it is drawn"),
+            (json!({"nobody": {"field": "a"}}), "capture \"nobody\": unknown variable"),
+            (json!({"total": {"json": "a"}}), "capture \"total\": \"a\" is not a JSON pointer"),
+            (json!(["total"]), "\"capture\" wants {NAME: SOURCE}"),
+        ] {
+            let error = captures(form).unwrap_err();
+            assert!(error.starts_with(message), "{error}");
+        }
+        let form = json!({"capture": {"total": {"field": "a"}}});
+        let refused = Captures::of_documents(&form, false, &variables()).unwrap_err().message;
+        assert!(refused.starts_with("capture: only what reads"), "{refused}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Any of the drivers, by the name that a plan has for it: what there is of each is asked of the one that is there.
+
+use loadframe_engine::draw::Draw;
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::nearest::unknown;
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::variables::Captured;
+use serde_json::Value;
+
+use crate::couchbase::Couchbase;
+use crate::cql::Cql;
+use crate::http::Http;
+use crate::mongodb::Mongo;
+use crate::null::Null;
+use crate::postgresql::Postgres;
+use crate::redis::Redis;
+use crate::search::Search;
+
+/// Defines a driver that is any of some, with their operations and connections.
+macro_rules! any_of {
+    ($($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
+        /// A driver.
+        pub enum AnyDriver {
+            $(#[doc = $name] $variant($driver)),*
+        }
+
+        /// An operation of a driver.
+        pub enum AnyOperation {
+            $(#[doc = $name] $variant(Box<<$driver as Driver>::Operation>)),*
+        }
+
+        /// What one client of a driver holds.
+        pub enum AnyConnection {
+            $(#[doc = $name] $variant(Box<<$driver as Driver>::Connection>)),*
+        }
+
+        const NAMES: [&str; [$($name),*].len()] = [$($name),*];
+
+        impl AnyDriver {
+            /// The driver that a target names.
+            pub fn new(target: &Target) -> Result<Self, PlanError> {
+                match target.driver.as_str() {
+                    $($name => <$driver>::new(target).map(Self::$variant),)*
+                    other => Err(PlanError::new(unknown("driver", other, NAMES))),
+                }
+            }
+
+            /// See [`Driver::map`].
+            pub fn map(&self, form: &Value, context: &Context) -> Result<AnyOperation, PlanError> {
+                match self {
+                    $(Self::$variant(driver) => Ok(AnyOperation::$variant(Box::new(driver.map(form, context)?))),)*
+                }
+            }
+
+            /// See [`Driver::parts`].
+            pub fn parts(&self, operation: &AnyOperation) -> &'static [&'static str] {
+                match (self, operation) {
+                    $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.parts(operation),)*
+                    _ => unreachable!("an operation is asked of the driver that mapped it"),
+                }
+            }
+
+            /// See [`Driver::requests`].
+            pub fn requests(&self, operation: &AnyOperation) -> Option<u64> {
+                match (self, operation) {
+                    $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.requests(operation),)*
+                    _ => unreachable!("an operation is asked of the driver that mapped it"),
+                }
+            }
+
+            /// See [`Driver::verify`].
+            pub async fn verify(&self) -> Result<(), PlanError> {
+                match self {
+                    $(Self::$variant(driver) => driver.verify().await,)*
+                }
+            }
+
+            /// See [`Driver::set_hosts`].
+            pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+                match self {
+                    $(Self::$variant(driver) => driver.set_hosts(hosts),)*
+                }
+            }
+
+            /// See [`Driver::hosts`].
+            pub fn hosts(&self) -> Vec<String> {
+                match self {
+                    $(Self::$variant(driver) => driver.hosts(),)*
+                }
+            }
+
+            /// See [`Driver::unreachable`].
+            pub fn unreachable(&self) -> Vec<(String, String)> {
+                match self {
+                    $(Self::$variant(driver) => driver.unreachable(),)*
+                }
+            }
+
+            /// See [`Driver::connection`].
+            pub fn connection(&self, client: u64) -> AnyConnection {
+                match self {
+                    $(Self::$variant(driver) => AnyConnection::$variant(Box::new(driver.connection(client))),)*
+                }
+            }
+
+            /// See [`Driver::memory`].
+            pub fn memory<'a>(&self, connection: &'a mut AnyConnection) -> Option<&'a mut Captured> {
+                match (self, connection) {
+                    $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.memory(connection),)*
+                    _ => unreachable!("a connection is used by the driver that made it"),
+                }
+            }
+
+            /// See [`Driver::execute`].
+            pub async fn execute(
+                &self,
+                connection: &mut AnyConnection,
+                operation: &AnyOperation,
+                context: &Context,
+                draw: &Draw,
+                only: Option<&[u32]>,
+            ) -> Reply {
+                match (self, connection, operation) {
+                    $((
+                        Self::$variant(driver),
+                        AnyConnection::$variant(connection),
+                        AnyOperation::$variant(operation),
+                    ) => driver.execute(connection, operation, context, draw, only).await,)*
+                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                }
+            }
+
+            /// See [`Driver::render`].
+            pub fn render(
+                &self,
+                connection: &mut AnyConnection,
+                operation: &AnyOperation,
+                context: &Context,
+                draw: &Draw,
+            ) -> Option<String> {
+                match (self, connection, operation) {
+                    $((
+                        Self::$variant(driver),
+                        AnyConnection::$variant(connection),
+                        AnyOperation::$variant(operation),
+                    ) => driver.render(connection, operation, context, draw),)*
+                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                }
+            }
+
+            /// See [`Driver::show`].
+            pub async fn show(
+                &self,
+                connection: &mut AnyConnection,
+                operation: &AnyOperation,
+                context: &Context,
+                draw: &Draw,
+            ) -> (Reply, Exchange) {
+                match (self, connection, operation) {
+                    $((
+                        Self::$variant(driver),
+                        AnyConnection::$variant(connection),
+                        AnyOperation::$variant(operation),
+                    ) => driver.show(connection, operation, context, draw).await,)*
+                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                }
+            }
+        }
+    };
+}
+
+any_of! {
+    Couchbase: Couchbase = "couchbase",
+    Cql: Cql = "cql",
+    Http: Http = "http",
+    Mongo: Mongo = "mongodb",
+    Null: Null = "null",
+    Postgres: Postgres = "postgresql",
+    Redis: Redis = "redis",
+    Search: Search = "search",
+}

@@ -1,0 +1,20 @@
+//! Durations as numbers of seconds, 0 or more and less than 30 years.
+
+use std::time::Duration;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
+
+use super::NEVER;
+
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if seconds < NEVER => Ok(duration),
+        _ => Err(D::Error::custom(format_args!("a time of {seconds} s: give 0 or more"))),
+    }
+}
+
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}

@@ -1,0 +1,161 @@
+//! Checks and compiles what users do.
+
+use std::time::Duration;
+
+use crate::course::Course;
+use crate::driver::{Context, Driver};
+use crate::gathering::Gathering;
+use crate::journey::{Journey, Places, compile, time};
+use crate::plan::{Pacing, Plan, PlanError, Step, Stop, Stream, Think};
+use crate::schedule::Share;
+use crate::slot::Slot;
+
+/// The operations of steps, each once, in the order in which they stand there.
+pub fn operations(steps: &[Step]) -> Vec<&String> {
+    let mut names = Vec::new();
+    collect(steps, &mut names);
+    names
+}
+
+fn collect<'a>(steps: &'a [Step], names: &mut Vec<&'a String>) {
+    for step in steps {
+        match step {
+            Step::Ask(ask) if !names.contains(&&ask.operation) => names.push(&ask.operation),
+            Step::Repeat(repeat) => collect(&repeat.steps, names),
+            Step::Choose(ways) => ways.iter().for_each(|way| collect(&way.steps, names)),
+            Step::When(when) => {
+                collect(&when.steps, names);
+                collect(&when.otherwise, names);
+            }
+            Step::Timed(timed) => collect(&timed.steps, names),
+            _ => {}
+        }
+    }
+}
+
+/// The names under which some steps are recorded together, each once.
+pub fn timed(steps: &[Step]) -> Vec<&String> {
+    let mut names: Vec<&String> = Vec::new();
+    for step in steps {
+        let inside = match step {
+            Step::Timed(together) => {
+                let mut inside = timed(&together.steps);
+                inside.insert(0, &together.name);
+                inside
+            }
+            Step::Repeat(repeat) => timed(&repeat.steps),
+            Step::Choose(ways) => ways.iter().flat_map(|way| timed(&way.steps)).collect(),
+            Step::When(when) => [timed(&when.steps), timed(&when.otherwise)].concat(),
+            _ => Vec::new(),
+        };
+        for name in inside {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The think times of steps.
+pub fn think_times(steps: &[Step]) -> Vec<Think> {
+    let times = steps.iter().map(|step| match step {
+        Step::Ask(ask) => vec![ask.think_time],
+        Step::Think(time) => vec![*time],
+        Step::Repeat(repeat) => think_times(&repeat.steps),
+        Step::Choose(ways) => ways.iter().flat_map(|way| think_times(&way.steps)).collect(),
+        Step::When(when) => [think_times(&when.steps), think_times(&when.otherwise)].concat(),
+        Step::Timed(timed) => think_times(&timed.steps),
+        Step::Pause(_) | Step::Together | Step::Leave => Vec::new(),
+    });
+    times.flatten().collect()
+}
+
+/// Checks a stream's figures that concern users, before anything is mapped.
+pub fn check(stream: &Stream) -> Result<(), PlanError> {
+    let fail = |what: String| Err(PlanError::new(what));
+    let Pacing::Users { users, clients, .. } = stream.pacing else {
+        return match (&stream.stop, stream.steps.is_empty(), stream.clock.is_some()) {
+            (Stop::Journeys(_), ..) => fail("only users walk a number of journeys: say requests or a duration".into()),
+            (_, false, _) | (_, _, true) => fail("steps and a clock are for users: its pacing has none".into()),
+            _ => Ok(()),
+        };
+    };
+    if stream.steps.is_empty() {
+        return fail("its users have no journey: give it steps".into());
+    }
+    if users == 0 || users > 1 << 31 || clients == 0 {
+        return fail(format!("{users} users with {clients} clients: give 1 or more, up to 2147483648 users"));
+    }
+    match stream.stop {
+        Stop::Journeys(0) => fail("0 journeys: give 1 or more".into()),
+        Stop::Journeys(n) if n > u64::from(u32::MAX) => fail(format!("{n} journeys: give 4294967295 or fewer")),
+        Stop::Requests(_) | Stop::Exhausted => {
+            fail("journeys of users have no fixed number of requests: say journeys or a duration".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses operations that carry the counter of a loop, where nobody walks loops.
+fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), PlanError> {
+    let names = stream.mix.iter().map(|(name, _)| name).chain(stream.journey.iter().map(|step| &step.operation));
+    for name in names {
+        if let Some((_, variable)) = context.variables.loops(&plan.operations[name]).first() {
+            let cause = format!("its variable {variable:?} counts a loop, and only users walk loops");
+            return Err(PlanError::new(cause).within(format!("operation {name:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// How many of a stream's users are this process's.
+fn users_here(plan: &Plan, users: u64, clients: u64) -> u64 {
+    let shares = (0..plan.threads).map(|thread| Share::new(plan.rank, plan.ranks, thread, plan.threads));
+    shares.filter_map(|share| share.among(users.min(clients))).map(|share| share.count(users)).sum()
+}
+
+/// Gives a stream's course its journey, and the clock that its users share, if they do.
+pub fn join<D: Driver>(
+    plan: &Plan,
+    stream: &Stream,
+    course: &mut Course<D>,
+    context: &Context,
+    slots: &[Slot],
+    together: bool,
+) -> Result<Option<Gathering>, PlanError> {
+    let Pacing::Users { users, clients, over, .. } = stream.pacing else {
+        refuse_loops(plan, stream, context)?;
+        return Ok(None);
+    };
+    let clock = stream.clock.as_ref().map(time).transpose()?;
+    let names = operations(&stream.steps);
+    let place = |name: &str| names.iter().position(|other| *other == name).unwrap_or_default();
+    let slot = |name: &str| {
+        let place =
+            slots.iter().position(|slot| slot.of_several && slot.stream == stream.name && slot.operation == name);
+        place.unwrap_or_default()
+    };
+    let places = Places { choice: &place, slot: &slot };
+    let orders = compile(&stream.steps, clock, (&plan.operations, &context.variables), &places)?;
+    for name in &names {
+        if let Some(variable) = context.variables.counts_requests(&plan.operations[*name]) {
+            let cause = format!(
+                "its variable {variable:?} counts the requests of the stream, and users go their own ways: give it \
+                 per: iteration or per: user, or make it of one that has"
+            );
+            return Err(PlanError::new(cause).within(format!("operation {name:?}")));
+        }
+    }
+    let shared = clock.is_some_and(|clock| clock.scale.is_none());
+    if shared && plan.ranks > 1 && !together {
+        let cause = "users share a clock on generators that tell each other of it: give it a scale, or use one rank";
+        return Err(PlanError::new(cause));
+    }
+    if shared && over > Duration::ZERO {
+        return Err(PlanError::new("users who share a clock begin together: leave \"over\" out"));
+    }
+    let rounds = if let Stop::Journeys(rounds) = stream.stop { Some(rounds) } else { None };
+    course.journey = Some(Journey { orders, clock, users, rounds });
+    Ok(shared.then(|| Gathering::new(users_here(plan, users, clients), plan.threads, together)))
+}

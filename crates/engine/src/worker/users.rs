@@ -1,0 +1,312 @@
+//! Users of a stream: many share few clients. A dispatcher sleeps until the next of them is due, and the first client
+//! that is free asks for it. A user has neither a task nor a connection.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::request::{Start, unsent};
+use super::{PAUSE, Seat, Stream, TURNS, Worker};
+use crate::driver::{Driver, Failure, Reply};
+use crate::gathering::Gathering;
+use crate::journey::Journey;
+use crate::journey::user::{Asking, Next, Scene, Taken, User};
+use crate::plan::{Missing, Think};
+use crate::schedule::think;
+
+/// This worker's users of a stream.
+#[derive(Default)]
+pub(super) struct Crowd {
+    users: RefCell<Vec<User>>,
+    /// Those who think, and until when.
+    thinking: RefCell<BinaryHeap<Reverse<(Instant, u32)>>>,
+    /// Those who are due, since when, and when that was noticed.
+    ready: RefCell<VecDeque<(u32, Start)>>,
+    /// Those who wait for the shared clock, and until when.
+    parked: RefCell<BinaryHeap<Reverse<(i64, u32)>>>,
+    /// The step of that clock for which those who waited have gone on.
+    released: Cell<u64>,
+    /// How many have not walked all their journeys.
+    left: Cell<u64>,
+    /// Wakes a client that has nothing to do.
+    bell: Notify,
+    /// Wakes the dispatcher before the instant that it sleeps until.
+    news: Notify,
+    sleeps_until: Cell<Option<Instant>>,
+    closing: Cell<bool>,
+}
+
+/// How users of a stream begin and go on.
+#[derive(Clone, Copy)]
+pub(super) struct Manners {
+    pub users: u64,
+    pub think_time: Think,
+    /// The first user begins with the load, the last one this long after.
+    pub over: Duration,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Lets this worker's users walk until the stream ends, or they are through.
+    pub(super) async fn users(
+        self: Rc<Self>,
+        stream: Rc<Stream>,
+        manners: Manners,
+        clients: u64,
+        thread: usize,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let Some(journey) = &self.phase.courses[stream.index].journey else { return };
+        let crowd = Rc::new(Crowd::default());
+        self.crowds.borrow_mut().push((stream.index, crowd.clone()));
+        let scene = self.scene(&stream, journey, manners.think_time);
+        let numbers = stream.share.numbers(manners.users);
+        crowd.users.borrow_mut().extend(numbers.map(|number| User::new(number, journey)));
+        let count = crowd.users.borrow().len();
+        crowd.left.set(count as u64);
+        for place in 0..count {
+            let part = crowd.users.borrow()[place].number as f64 / manners.users as f64;
+            let begin = self.start + manners.over.mul_f64(part);
+            crowd.thinking.borrow_mut().push(Reverse((begin, place as u32)));
+        }
+        for client in stream.share.numbers(clients) {
+            tasks.spawn_local(self.clone().attend(stream.clone(), client, crowd.clone(), manners.think_time));
+        }
+        self.dispatch(&stream, &crowd, &scene, thread).await;
+        crowd.closing.set(true);
+        crowd.bell.notify_waiters();
+    }
+
+    /// Hands users who are due to clients, until all are through or the stream is over.
+    async fn dispatch(&self, stream: &Stream, crowd: &Crowd, scene: &Scene<'_>, thread: usize) {
+        let gathering = self.phase.gatherings[stream.index].as_ref();
+        let mut turns = 0;
+        loop {
+            if let Some(gathering) = gathering {
+                self.release(stream, crowd, scene, gathering);
+            }
+            if crowd.left.get() == 0 {
+                return self.nothing_left(stream.index, true);
+            }
+            let now = Instant::now();
+            let next = crowd.thinking.borrow().peek().map(|Reverse((due, _))| *due);
+            if next.is_none_or(|due| due > now) && self.is_over(stream, now) {
+                return;
+            }
+            if let Some(due) = next.filter(|due| *due <= now) {
+                if self.is_over(stream, due) {
+                    return;
+                }
+                let place = crowd.thinking.borrow_mut().pop().map_or(0, |Reverse((_, place))| place);
+                if crowd.users.borrow()[place as usize].asks(scene.journey) {
+                    crowd.ready.borrow_mut().push_back((place, Start { scheduled: due, started: now }));
+                    crowd.bell.notify_one();
+                } else if self.go_on(stream, crowd, scene, place, due, due) {
+                    crowd.bell.notify_one();
+                }
+                turns += 1;
+                if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
+                continue;
+            }
+            let wake = [next, self.ends(stream)].into_iter().flatten().min();
+            crowd.sleeps_until.set(wake);
+            let sleep = async {
+                match wake {
+                    Some(wake) => self.sleep_until(wake).await,
+                    None if self.phase.plan.ends_with.is_empty() => pending().await,
+                    None => self.over.notified().await,
+                }
+            };
+            let moved = async {
+                match gathering {
+                    Some(gathering) => gathering.moved(thread).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep => {}
+                () = crowd.news.notified() => {}
+                () = moved => {}
+            }
+        }
+    }
+
+    /// Lets those go on who waited for the latest step of the shared clock, all due when it was made.
+    fn release(&self, stream: &Stream, crowd: &Crowd, scene: &Scene, gathering: &Gathering) {
+        let Some(step) = gathering.latest().filter(|step| step.number > crowd.released.get()) else { return };
+        crowd.released.set(step.number);
+        // All of them first: who goes on and waits at once, such as at another meeting, waits for the next step.
+        let mut places = Vec::new();
+        {
+            let mut parked = crowd.parked.borrow_mut();
+            while let Some(first) = parked.peek_mut().filter(|first| first.0.0 <= step.to) {
+                places.push(PeekMut::pop(first).0.1);
+            }
+        }
+        for place in places {
+            crowd.users.borrow_mut()[place as usize].instant = step.to;
+            if self.go_on(stream, crowd, scene, place, step.at, step.at) {
+                crowd.bell.notify_one();
+            }
+        }
+    }
+
+    /// A client: asks for the users who are due, one after the other.
+    async fn attend(self: Rc<Self>, stream: Rc<Stream>, client: u64, crowd: Rc<Crowd>, think_time: Think) {
+        let Some(journey) = &self.phase.courses[stream.index].journey else { return };
+        let scene = self.scene(&stream, journey, think_time);
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        let mut turns = 0;
+        loop {
+            let first = crowd.ready.borrow_mut().pop_front();
+            let Some((place, start)) = first else {
+                if crowd.closing.get() {
+                    return;
+                }
+                crowd.bell.notified().await;
+                continue;
+            };
+            self.serve_user(&stream, &crowd, &scene, &mut connection, seat, place, start).await;
+            turns += 1;
+            if turns % TURNS == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// The request at which a user stands, and what the user does after it.
+    #[allow(clippy::too_many_arguments)]
+    async fn serve_user(
+        &self,
+        stream: &Stream,
+        crowd: &Crowd,
+        scene: &Scene<'_>,
+        connection: &mut D::Connection,
+        seat: Seat,
+        place: u32,
+        start: Start,
+    ) {
+        let taken = {
+            let user = &mut crowd.users.borrow_mut()[place as usize];
+            let failed = user.wrote_nothing();
+            user.ask(scene).map(|asking| (asking, std::mem::take(&mut user.memory), failed))
+        };
+        let Some((Asking { choice, mut draw, think_time, missing }, mut memory, failed)) = taken else { return };
+        let choice = &self.phase.courses[stream.index].choices[choice];
+        // What was not written is not looked for.
+        let in_vain = failed && choice.visible.is_some();
+        let lacks = choice.lacks(|slot| memory.has(slot));
+        if let Some(counter) = choice.reads {
+            draw.settled = self.phase.counters[counter].settled();
+        }
+        let mut leaves = false;
+        let (done, failed) = match lacks {
+            _ if in_vain => (Instant::now(), None),
+            Some(_) if missing == Missing::Skip => (Instant::now(), None),
+            Some(name) => {
+                leaves = missing == Missing::Leave;
+                let asked = self.record(stream, choice, seat, start, unsent(name));
+                (asked.done, Some((asked.failed, true)))
+            }
+            None => {
+                if let Some(kept) = self.phase.driver.memory(connection) {
+                    std::mem::swap(kept, &mut memory);
+                }
+                let asked = self.ask(stream, connection, seat, choice, &draw, start).await;
+                if let Some(kept) = self.phase.driver.memory(connection) {
+                    std::mem::swap(kept, &mut memory);
+                }
+                (asked.done, Some((asked.failed, asked.refused)))
+            }
+        };
+        let mut due = done;
+        {
+            let user = &mut crowd.users.borrow_mut()[place as usize];
+            user.memory = memory;
+            if let Some((failed, refused)) = failed {
+                let thought = think(&think_time, &draw);
+                due += if refused { thought.max(PAUSE) } else { thought };
+                user.answered(failed);
+            }
+            if leaves {
+                user.leave(scene.journey);
+            }
+        }
+        // This client takes the next user who is due; another is needed only for more.
+        if self.go_on(stream, crowd, scene, place, done, due) && crowd.ready.borrow().len() > 1 {
+            crowd.bell.notify_one();
+        }
+    }
+
+    /// A user goes on at `now`, and thinks until `due` first. Returns whether it is ready to ask at once.
+    fn go_on(&self, stream: &Stream, crowd: &Crowd, scene: &Scene, place: u32, now: Instant, due: Instant) -> bool {
+        let gathering = self.phase.gatherings[stream.index].as_ref();
+        let (next, asks) = {
+            let user = &mut crowd.users.borrow_mut()[place as usize];
+            (user.advance(scene, now, due, |taken| self.taken(stream, taken)), user.asks(scene.journey))
+        };
+        match next {
+            Next::Due(due) => {
+                // Who need not wait is not looked for by the dispatcher.
+                if asks && due <= now && !self.is_over(stream, due) {
+                    crowd.ready.borrow_mut().push_back((place, Start { scheduled: due, started: due }));
+                    return true;
+                }
+                crowd.thinking.borrow_mut().push(Reverse((due, place)));
+                if crowd.sleeps_until.get().is_none_or(|until| due < until) {
+                    crowd.news.notify_one();
+                }
+            }
+            Next::Park(until) => {
+                crowd.parked.borrow_mut().push(Reverse((until, place)));
+                if let Some(gathering) = gathering {
+                    gathering.park(until);
+                }
+            }
+            Next::Through => {
+                crowd.left.set(crowd.left.get() - 1);
+                if let Some(gathering) = gathering {
+                    gathering.leave();
+                }
+                if crowd.left.get() == 0 {
+                    crowd.news.notify_one();
+                }
+            }
+        }
+        false
+    }
+
+    /// Records steps that were timed together, as one request that was sent when it was due.
+    fn taken(&self, stream: &Stream, Taken { slot, began, done, failed }: Taken) {
+        let why = |class| Failure::new(class, "one of the requests in it failed");
+        let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
+        let times = self.times(stream, Start { scheduled: began, started: began });
+        self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
+    }
+
+    /// The requests of users who still wait for a client: they were due, and were not sent.
+    pub(super) fn unsent(&self) {
+        for (stream, crowd) in self.crowds.borrow().iter() {
+            let course = &self.phase.courses[*stream];
+            let Some(journey) = &course.journey else { continue };
+            for (place, start) in crowd.ready.borrow().iter() {
+                if let Some(choice) = crowd.users.borrow()[*place as usize].wants(journey) {
+                    self.waiting.borrow_mut().push(Some((course.choices[choice].slot, start.scheduled)));
+                }
+            }
+        }
+    }
+
+    fn scene<'a>(&self, stream: &Stream, journey: &'a Journey, think_time: Think) -> Scene<'a> {
+        Scene { journey, think_time, seed: self.phase.plan.seed, key: stream.key, start: self.start }
+    }
+}

@@ -1,0 +1,247 @@
+"""The REST interface of the application, with the endpoints of the study: one instance of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import Body, Depends, FastAPI, Header, HTTPException, Request
+from pydantic import BaseModel, Field
+
+from clock import Clock
+from documents import Documents
+from moves import Moves, RefusedMoveError
+from on_mongodb import OnMongoDB
+from on_search import OnSearch
+from peers import Peers
+from places import Places, declared
+from settings import read
+from timed import Records, Timed
+from tokens import issue, user_of
+from work import Work
+
+#: Of the study: what its tester waits after a post, s.
+_PAUSE = 1.005
+#: ms that an activity lasts whose end is not said.
+_LASTS = 3_599_000
+
+settings = read()
+
+
+def _store(kind: str) -> Documents:
+    if kind == "mongodb":
+        return OnMongoDB(settings.hosts[kind], user_index=settings.user_index)
+    return OnSearch(settings.hosts[kind], wait_for=settings.refresh == "request")
+
+
+stores: dict[str, Documents] = {kind: Timed(_store(kind)) for kind in settings.stores}  # type: ignore[misc]
+places = Places(stores, declared(settings.placement, settings.stores))
+work = Work(places, settings.refresh)  # type: ignore[arg-type]
+peers = Peers(stores[settings.stores[-1]], settings.instance, settings.address)
+clock = Clock(peers)
+moves = Moves(places, peers)
+#: Whether it was asked for its health, and so is open to the others.
+_open = asyncio.Event()
+
+
+@asynccontextmanager
+async def _life(_app: FastAPI) -> AsyncIterator[None]:
+    await work.prepare()
+    await peers.join()
+    await clock.begin()
+    await moves.begin()
+    yield
+    await peers.close()
+    for store in stores.values():
+        await store.close()
+
+
+app = FastAPI(title="selfcare", lifespan=_life, openapi_url=None)
+
+
+class Activity(BaseModel):
+    """An hour of a user's day; instants in ms since 1970."""
+
+    start: int
+    end: int | None = None
+    type: str
+    steps: int
+
+
+class Activities(BaseModel):
+    """What a wristband sends."""
+
+    activities: list[Activity]
+
+
+async def _user(authorization: Annotated[str, Header()] = "") -> str:
+    """Return who asks; 401 without a token that is good."""
+    user = user_of(settings.secret, authorization.removeprefix("Bearer "))
+    if user is None:
+        raise HTTPException(401, "this token is not ours, or has expired")
+    return user
+
+
+User = Annotated[str, Depends(_user)]
+Json = Annotated[Any, Body()]
+
+
+@app.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the instance is ready.
+
+    When it is first asked, it reads what the others could not tell it, since it was on their list but not open yet.
+    """
+    if not _open.is_set():
+        await clock.begin()
+        await moves.begin()
+        _open.set()
+    return {"instance": settings.instance}
+
+
+@app.post("/oauth/token")
+async def token(request: Request) -> dict[str, Any]:
+    """Give a token to whoever says a name: passwords are not what is tried here."""
+    form = parse_qs((await request.body()).decode())
+    if form.get("grant_type") != ["password"] or not form.get("username"):
+        raise HTTPException(400, "a form with grant_type=password and a username is wanted")
+    issued = issue(settings.secret, form["username"][0], settings.token_seconds)
+    return {"access_token": issued, "token_type": "bearer", "expires_in": settings.token_seconds}
+
+
+@app.get("/init/reset_static")
+async def reset_static() -> dict[str, int]:
+    """Write the static documents anew."""
+    return {"written": await work.reset_static()}
+
+
+@app.get("/init/reset")
+async def reset() -> dict[str, str]:
+    """Remove all that users have."""
+    await moves.reset()
+    await work.reset()
+    return {"users": "none"}
+
+
+@app.post("/init/addpatient/{user}")
+async def add_patient(user: str, answers: Json = None) -> dict[str, str]:
+    """Make a user."""
+    await work.add_patient(user, answers or {}, clock.now)
+    return {"user": user}
+
+
+@app.get("/clock/{now}")
+async def tell_clock(now: int) -> dict[str, int]:
+    """Set the simulated clock of all instances."""
+    await clock.tell(now)
+    return {"now": clock.now}
+
+
+@app.put("/clock/{now}")
+async def hear_clock(now: int) -> dict[str, int]:
+    """Take the instant from another instance."""
+    clock.now = now
+    return {"now": now}
+
+
+@app.get("/clock")
+async def read_clock() -> dict[str, Any]:
+    """Say what this instance takes for the instant."""
+    return {"now": clock.now, "instance": settings.instance}
+
+
+class Batch(BaseModel):
+    """What is to be moved where."""
+
+    to: str
+    batch: int = Field(default=100, ge=1, le=1000)
+
+
+@app.post("/placement/{collection}/next")
+async def move_next(collection: str, asked: Batch) -> dict[str, Any]:
+    """Move the next batch of a collection to another store, and say how many documents are left."""
+    try:
+        return await moves.next(collection, asked.to, asked.batch)
+    except RefusedMoveError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@app.put("/placement/{collection}")
+async def hear_place(collection: str, said: Json) -> dict[str, str]:
+    """Take from another instance where a collection is, when nothing is under way at its last place."""
+    await moves.hear(collection, said)
+    return {"instance": settings.instance}
+
+
+@app.get("/placement/{collection}")
+async def read_place(collection: str) -> dict[str, Any]:
+    """Say where a collection is, and how many documents of it each store has."""
+    try:
+        return await moves.told(collection)
+    except RefusedMoveError as error:
+        raise HTTPException(404, str(error)) from error
+
+
+@app.post("/patient/activity", status_code=201)
+async def post_activity(user: User, posted: Activities) -> dict[str, Any]:
+    """Write activities and reckon achievements anew."""
+    if not posted.activities:
+        raise HTTPException(422, "there is no activity in it")
+    rows = [
+        {**activity.model_dump(), "end": activity.start + _LASTS if activity.end is None else activity.end}
+        for activity in posted.activities
+    ]
+    answer = await work.post_activity(user, rows, clock.now)
+    if "unknown" in answer:
+        raise HTTPException(404, f"there is no patient {user}")
+    if settings.refresh == "pause":
+        await asyncio.sleep(_PAUSE)
+    return answer
+
+
+@app.get("/patient/achievements")
+async def achievements(user: User) -> dict[str, Any]:
+    """Return what the user has reached."""
+    return await work.achievements(user)
+
+
+@app.get("/patient/totals")
+async def totals(user: User) -> dict[str, Any]:
+    """Return the user's sums."""
+    return await work.totals(user)
+
+
+@app.post("/patient/plan/next")
+async def next_plan(user: User, request: Request) -> dict[str, Any]:
+    """Make the next plan, of the tailoring answers or of none."""
+    body = await request.body()
+    return await work.next_plan(user, json.loads(body) if body else {}, clock.now)
+
+
+@app.get("/patient/plan/latest")
+async def latest_plan(user: User) -> dict[str, Any]:
+    """Return the plan that holds."""
+    return await work.latest_plan(user)
+
+
+@app.get("/patient/plan/tailoring")
+async def tailoring(user: User) -> dict[str, Any]:
+    """Return the questions of the week."""
+    return await work.tailoring(user)
+
+
+@app.post("/patient/plan/updateuser/exercise")
+async def exercise(user: User, rows: Json) -> dict[str, Any]:
+    """Write which exercises were done."""
+    return await work.update("app_interaction", user, rows, clock.now)
+
+
+@app.post("/patient/plan/updateuser/education")
+async def education(user: User, rows: Json) -> dict[str, Any]:
+    """Write which lessons were read."""
+    return await work.update("feedback", user, rows, clock.now)
+
+
+app = Records(app, settings.instance, settings.record)  # type: ignore[assignment]

@@ -1,0 +1,39 @@
+"""What an instance is told in its environment, see docs/applications.md."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of it."""
+
+    instance: str
+    address: str  #: host:port at which the other instances reach this one
+    secret: str  #: signs tokens; the same for all instances
+    stores: tuple[str, ...]  #: kinds; usually the first has activities and achievements, the last everything else
+    hosts: dict[str, str]  #: kind -> host:port
+    placement: str  #: collections that are not on their usual store
+    refresh: str
+    user_index: bool
+    token_seconds: float
+    record: Path | None  #: where a line for each request goes
+
+
+def read() -> Settings:
+    """Return what the environment says."""
+    stores = tuple(os.environ["STORES"].split())
+    data = Path(os.environ["DATA"])
+    return Settings(
+        instance=os.environ["INSTANCE"],
+        address=os.environ["ADDRESS"],
+        secret=os.environ["SECRET"],
+        stores=stores,
+        hosts={kind: os.environ[f"STORE_{kind.upper()}"] for kind in stores},
+        placement=os.environ["SETTING_PLACEMENT"],
+        refresh=os.environ["SETTING_REFRESH"],
+        user_index=os.environ["SETTING_USER_INDEX"] == "true",
+        token_seconds=float(os.environ["SETTING_TOKEN_SECONDS"]),
+        record=data / "requests.jsonl" if os.environ["SETTING_RECORD"] == "true" else None,
+    )

@@ -1,0 +1,210 @@
+"""What the back end does for a request: about what that of the study did on its store, operation for operation.
+
+A post of an activity makes 20 to 25 requests of the store: a look whether the user has documents of that type before
+each operation, reads of the time zone wherever a date is reckoned with, sums over a day, a week, a month and in all,
+and at the end every achievement is written anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from documents import COLLECTIONS, STATIC, Document, Documents
+
+_HOUR = 3_600_000
+_DAY = 24 * _HOUR
+_WEEK = 7 * _DAY
+_MONTH = 30 * _DAY
+#: Steps a day, of a user who has not said another goal.
+_GOAL = 6000
+#: How many exercises and lessons there are to choose from, and how many a plan has.
+_STATIC_DOCUMENTS = 60
+_PLANNED = 6
+
+
+class Work:
+    """The work of one instance, on stores that look like one, see `places.py`."""
+
+    def __init__(self, store: Documents, refresh: str) -> None:
+        """`refresh` is how writes are made visible, see `under_test.py`."""
+        self._store = store
+        self._refresh = refresh
+
+    async def prepare(self) -> None:
+        """Make all collections that are not there."""
+        await self._store.prepare(COLLECTIONS)
+
+    async def reset_static(self) -> int:
+        """Write what is the same for all users, and return how many documents that is."""
+        await self._store.clear(STATIC)
+        documents = {
+            str(number): {"user": "-", "date": 0, "name": f"exercise {number}", "level": number % 5, "sets": 3}
+            for number in range(_STATIC_DOCUMENTS)
+        }
+        await self._store.put("exercise", documents)
+        await self._seen(["exercise"])
+        return len(documents)
+
+    async def reset(self) -> None:
+        """Remove all that users have."""
+        await self._store.clear([name for name in COLLECTIONS if name not in STATIC])
+
+    async def add_patient(self, user: str, answers: Mapping[str, Any], now: int) -> None:
+        """Make a user with what was asked at the first visit."""
+        fields = {"user": user, "date": now}
+        await self._store.put("account", {user: {**fields, "answers": dict(answers)}})
+        await self._store.put("baseline", {user: {**fields, "pain": 5}})
+        await self._store.put("app_settings", {user: {**fields, "timezone_hours": 1}})
+        await self._store.put("daily_goals", {user: {**fields, "goal": _GOAL}})
+        await self._store.put("follow_up", {f"{now}-{user}": {**fields, "answers": {}}})
+        await self._seen(["account", "baseline", "app_settings", "daily_goals", "follow_up"])
+
+    async def post_activity(self, user: str, activities: Sequence[Document], now: int) -> Document:
+        """Write activities, and reckon every achievement anew."""
+        if not await self._store.exists("account", user):
+            return {"unknown": user}
+        documents = {
+            f"{activity['start']}-{user}": {
+                "user": user,
+                "date": activity["start"],
+                "end": activity["end"],
+                "type": activity["type"],
+                "steps": activity["steps"],
+                "seconds": (activity["end"] - activity["start"]) // 1000,
+            }
+            for activity in activities
+        }
+        await self._checked("activity", user)
+        await self._store.put("activity", documents)
+        await self._seen(["activity"])
+        last = max(activity["start"] for activity in activities)
+        walked = any(activity["type"] == "walking" for activity in activities)
+        reached = await self._achievements(user, last, walked=walked)
+        return {"written": len(documents), **reached}
+
+    async def _achievements(self, user: str, at: int, *, walked: bool) -> Document:
+        day = await self._beginning(user, at, _DAY)
+        of_day = await self._checked("activity", user, "between", day, day + _DAY)
+        steps_day = await self._sum(user, "steps", day, _DAY)
+        week = await self._beginning(user, at, _WEEK)
+        steps_week = await self._sum(user, "steps", week, _WEEK)
+        month = await self._beginning(user, at, _MONTH)
+        steps_month = await self._sum(user, "steps", month, _MONTH)
+        if walked:
+            await self._sum(user, "seconds", await self._beginning(user, at, _DAY), _DAY)
+        steps = await self._checked("activity", user, "total", "steps")
+        seconds = await self._checked("activity", user, "total", "seconds")
+        goals = await self._checked("daily_goals", user, "get", user) or {}
+        await self._checked("baseline", user, "get", user)
+        before = await self._checked("achievement", user, "get", user) or {}
+        await self._checked("plan", user, "latest")
+        await self._checked("follow_up", user, "latest")
+        reached = await self._checked("achievement", user, "all")
+        await self._checked("education_queue", user, "all")
+        if (at - day) < _HOUR:
+            # The first of a day.
+            await self._checked("activity", user, "latest")
+            await self._checked("feedback", user, "all")
+        await self._timezone(user)
+        document = {
+            "user": user,
+            "date": at,
+            "steps": int(steps),
+            "seconds": int(seconds),
+            "steps_day": int(steps_day),
+            "steps_week": int(steps_week),
+            "steps_month": int(steps_month),
+            "days_with_goal": before.get("days_with_goal", 0),
+        }
+        goal = int(goals.get("goal", _GOAL))
+        medal = f"{day}-{user}"
+        if steps_day >= goal and not any(row.get("medal") == medal for row in reached):
+            document["days_with_goal"] += 1
+            await self._checked("achievement", user)
+            await self._store.put("achievement", {medal: {"user": user, "date": at, "medal": medal}})
+        await self._checked("achievement", user)
+        await self._store.put("achievement", {user: document})
+        await self._seen(["achievement"])
+        return {"today": len(of_day), "steps_day": int(steps_day)}
+
+    async def achievements(self, user: str) -> Document:
+        """Return what the user has reached."""
+        await self._checked("achievement", user)
+        return {"achievements": [_plain(row) for row in await self._store.all("achievement", user)]}
+
+    async def totals(self, user: str) -> Document:
+        """Return the sums over all activities of the user, and how many there are."""
+        steps = await self._checked("activity", user, "total", "steps")
+        seconds = await self._checked("activity", user, "total", "seconds")
+        count = await self._store.count("activity", user)
+        return {"activities": count, "steps": int(steps), "seconds": int(seconds)}
+
+    async def next_plan(self, user: str, answers: Mapping[str, Any], now: int) -> Document:
+        """Make a plan of exercises and lessons out of the answers of the week."""
+        if answers:
+            await self._store.put("follow_up", {f"{now}-{user}": {"user": user, "date": now, "answers": dict(answers)}})
+            await self._seen(["follow_up"])
+        last = await self._checked("plan", user, "latest") or {}
+        await self._checked("follow_up", user, "latest")
+        choice = await self._store.all("exercise", "-")
+        week = int(last.get("week", 0)) + 1
+        chosen = [str(row["name"]) for row in choice][week % 7 :: 7][:_PLANNED]
+        plan = {"user": user, "date": now, "week": week, "exercises": chosen}
+        await self._store.put("plan", {f"{now}-{user}": plan})
+        lessons = {
+            f"{now}-{user}-{number}": {"user": user, "date": now, "lesson": number} for number in range(_PLANNED)
+        }
+        await self._store.put("education_queue", lessons)
+        await self._seen(["plan", "education_queue"])
+        return await self.latest_plan(user)
+
+    async def latest_plan(self, user: str) -> Document:
+        """Return the plan that holds."""
+        return {"plan": _plain(await self._checked("plan", user, "latest") or {})}
+
+    async def tailoring(self, user: str) -> Document:
+        """Return what is asked at the end of a week, with the answers of the last one."""
+        last = await self._checked("follow_up", user, "latest") or {}
+        await self._timezone(user)
+        return {"questions": ["pain", "sleep", "work"], "answers": last.get("answers", {})}
+
+    async def update(self, collection: str, user: str, rows: Sequence[Mapping[str, Any]], now: int) -> Document:
+        """Write what a user has done of a plan: exercises or lessons."""
+        documents = {
+            f"{now}-{user}-{number}": {"user": user, "date": now, **dict(row)} for number, row in enumerate(rows)
+        }
+        await self._checked(collection, user)
+        await self._store.put(collection, documents)
+        await self._seen([collection])
+        return {"written": len(documents)}
+
+    async def _checked(self, collection: str, user: str, operation: str = "", *rest: Any) -> Any:
+        """Look whether the user has documents there, as the study's back end does, and carry the operation out."""
+        there = await self._store.exists(collection, user)
+        if not operation:
+            return there
+        asked = rest if operation == "get" else (user, *rest)
+        return await getattr(self._store, operation)(collection, *asked)
+
+    async def _sum(self, user: str, field: str, start: int, length: int) -> float:
+        return float(await self._checked("activity", user, "total", field, start, start + length))
+
+    async def _beginning(self, user: str, at: int, length: int) -> int:
+        """Return when the day, week or month of an instant began, in the user's time zone."""
+        shift = await self._timezone(user) * _HOUR
+        return (at + shift) // length * length - shift
+
+    async def _timezone(self, user: str) -> int:
+        settings = await self._checked("app_settings", user, "get", user) or {}
+        return int(settings.get("timezone_hours", 0))
+
+    async def _seen(self, collections: Sequence[str]) -> None:
+        """Have what was written seen by what follows, in the way that is set."""
+        if self._refresh == "affected":
+            await self._store.refresh(collections)
+        elif self._refresh == "all":
+            await self._store.refresh(COLLECTIONS)
+
+
+def _plain(row: Mapping[str, Any]) -> Document:
+    """Return a document without what the store adds."""
+    return {key: value for key, value in row.items() if key != "_id"}

@@ -1,0 +1,52 @@
+"""What every report on an experiment has, whatever its kind: the CPU of each process, bands of response time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from loadframe.analyze.bands import bands_at
+from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.analyze.processes import processes_at
+from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
+from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
+from loadframe.report.tables import Sections, Table
+from loadframe.report.terminal_table import TerminalTable
+
+#: On the terminal more rows than these about CPU are left to the page.
+_ROWS = 12
+
+
+@dataclass(frozen=True)
+class Further:
+    """Sections of the page, by their titles; tables of the terminal; keys of the JSON document."""
+
+    sections: Sections
+    tables: Sequence[TerminalTable]
+    document: dict[str, Any]
+
+    def print(self, console: Console) -> None:
+        """Print the tables, with an empty line after each."""
+        for table in self.tables:
+            table.print(console)
+            console.print()
+
+
+def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further:
+    """Return these of an experiment; `bounds` are those of bands of response time, s, without which there are none."""
+    sections: list[tuple[str, Table]] = []
+    tables: list[TerminalTable] = []
+    document: dict[str, Any] = {}
+    if bounds:
+        bands = bands_at(folder, bounds)
+        sections.append(("Bands of response time", experiment_bands(bands, bounds)))
+        tables.append(experiment_bands_on_terminal(bands, bounds))
+        document["bands"] = [row.as_dict() for row in bands]
+    used = processes_at(folder)
+    if shown := experiment_cpu(used):
+        sections.append(("CPU of each process", shown))
+        document["cpu"] = [row.as_dict() for row in used]
+        if len(used) <= _ROWS:
+            tables.append(experiment_cpu_on_terminal(used))
+    return Further(sections, tables, document)

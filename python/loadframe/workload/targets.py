@@ -1,0 +1,44 @@
+"""Other targets than the one that is measured: a journey may ask an application and its store. Models only."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from loadframe.workload.forms import Family
+from loadframe.yamlfile import NOT_EMPTY, Model, wrong
+
+#: What operations that name no target are for.
+MAIN = "store"
+#: The drivers of families that are not called as these are.
+_DRIVERS = {"elasticsearch": "search", "cassandra": "cql"}
+
+
+def _address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+        raise wrong(f"{value!r} is not an address", "write host:port, such as 127.0.0.1:8080")
+    return value
+
+
+class Target(Model):
+    """A service that runs already: the family of the requests that it takes, and where it is."""
+
+    family: Family
+    hosts: Annotated[list[Annotated[str, AfterValidator(_address)]], NOT_EMPTY]
+
+    def plan(self) -> dict[str, Any]:
+        """Return it as plans have it."""
+        return {"driver": _DRIVERS.get(self.family, self.family), "hosts": list(self.hosts)}
+
+
+def together(
+    main: Mapping[str, Any], others: Mapping[str, dict[str, Any]], operations: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the target of a plan: the one that is measured, and those others that its operations name."""
+    used = sorted({form["target"] for form in operations.values() if "target" in form})
+    if not used:
+        return dict(main)
+    hosts: Sequence[str] = [host for name in used for host in others[name]["hosts"]]
+    targets = {MAIN: dict(main), **{name: others[name] for name in used}}
+    return {"driver": "several", "hosts": [*main["hosts"], *hosts], "targets": targets}

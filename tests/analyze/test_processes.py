@@ -1,0 +1,123 @@
+"""The CPU of each process in a measured window, by samples whose truth is known."""
+
+import pyarrow as pa
+import pytest
+
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.processes import ALL, processes_at, processes_of
+from made_up_runs import MadeUp, operation, phase, summary
+from simulated import Truth, write_experiment, write_run
+
+
+class Watched(MadeUp):
+    """A run of which only samples are known: source -> instants, s, and the cores used since the one before."""
+
+    def __init__(self, samples, **operations):
+        super().__init__(summary(phase("week", operations or {"walk": operation(100.0)})))
+        rows = [
+            (time, source, metric, value)
+            for source, looks in samples.items()
+            for time, cores in looks
+            for metric, value in (("process.resident", 1e6), ("process.cpu", cores))
+            if value is not None
+        ]
+        times, sources, metrics, values = zip(*rows, strict=True)
+        self.__dict__["telemetry"] = pa.table(
+            {"time": times, "source": sources, "metric": metrics, "value": pa.array(values, pa.float64())}
+        )
+
+
+def looks(begin, end, cores):
+    """Look once a second; nothing is known at the first look."""
+    return [(begin, None), *((begin + second, cores) for second in range(1, end - begin + 1))]
+
+
+def test_a_sample_counts_as_far_as_it_lies_in_the_window():
+    # The window is from 1.5 to 10.5 s: half of the second sample, all but half of the last.
+    samples = [(0.0, None), (1.0, 5.0), (2.0, 3.0), *((second, 1.0) for second in range(3, 11)), (11.0, 3.0)]
+    used = processes_of(Watched({"node:app": samples}))["week"]["app"]
+    assert used.watched == pytest.approx(9.0)
+    assert used.cores == pytest.approx((0.5 * 3.0 + 8 * 1.0 + 0.5 * 3.0) / 9)
+    assert used.per_request == pytest.approx(used.cores * 9.0 / 1000), "1,000 requests were answered well"
+
+
+def test_all_processes_are_added_up():
+    samples = {"node:app-1": looks(0, 12, 0.5), "node:mongodb": looks(0, 12, 0.25), "host": [(1.0, 7.0), (2.0, 7.0)]}
+    used = processes_of(Watched(samples))["week"]
+    assert list(used) == ["app-1", "mongodb", ALL]
+    assert used[ALL].cores == pytest.approx(0.75)
+    assert used[ALL].per_request == pytest.approx(0.75 * 9.0 / 1000)
+
+
+def test_numbered_nodes_are_in_the_order_of_their_numbers():
+    assert list(processes_of(Watched({f"node:{n}": looks(0, 12, 1.0) for n in (10, 2)}))["week"]) == ["2", "10", ALL]
+
+
+def test_a_process_that_was_there_for_a_part_of_the_window_has_a_use_and_no_cost_of_a_request():
+    samples = {"node:0": looks(0, 12, 1.0), "node:1": looks(0, 6, 1.0)}
+    used = processes_of(Watched(samples))["week"]
+    assert used["1"].watched == pytest.approx(4.5)
+    assert (used["1"].cores, used["1"].whole, used["1"].per_request) == (pytest.approx(1.0), False, None)
+    assert used[ALL].cores == pytest.approx(1.5), "it was there for half of the window"
+    assert used[ALL].per_request is None
+
+
+def test_a_restart_leaves_a_hole_and_no_made_up_rate():
+    samples = {"node:0": [*looks(0, 4, 1.0), *((time + 3, cores) for time, cores in looks(5, 9, 1.0))]}
+    used = processes_of(Watched(samples))["week"]["0"]
+    assert used.watched == pytest.approx(2.5 + 2.5)
+    assert not used.whole
+
+
+def test_operations_that_stand_for_others_are_not_counted_twice():
+    operations = {"walk": operation(100.0), "journey": operation(10.0, of_several=True)}
+    used = processes_of(Watched({"node:0": looks(0, 12, 1.0)}, **operations))["week"]["0"]
+    assert used.per_request == pytest.approx(9.0 / 1000)
+
+
+def test_where_nothing_was_answered_a_request_has_no_cost():
+    used = processes_of(Watched({"node:0": looks(0, 12, 1.0)}, walk=operation(0.0, successes=0)))["week"]["0"]
+    assert (used.whole, used.per_request) == (True, None)
+
+
+@pytest.mark.parametrize("last", [9, 8, 2])
+def test_a_window_that_looks_saw_too_little_of_has_no_figures(last):
+    # The window is from 1.5 to 10.5 s. What happened in the rest of it may be all that there was.
+    assert processes_of(Watched({"node:0": looks(0, last, 0.01)})) == {}
+
+
+def test_a_window_that_ends_shortly_after_the_last_look_has_figures():
+    assert processes_of(Watched({"node:0": looks(0, 10, 0.5)}))["week"]["0"].cores == pytest.approx(0.5)
+
+
+def test_a_run_without_telemetry_of_processes_says_nothing():
+    assert processes_of(Watched({"host": [(1.0, 7.0)]})) == {}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "e"
+    spoilt = ["b1-nodes2-clients4"]
+    return read_experiment(write_experiment(path, nodes=(2, 1), clients=(8, 4), repetitions=3, invalid=spoilt))
+
+
+def test_treatments_have_means_over_their_valid_runs(folder):
+    rows = processes_at(folder)
+    assert [(row.treatment["nodes"], row.treatment["clients"], row.process) for row in rows] == [
+        *((2, clients, process) for clients in (8, 4) for process in ("0", "1", ALL)),
+        *((1, clients, "0") for clients in (8, 4)),
+    ], "in the order of the file"
+    assert [row.runs for row in rows[:6]] == [3, 3, 3, 2, 2, 2], "an invalid run does not count"
+    for row in rows:
+        assert row.cores.value == pytest.approx(0.9 if row.process == ALL else 0.45)
+        assert row.per_request is not None
+        assert 0 <= row.per_request.low < row.per_request.value < row.per_request.high
+
+
+def test_a_single_run_has_no_interval(tmp_path):
+    run = write_run(tmp_path, "r1", Truth())
+    one = RecordedRun("r1", 1, {"nodes": 1}, run)
+    known = {"kind": "scale", "factors": {"nodes": [1]}, "measure": ["range_100"]}
+    [row] = processes_at(RecordedExperiment(tmp_path, known, (one,)))
+    assert not row.cores.is_finite
+    assert row.as_dict()["cores"]["low"] is None

@@ -1,0 +1,32 @@
+"""Copies that were declared and that the nodes cannot hold make nothing invalid; copies that they could hold do."""
+
+import pytest
+
+from loadframe.cluster.state import unready
+from loadframe.store.base import Health
+
+
+def yellow(missing: int, *declared: tuple[int, int], nodes: int = 1) -> Health:
+    return Health(ready=False, status="yellow", nodes=nodes, moving=0, missing=missing, declared=declared)
+
+
+@pytest.mark.parametrize(
+    ("health", "nodes", "sentences"),
+    [
+        (yellow(5, (5, 2)), 1, []),
+        (yellow(11, (5, 2), (3, 3), (7, 1)), 1, []),
+        (yellow(3, (5, 2), (3, 3), nodes=2), 2, []),
+        (yellow(6, (5, 2)), 1, ["the cluster is yellow, with 6 copies of data not in service"]),
+        (yellow(5, (5, 2), nodes=2), 2, ["the cluster is yellow, with 5 copies of data not in service"]),
+        # One of two nodes is away: what it held is missing, and is not excused by the node that is left.
+        (
+            yellow(5, (5, 2)),
+            2,
+            ["the cluster has 1 node, not 2", "the cluster is yellow, with 5 copies of data not in service"],
+        ),
+        (yellow(5), 1, ["the cluster is yellow, with 5 copies of data not in service"]),
+        (Health(ready=True, status="green", nodes=1, moving=0, missing=0), 1, []),
+    ],
+)
+def test_only_copies_that_could_be_held_are_missed(health, nodes, sentences):
+    assert unready(health, nodes) == sentences

@@ -1,0 +1,125 @@
+"""What reports of every kind of experiment have: the CPU of each process, and bands of response time on request."""
+
+import io
+import json
+
+import pytest
+from pages import Page
+from rich.console import Console
+
+from commands import loadframe, result
+from elastic_folder import write_elastic
+from loadframe.analyze.experiment import read_experiment
+from loadframe.report.further import further
+from loadframe.report.kinds import read_report
+from loadframe.report.run.document import run_document
+from loadframe.report.run.page import run_page
+from simulated import Truth, write_experiment, write_run, write_variants
+
+BANDS, CPU = "Bands of response time", "CPU of each process"
+BOUNDS = (0.05, 1.0)
+
+
+def capacity(path):
+    """A search of two trials, which is all that is looked at here."""
+    path = write_experiment(path, Truth(rate=10.0), nodes=(1,), clients=(4,), repetitions=1)
+    file = path / "experiment.json"
+    known = json.loads(file.read_text())
+    changed = {
+        "kind": "capacity",
+        "slo": {"response": 3600.0, "percentile": "p99", "errors": 0.01},
+        "search": {"start": 10.0, "least": 10.0, "most": 100.0, "factor": 2.0, "precision": 0.05},
+        "demands": [],
+        "design": [entry | {"treatment": {"nodes": 1, "rate": 10.0}} for entry in known["design"]],
+    }
+    file.write_text(json.dumps(known | changed))
+    return path
+
+
+KINDS = {
+    "scale": lambda path: write_experiment(path, nodes=(1, 2), clients=(4, 8)),
+    "compare": lambda path: write_variants(path, {"old": Truth(), "new": Truth(lam=120.0)}, repetitions=2),
+    "elastic": write_elastic,
+    "capacity": capacity,
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request, tmp_path_factory):
+    return KINDS[request.param](tmp_path_factory.mktemp(request.param) / "e")
+
+
+def printed(report):
+    console = Console(file=io.StringIO(), width=160)
+    report.show(console)
+    return console.file.getvalue()
+
+
+def test_every_kind_has_the_cpu_of_each_process_by_treatment(folder):
+    report = read_report(folder)
+    page = Page(report.page)
+    assert CPU in page.headings
+    assert BANDS not in page.headings
+    assert "bands" not in report.document
+    rows = report.document["cpu"]
+    treatments = [run.treatment for run in read_experiment(folder).used]
+    assert all(row["treatment"] in treatments for row in rows)
+    assert {row["process"] for row in rows} >= {"0"}
+    assert all(row["cores"]["value"] > 0 for row in rows)
+    json.dumps(report.document, allow_nan=False)
+
+
+def test_every_kind_has_the_bands_that_are_asked_for(folder):
+    report = read_report(folder, BOUNDS)
+    page = Page(report.page)
+    assert BANDS in page.headings
+    assert "up to 50 ms" in page.text
+    assert "Share of requests by band:" in printed(report)
+    for row in report.document["bands"]:
+        assert row["bounds"] == BOUNDS
+        assert sum(share["value"] for share in row["shares"]) + row["failed_share"]["value"] == pytest.approx(1)
+
+
+def test_an_experiment_of_which_nothing_is_valid_has_neither(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(cpu_share=0.97), nodes=(1,), clients=(4,), repetitions=2)
+    more = further(read_experiment(path), BOUNDS)
+    assert more.document == {"bands": []}
+
+
+def test_many_treatments_are_left_to_the_page(tmp_path):
+    few, many = (
+        write_experiment(tmp_path / name, nodes=(1,), clients=range(1, most), repetitions=1)
+        for name, most in (("few", 5), ("many", 15))
+    )
+    assert "CPU of each process:" in printed(read_report(few))
+    assert "CPU of each process:" not in printed(read_report(many))
+    assert Page(read_report(many).page).headings.count(CPU) == 1
+
+
+def test_a_run_has_the_cpu_of_each_process(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(node_cpu=0.4, others_cpu=0.1), nodes=2)
+    page = Page(run_page(run))
+    assert CPU in page.headings
+    section = page.text[page.text.index(CPU) : page.text.index("The generator")]
+    assert "0 0.4 80 %" in section
+    assert "1 0.1 20 %" in section
+    used = run_document(run)["cpu"]["range_100"]
+    assert used["all"]["cores"] == pytest.approx(0.5)
+    answered = run.summary.phases[0].operations["range_100"].successes
+    assert used["all"]["per_request"] == pytest.approx(0.5 * 5 / answered)
+
+
+def test_the_command_gives_an_experiment_bands_and_says_which_bounds_are_wrong(tmp_path):
+    path = write_experiment(tmp_path / "e", nodes=(1,), clients=(4,), repetitions=2)
+    assert result("report", path, "--bands", "50ms, 1s")["bands"][0]["bounds"] == [0.05, 1.0]
+    for bounds, words in (
+        ("1s,50ms", "bands end at times above 0 that rise"),
+        ("often", "'often' is not a duration"),
+        ("", "not a duration"),
+    ):
+        done = loadframe("report", path, "--bands", bounds)
+        assert done.returncode == 2
+        assert words in done.stderr
+    done = loadframe("report", path, path, "--bands", "1s")
+    assert done.returncode == 2
+    assert "--bands goes with the report of one run or of one experiment" in done.stderr

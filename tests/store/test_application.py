@@ -1,0 +1,112 @@
+"""What an application's instances, balancer and stores are started with, before anything runs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.store import Installation, NodeSpec, find
+from loadframe.store.application import balancer
+from loadframe.store.application.tiers import Tiers
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "selfcare_app"
+
+if shutil.which("haproxy") is None and not Path("/usr/sbin/haproxy").is_file():
+    pytest.skip("haproxy is not installed here", allow_module_level=True)
+
+
+def spec(name: str, role: str, **settings: object) -> NodeSpec:
+    return NodeSpec(
+        cluster="c",
+        name=name,
+        address="127.0.0.1",
+        port=4000,
+        peer_port=4001,
+        folder=Path("/nodes") / name,
+        peers=("127.0.0.1:4001", "127.0.0.1:5001"),
+        founders=(name, "other"),
+        settings=settings,
+        role=role,
+    )
+
+
+def test_instances_are_nodes_and_the_rest_are_companions():
+    store = find(str(EXAMPLE))
+    settings = {"store": "mongodb+opensearch"}
+    assert [process.name for process in store.node_processes(1, settings)] == ["app-2"]
+    assert [(process.name, process.serves) for process in store.companions(settings)] == [
+        ("mongodb", False),
+        ("opensearch", False),
+        ("balancer", True),
+    ]
+
+
+def test_an_instance_waits_for_its_environment_and_has_its_files():
+    plan = find(str(EXAMPLE)).plan(spec("app-1", ""), Installation(Path("/venv")))
+    assert plan.files["config/told"] == ""
+    assert "files/service.py" in plan.files
+    script = plan.argv[-1]
+    assert script.startswith("while [ ! -s /nodes/app-1/config/told ]")
+    assert script.endswith(
+        "exec /venv/bin/python -m uvicorn service:app --host 127.0.0.1 --port 4000 --log-level warning"
+        " --no-access-log --loop uvloop --http httptools"
+    )
+
+
+def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
+    parts = {"opensearch": Installation(tmp_path, Path("/java"), "3.8.0")}
+    node = spec("opensearch", "opensearch", **{"opensearch.heap": "300m", "store": "opensearch"})
+    plan = find(str(EXAMPLE)).plan(node, Installation(Path("/venv"), parts=parts))
+    text = next(text for name, text in plan.files.items() if name.endswith("opensearch.yml"))
+    assert "127.0.0.1:5001" not in text
+    assert "store" not in {line.partition(":")[0] for line in text.splitlines()}
+    assert plan.facts["heap"] == 300 * 2**20
+    assert plan.facts["opensearch"] == "3.8.0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"store": "cassandra"}, "does not run on 'cassandra'\n  its stores are mongodb, opensearch, elasticsearch"),
+        ({"colour": 1}, "has no setting 'colour'"),
+        ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
+        ({"mongodb.cache": 1}, "the setting cache wants a text"),
+        ({"balance": "fair"}, "the setting balance is not valid: fair"),
+        ({"balancer_threads": 0}, "the setting balancer_threads wants 1 to 64"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(BadInput, match=message):
+        find(str(EXAMPLE)).check_settings(settings)
+
+
+def test_settings_of_a_store_that_is_not_behind_it_now_are_left_alone():
+    find(str(EXAMPLE)).check_settings({"store": "mongodb", "opensearch.heap": "400m"})
+
+
+def test_another_build_has_another_version(tmp_path):
+    shutil.copytree(EXAMPLE, tmp_path / "app")
+    before = find(str(EXAMPLE)).distribution("").version
+    store = find(str(tmp_path / "app"))
+    assert store.distribution("").version == before
+    with (tmp_path / "app" / "work.py").open("a") as file:
+        file.write("# another\n")
+    assert store.distribution("").version != before
+
+
+def test_one_that_runs_elsewhere_is_not_taken_for_one_of_ours():
+    with pytest.raises(BadInput, match="give --store http"):
+        find(str(EXAMPLE)).require_product(["127.0.0.1:1"], "1.0-0")
+
+
+def test_what_instances_are_told_is_what_a_shell_reads():
+    tiers = Tiers({"mongodb": "h:1"}, "b:1", "b:2", {"SECRET": "it's"})
+    assert tiers.exports == "export SECRET='it'\"'\"'s'\nexport STORE_MONGODB=h:1\nexport STORES=mongodb\n"
+
+
+def test_the_balancer_has_places_for_instances_to_come():
+    text = balancer.configuration("h:1", "h:2", {"app-1": "h:3"}, health="/up", balance="random", threads=1)
+    assert "server app-1 h:3 check\n" in text
+    assert f"server app-{balancer.MOST} 127.0.0.1:1 check disabled\n" in text
+    assert "GET /up" in text

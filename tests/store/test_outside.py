@@ -1,0 +1,50 @@
+"""Kinds of store that are files of the user's: found by their paths, and refused in one message where they are bad."""
+
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.store import find
+from loadframe.store.outside import below, is_path
+
+PLAIN = Path(__file__).parents[1] / "plain_app"
+
+
+def test_a_folder_and_its_file_are_the_same_store():
+    assert find(str(PLAIN)) is find(str(PLAIN / "under_test.py"))
+    assert find(str(PLAIN)).kind == "plain_app"
+
+
+def test_a_path_is_told_apart_from_a_kind():
+    assert is_path("./app")
+    assert is_path("app.py")
+    assert not is_path("opensearch")
+    assert below("opensearch", Path("/x")) == "opensearch"
+    assert below("../app", Path("/x/y")) == "/x/app"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\nraise KeyError('deep')\n", r"line 2: this file cannot be loaded: KeyError: 'deep'"),
+        ("x = 1\ny = = 2\n", r"line 2: this file cannot be loaded: SyntaxError"),
+        ("", "has no STORE"),
+        ("STORE = 3", "a STORE that is a int"),
+        ("from loadframe.store import Store\nclass S(Store): pass\nSTORE = S()", "TypeError: .*abstract"),
+        (
+            "from pathlib import Path\nfrom loadframe.store.application import Application\n"
+            "STORE = Application(kind='x', folder=Path('.'), command=(), behind=('mongo',))",
+            "there is no store 'mongo'",
+        ),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_message(tmp_path, text, message):
+    (tmp_path / "under_test.py").write_text(text)
+    with pytest.raises(BadInput, match=f"(?s){message}"):
+        find(str(tmp_path))
+
+
+def test_a_place_where_nothing_is_is_refused(tmp_path):
+    with pytest.raises(BadInput, match=r"(?s)there is no store here.*under_test\.py"):
+        find(f"{tmp_path}/nowhere")

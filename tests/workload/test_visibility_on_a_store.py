@@ -1,0 +1,74 @@
+"""How long it takes until a write is seen, apart from its own response, on a real node with a refresh each second."""
+
+import pytest
+
+from loadframe.analyze.summary import summarize
+from loadframe.load import run_phase
+from loadframe.record import RunWriter
+from loadframe.workload import load_workload
+
+pytestmark = pytest.mark.store
+
+WORKLOAD = """\
+workload: w
+collections: {{seen: {{}}}}
+variables: {{n: {{sequential: {{from: 0}}, per: iteration}}}}
+operations:
+  write:
+    request: {{method: PUT, path: "/seen/_doc/{refresh}-${{n}}", body: {{a: 1}}, parameters: {{refresh: {refresh}}}}}
+  is_seen:
+    search: {{collection: seen, body: {{query: {{ids: {{values: ["{refresh}-${{n}}"]}}}}}}}}
+    assert: {{min_hits: 1}}
+    visible: {{every: 10ms, within: {within}}}
+phases: [{{name: p, journey: [write, is_seen], rate: 10/s, requests: 40}}]
+"""
+
+
+def run(node, folder, refresh, within="30s"):
+    """Write 20 documents at random instants and look for them; return the figures of both operations."""
+    folder.mkdir()
+    (folder / "w.yaml").write_text(WORKLOAD.format(refresh=refresh, within=within))
+    phase = load_workload(str(folder / "w.yaml")).for_family("elasticsearch", 1).phase("p")
+    plan = phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
+    with RunWriter(folder, "w") as writer:
+        outcome = run_phase(plan, writer.phase("p", 0.0), lambda _: None) | {"looks": phase.looks}
+        joined = writer.join()
+        (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).phases
+    looks = sum(row["retries"] for row in joined.series.to_pylist() if row["operation"] == "is_seen")
+    return judged.operations["write"], judged.operations["is_seen"], looks
+
+
+@pytest.fixture
+def collection(node):
+    """Make a collection that is refreshed each second, and in between only when a write asks for it."""
+    node.create_collection("seen", {"settings": {"number_of_replicas": 0, "refresh_interval": "1s"}})
+    yield
+    node.drop_collection("seen")
+
+
+@pytest.mark.usefixtures("collection")
+def test_a_pause_for_a_refresh_is_seen_as_what_it_is(node, tmp_path):
+    plain, forced, waiting = (run(node, tmp_path / way, way) for way in ("false", "true", "wait_for"))
+    for write, seen, _ in (plain, forced, waiting):
+        assert (write.requests, write.successes, seen.requests, seen.successes) == (20, 20, 20, 20)
+        assert seen.response.count == 20, "a histogram of its own"
+        assert seen.resolution == 0.01
+    # Without a refresh the write is answered long before it is seen, anywhere within the second until the next one.
+    assert plain[1].response.p50 > plain[0].response.p50
+    assert plain[1].response.p50 > forced[1].response.p50
+    assert plain[1].response.p50 > waiting[1].response.p50
+    # With wait_for the same wait is in the write's response, and the first look sees it.
+    assert waiting[0].response.p50 > waiting[1].response.p50
+    assert plain[2] > forced[2] == waiting[2] == 0, "looks that saw nothing"
+
+
+@pytest.mark.usefixtures("collection")
+def test_what_is_not_seen_in_time_is_an_error_of_its_own(node, tmp_path):
+    node_settings = {"settings": {"number_of_replicas": 0, "refresh_interval": "-1"}}
+    node.drop_collection("seen")
+    node.create_collection("seen", node_settings)
+    write, seen, looks = run(node, tmp_path / "never", "false", within="200ms")
+    assert (write.successes, seen.requests, seen.successes) == (20, 20, 0)
+    assert seen.errors == {"unseen": 20}
+    assert seen.failure.count == 20
+    assert looks >= 20
