@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::corpus::Corpora;
 use crate::draw::Draw;
+use crate::event::Batch;
 use crate::plan::{PlanError, Target};
 use crate::variables::{Captured, Variables};
 
@@ -104,6 +105,24 @@ pub trait Driver: Sized + Send + Sync + 'static {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> impl Future<Output = Reply>;
+
+    /// Whether an operation takes in the events of a source: it is executed by [`Driver::take_in`] and nothing else.
+    fn takes_in(&self, _operation: &Self::Operation) -> bool {
+        false
+    }
+
+    /// The same as [`Driver::execute`] for an operation that takes in events, whose places in the batch stand for the
+    /// documents of a bulk request. Sending an event twice changes nothing in the store.
+    fn take_in(
+        &self,
+        _connection: &mut Self::Connection,
+        _operation: &Self::Operation,
+        _context: &Context,
+        _batch: &Batch,
+        _only: Option<&[u32]>,
+    ) -> impl Future<Output = Reply> {
+        ready(Reply::unsent(Failure::new(ErrorClass::Client, "this operation takes in no events")))
+    }
 
     /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
     fn render(

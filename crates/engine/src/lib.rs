@@ -19,6 +19,7 @@ pub mod digits;
 pub mod draw;
 pub mod driver;
 pub mod encode;
+pub mod event;
 pub mod files;
 pub mod gathering;
 mod halving;
