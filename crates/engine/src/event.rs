@@ -3,6 +3,8 @@
 //! Events travel in batches. A batch keeps its lines in one piece of memory, so that a million events a second cost no
 //! allocation each.
 
+pub mod generate;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
