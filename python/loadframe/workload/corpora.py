@@ -187,7 +187,7 @@ def resolve(
         ]
     files = fetched or [(folder / path).absolute() for path in corpus.paths]
     for file in files:
-        _check(file, error)
+        require_readable(file, error)
     if corpus.format == "parquet":
         files = [vectors.rows_as_lines(file, cache(), error) for file in files]
     return {"files": [str(file) for file in files], **counts, **_reading(corpus)}
@@ -213,7 +213,7 @@ def _columns(
                 return []
         else:
             file = download.fetch(source.file, cache(), report, otherwise=_OTHERWISE, checksum=None)
-        _check(file, error)
+        require_readable(file, error)
         resolved.append(vectors.column(name, file, source.inside, cache(), error))
     return resolved
 
@@ -298,7 +298,8 @@ def _digest(name: str, _size: int, _changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check(file: Path, error: Callable[[str, str], BadInput]) -> None:
+def require_readable(file: Path, error: Callable[[str, str], BadInput]) -> None:
+    """Raise the `error` of what is wrong with a file, and its remedy, unless it can be read and has something in it."""
     try:
         if file.is_dir():
             raise error(f"{file} is a folder", "give an NDJSON file")

@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 #: What each writing verb that was acknowledged does to the number of documents; None where only the store can tell.
-_CHANGES: Mapping[str, int | None] = {"insert": 1, "create": 1, "delete": -1, "update": 0, "upsert": None}
-_WRITES = ("bulk", "insert", "index", "update", "upsert", "delete")
+_CHANGES: Mapping[str, int | None] = {
+    "insert": 1,
+    "create": 1,
+    "delete": -1,
+    "update": 0,
+    "upsert": None,
+    "take_in": None,
+}
+_WRITES = ("bulk", "insert", "index", "update", "upsert", "delete", "take_in")
 
 
 @dataclass(frozen=True)

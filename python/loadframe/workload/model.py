@@ -9,6 +9,7 @@ from loadframe.workload.collections import Collection
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Family, Operation
 from loadframe.workload.phases import Phase
+from loadframe.workload.sources import Source
 from loadframe.workload.targets import Target
 from loadframe.workload.variables import Variable
 from loadframe.yamlfile import NOT_EMPTY, Model, Name, Scalar
@@ -55,6 +56,7 @@ class WorkloadFile(Model):
     require: Annotated[tuple[Requirement, ...], Strict(False)] = ()
     collections: dict[Name, Collection] = Field(default_factory=dict)
     corpora: dict[Name, Corpus] = Field(default_factory=dict)
+    sources: dict[Name, Source] = Field(default_factory=dict)
     variables: dict[str, Variable] = Field(default_factory=dict)
     targets: dict[Name, Target] = Field(default_factory=dict)
     operations: Annotated[dict[Name, Operation], NOT_EMPTY]

@@ -32,6 +32,8 @@ class Load(Model):
     With `users` as well, these share the clients (64 if not given), each has a memory, and they may go their own ways;
     the first begins at once, the last after `arrive_over`. They may have a simulated `clock`. Requests that fail for a
     reason that may pass are tried again up to `retries` times.
+
+    With a `source` requests are due when its events come, which `workers` (4 if not given) take in.
     """
 
     operation: Text | None = None
@@ -46,6 +48,8 @@ class Load(Model):
     arrivals: Arrivals | None = None
     max_in_flight: Positive | None = None
     retries: Annotated[int, Field(ge=0, le=100)] | None = None
+    source: Text | None = None
+    workers: Annotated[int, Field(ge=1, le=4096)] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -70,6 +74,8 @@ class Load(Model):
             keys = " and ".join(given) if given else "no operation, mix or journey"
             raise wrong(f"it has {keys}", "say one of operation, mix and journey")
         self._check_users()
+        if self._check_source():
+            return
         if self.users is None and (self.clients is None) == (self.rate is None):
             both = "both clients (closed) and a rate (open)" if self.clients else "neither clients nor a rate"
             raise wrong(f"it has {both}", "say one of them")
@@ -78,6 +84,20 @@ class Load(Model):
         for key in ("arrivals", "max_in_flight"):
             if not self.is_open and getattr(self, key) is not None:
                 raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
+
+    def _check_source(self) -> bool:
+        """Tell whether events decide when requests are due; refuse what they leave nothing to decide for."""
+        if self.source is None:
+            if self.workers is not None:
+                raise wrong("workers take in what comes from a source", "say source, or clients", key="workers")
+            return False
+        if self.operation is None:
+            key = "mix" if self.mix is not None else "journey"
+            raise wrong("events of a source all go into one operation", "say operation", key=key)
+        for key in ("clients", "think_time", "users", "rate", "arrivals", "max_in_flight"):
+            if getattr(self, key) is not None:
+                raise wrong(f"events of a source come when they come, and {key} is not heeded", "remove it", key=key)
+        return True
 
     def _check_users(self) -> None:
         """Refuse what only users have without users, and users with what they cannot have."""
@@ -132,6 +152,10 @@ def _check_walks(end: Ended, load: Load) -> None:
     """Refuse an end that a load cannot have."""
     if end.journeys is not None and load.users is None:
         raise wrong("only users walk a number of journeys", "say requests or a duration", key="journeys")
+    if load.source is not None and end.requests is not None:
+        raise wrong(
+            "how many requests events make, nobody can say", "say a duration or until: exhausted", key="requests"
+        )
     for key in ("requests", "until"):
         if load.users is not None and getattr(end, key) is not None:
             raise wrong("journeys of users have no fixed number of requests", "say journeys or a duration", key=key)

@@ -8,7 +8,7 @@ from loadframe.workload.forms import Form, every_form
 from loadframe.workload.holes import Place, names
 from loadframe.workload.journeys import JourneyStep, every_step
 from loadframe.workload.model import WorkloadFile
-from loadframe.workload.phases import Phase
+from loadframe.workload.phases import Phase, Stream
 from loadframe.workload.targets import MAIN
 from loadframe.workload.variables import circle, closure
 from loadframe.yamlfile import Document, did_you_mean
@@ -54,7 +54,9 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
     content: Any = form.content
     collection = getattr(content, "collection", None)
     # Only the store can check a name that is made for each request.
-    if collection is not None and form.create_collection is None and not set(collection) & set("$*,"):
+    by_day = form.take_in is not None and form.take_in.daily is not None
+    # Collections of days have other names, and a search engine makes them when their first event comes.
+    if collection is not None and form.create_collection is None and not set(collection) & set("$*,") and not by_day:
         _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
     if form.bulk is not None:
         _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
@@ -111,8 +113,11 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
 
 
 def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place) -> None:
+    fed: set[str] = set()
     for index, stream in enumerate(phase.named_streams):
         within: Place = place if phase.streams is None else (*place, "streams", index)
+        if stream.source is not None:
+            _check_source(document, file, stream.source, (*within, "source"), fed)
         for name in stream.weights:
             key: Place = ("operation",) if stream.mix is None else ("mix", name)
             if stream.journey is not None:
@@ -127,9 +132,12 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
                 raise document.error((*within, *key), what, "draw it, or add users", key=stream.mix is not None)
             if stream.users is None:
                 _check_needs(document, file, stream.weights, name, (*within, *key), key=stream.mix is not None)
+            _check_events(document, file, stream, name, (*within, *key), key=stream.mix is not None)
             ended = within if stream.ends_itself else place
             until = stream.until if stream.ends_itself else phase.until
-            if until == "exhausted" and not reads:
+            if until == "exhausted" and stream.source is not None:
+                _check_ends(document, file, stream.source, (*ended, "until"))
+            elif until == "exhausted" and not reads:
                 what = f"the operation {name!r} reads no corpus that could be exhausted"
                 raise document.error((*ended, "until"), what, "say a duration or a number of requests")
 
@@ -139,6 +147,37 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
                     what = f"an operation has the name {step.timed.name!r}, too"
                     raise document.error((*within, "journey", *at, "timed", "name"), what, "choose another name")
             _Reading(document, file).check(stream.journey, (*within, "journey"), set())
+
+
+def _check_source(document: Document, file: WorkloadFile, name: str, place: Place, fed: set[str]) -> None:
+    """Refuse a source that is not there, and one that feeds another stream of the phase already; remember it."""
+    _known(document, place, "source", name, file.sources)
+    if name in fed:
+        what = f"another stream of the phase takes the events of {name!r} already"
+        raise document.error(place, what, "say a number of workers there")
+    fed.add(name)
+
+
+def _check_ends(document: Document, file: WorkloadFile, name: str, place: Place) -> None:
+    """Refuse to wait for the end of a source that has none."""
+    if not file.sources[name].ends:
+        remedy = "say a duration here, or idle in the source"
+        if file.sources[name].generate is not None:
+            remedy = "say a duration here, or how many documents there are in the source"
+        raise document.error(place, f"the source {name!r} never ends", remedy)
+
+
+def _check_events(
+    document: Document, file: WorkloadFile, stream: Stream, name: str, place: Place, *, key: bool
+) -> None:
+    """Refuse events for an operation that takes none in, and one that takes some in without a source."""
+    forms = every_form(file.operations[name]).values()
+    if stream.source is not None and not all(form.take_in is not None for form in forms):
+        what = f"the operation {name!r} takes no events in, and the source {stream.source!r} has nothing else"
+        raise document.error(place, what, "name one with take_in, or remove source", key=key)
+    if stream.source is None and any(form.take_in is not None for form in forms):
+        what = f"the operation {name!r} takes events in, and no source is named that they come from"
+        raise document.error(place, what, "say source beside it, in a stream of its own", key=key)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.workload import corpora, journeys
+from loadframe.workload import corpora, journeys, sources
 from loadframe.workload.forms.repeat import Visible
 from loadframe.workload.holes import names
 from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
@@ -19,6 +19,8 @@ from loadframe.workload.variables import Variable, closure
 
 #: How many clients users share, unless the file says.
 CLIENTS_OF_USERS = 64
+#: How many connections take in the events of a source, unless the file says.
+WORKERS = 4
 
 #: How a load ends, as plans have it.
 Stop = dict[str, Any] | str
@@ -46,6 +48,8 @@ class ResolvedPhase:
     variables: Mapping[str, dict[str, Any]] = field(repr=False)
     #: Targets that its operations may name, as plans have them.
     targets: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    #: Sources that its streams take events from, as plans have them.
+    sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def duration(self) -> float | None:
@@ -116,6 +120,7 @@ class ResolvedPhase:
             "variables": dict(self.variables),
             "operations": {name: _asked(form) for name, form in self.operations.items()},
             **({"visible": self.looks} if self.looks else {}),
+            **({"sources": dict(self.sources)} if self.sources else {}),
             "streams": self._streams(),
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
@@ -168,6 +173,8 @@ class ResolvedWorkload:
     phases: Sequence[ResolvedPhase]
     #: The workload file: its path and its SHA-256.
     file: Mapping[str, str]
+    #: Sources of events that its phases use, as plans have them.
+    sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def phase(self, name: str) -> ResolvedPhase:
         """Return the phase of that name; KeyError for an unknown name."""
@@ -192,20 +199,27 @@ class ResolvedWorkload:
             "parameters": dict(self.parameters),
             "corpora": {name: corpora.describe(source) for name, source in self.corpora.items()},
             "lines": corpora.describe_files(lines),
+            **(
+                {"sources": {name: sources.describe(said) for name, said in self.sources.items()}}
+                if self.sources
+                else {}
+            ),
         }
 
 
 def resolve_phase(
     phase: Phase,
     operations: Mapping[str, dict[str, Any]],
-    sources: Mapping[str, dict[str, Any]],
+    documents: Mapping[str, dict[str, Any]],
     variables: Mapping[str, dict[str, Any]],
     models: Mapping[str, Variable],
     targets: Mapping[str, dict[str, Any]],
+    events: Mapping[str, dict[str, Any]],
 ) -> ResolvedPhase:
     """Gather what a phase uses of a workload's operations, corpora and variables, all as plans have them.
 
-    `models` tell which variables and corpora the variables are made of.
+    `documents` are the corpora, and `events` the sources of such. `models` tell which variables and corpora the
+    variables are made of.
     """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
@@ -227,10 +241,11 @@ def resolve_phase(
         stop_when=phase.stop_when,
         ends_with=ends_with,
         operations=used,
-        corpora={name: sources[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
+        corpora={name: documents[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
         variables={name: form for name, form in variables.items() if name in drawn}
         | {name: {"captured": {}} for name in sorted(taken)},
         targets=targets,
+        sources={stream.source: events[stream.source] for stream in streams if stream.source is not None},
     )
 
 
@@ -263,6 +278,8 @@ def _course(stream: Stream) -> dict[str, Any]:
 
 def pacing(stream: Stream) -> dict[str, Any]:
     """Return a stream's pacing as plans have it."""
+    if stream.source is not None:
+        return {"source": {"source": stream.source, "workers": stream.workers or WORKERS}}
     if stream.users is not None:
         shared = {"users": stream.users, "clients": stream.clients or CLIENTS_OF_USERS}
         times = {"think_time": plan_level(stream.think_time or 0.0), "over": stream.arrive_over or 0.0}
@@ -304,7 +321,11 @@ def paced(
         what = f"users walk the journeys of the phase {phase!r}, which clients or a rate would not change"
         raise BadInput(what, remedy="set users instead")
     key, other = ("clients", "rate") if clients is not None else ("rate", "clients")
-    fitting = [stream for stream in streams if len(streams) == 1 or getattr(stream, key) is not None]
+    fitting = [
+        stream
+        for stream in streams
+        if stream.source is None and (len(streams) == 1 or getattr(stream, key) is not None)
+    ]
     if len(fitting) != 1:
         what = f"the phase {phase!r} has {len(fitting)} streams with {key}, so setting {key} is not clear"
         raise BadInput(what, remedy="choose a phase in which one stream has them")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.workload import catalogue, corpora, parameters, references, truth
+from loadframe.workload import catalogue, corpora, parameters, references, sources, truth
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Form, every_form, families, form_for
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
@@ -16,6 +16,7 @@ from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_n
 from loadframe.workload.phases import Phase
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
 from loadframe.workload.rest import captured
+from loadframe.workload.sources import Source
 from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
 
@@ -132,12 +133,15 @@ class Workload:
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
         # The last thing to be done, since it may take hours.
-        sources = {name: self._source(filled, name, corpus, report, offline) for name, corpus in file.corpora.items()}
-        truth.check(self.document, operations, file.variables, sources)
+        documents = {
+            name: self._documents_of(filled, name, corpus, report, offline) for name, corpus in file.corpora.items()
+        }
+        truth.check(self.document, operations, file.variables, documents)
         variables = {
             name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
             for name, variable in file.variables.items()
         }
+        events = {name: self._events(filled, name, file.sources[name]) for name in _used_sources(file.phases)}
         targets = {name: target.plan() for name, target in file.targets.items()}
         return ResolvedWorkload(
             name=file.workload,
@@ -145,11 +149,13 @@ class Workload:
             nodes=nodes,
             parameters=filled.parameters,
             collections={name: collection.definition(family) for name, collection in file.collections.items()},
-            corpora=sources,
+            corpora=documents,
             phases=tuple(
-                resolve_phase(phase, operations, sources, variables, file.variables, targets) for phase in file.phases
+                resolve_phase(phase, operations, documents, variables, file.variables, targets, events)
+                for phase in file.phases
             ),
             file={"path": str(self.document.path), "sha256": self.document.sha256},
+            sources=events,
         )
 
     def shaping(self, phases: Collection[str]) -> frozenset[str]:
@@ -164,6 +170,7 @@ class Workload:
         inside: dict[str | int, Collection[str | int]] = {
             "phases": numbers,
             "operations": operations,
+            "sources": set(_used_sources([filled.file.phases[index] for index in numbers])),
             "variables": closure(set(names(forms)), filled.file.variables),
         }
         direct = {
@@ -197,11 +204,20 @@ class Workload:
         setting = self._setting(used, made_of)
         return self.document.where(("parameters", used[0])) if setting is None else setting.where
 
-    def _source(
+    def _documents_of(
         self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None], offline: bool
     ) -> dict[str, Any]:
         """Return a corpus as plans have it, its files found."""
         place: Place = ("corpora", name, corpus.key)
+        folder, error = self._files_at(filled, place)
+        return corpora.resolve(corpus, folder, error, report, offline=offline)
+
+    def _events(self, filled: Filled, name: str, source: Source) -> dict[str, Any]:
+        """Return a source of events as plans have it, its files found."""
+        return sources.resolve(source, *self._files_at(filled, ("sources", name, source.way)))
+
+    def _files_at(self, filled: Filled, place: Place) -> tuple[Path, Callable[[str, str], BadInput]]:
+        """Return where the paths of files at a place begin, and what makes an error of one of them and its remedy."""
         folder, setting = self._folder(filled, place)
 
         def error(what: str, remedy: str) -> BadInput:
@@ -210,7 +226,7 @@ class Workload:
             settable = f", or name another with --set {holes[0]}=PATH" if holes and setting is None else ""
             return BadInput(what, where=where, remedy=f"{remedy}{settable}")
 
-        return corpora.resolve(corpus, folder, error, report, offline=offline)
+        return folder, error
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
         """Return where relative paths at a place begin, and the setting that they came from if there is one."""
@@ -249,6 +265,11 @@ class Workload:
             remedy = f"add one under {family}: to it, or choose a store of the family {others}"
             raise self.document.error(("operations", name), what, remedy, key=True)
         return form
+
+
+def _used_sources(phases: Iterable[Phase]) -> list[str]:
+    """Return the sources that phases take events from; the files of others need not be here."""
+    return sorted({s.source for phase in phases for s in phase.named_streams if s.source is not None})
 
 
 def load_workload(

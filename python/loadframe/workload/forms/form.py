@@ -9,7 +9,7 @@ from loadframe.workload.forms.capture import PLACES, Captured
 from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.couchbase import Durability, Query
 from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
-from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, Update, Upsert
+from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, TakeIn, Update, Upsert
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
 from loadframe.workload.forms.postgresql import ReadFrom, Statements
 from loadframe.workload.forms.repeat import Repeat, Visible
@@ -50,7 +50,7 @@ from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]
 
 #: Forms that every family of stores understands, and those that only one family has.
-NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk")
+NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk", "take_in")
 NATIVE: dict[Family, tuple[str, ...]] = {
     "elasticsearch": (
         *("search", "multi_search", "aggregation", "count", "sql", "esql", "eql", "knn"),
@@ -69,6 +69,8 @@ NATIVE: dict[Family, tuple[str, ...]] = {
 }
 #: A service behind a REST interface need not be a store.
 _WITHOUT_NEUTRAL = ("http",)
+#: Families whose documents cannot be told of events one by one.
+_NOT_TAKING_IN = (*_WITHOUT_NEUTRAL, "redis", "couchbase", "postgresql")
 #: Options that only one family knows.
 _OPTIONS: dict[str, Family] = {
     "consistency": "cassandra",
@@ -83,12 +85,17 @@ _WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
 _ANYWHERE = ("read", "scan", *NATIVE["mongodb"])
 _FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
 #: Verbs that add, remove or leave documents whatever else is said.
-_KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk"))
+_KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk", "take_in"))
 #: What consists of several requests, or has others each time.
-_OF_SEVERAL = ("bulk", "read_modify_write", "scroll", "search_after", "composite", "shrink")
+_OF_SEVERAL = ("bulk", "take_in", "read_modify_write", "scroll", "search_after", "composite", "shrink")
 #: Requests that cannot look for what another one has written.
 _NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
+
+
+def _without(kind: str) -> tuple[str, ...]:
+    """Return the families that lack a neutral verb."""
+    return _NOT_TAKING_IN if kind == "take_in" else _WITHOUT_NEUTRAL
 
 
 def _sql(value: Any) -> str:
@@ -111,6 +118,7 @@ class Form(Model):
     scan: Scan | None = None
     read_modify_write: ReadModifyWrite | None = None
     bulk: Bulk | None = None
+    take_in: TakeIn | None = None
     search: Search | None = None
     multi_search: MultiSearch | None = None
     aggregation: Aggregation | None = None
@@ -265,7 +273,7 @@ class Form(Model):
         if self.kind == "sql":
             return family == ("elasticsearch" if isinstance(self.sql, Sql) else "postgresql")
         native = {str(name): kinds for name, kinds in NATIVE.items()}.get(family, ())
-        return self.kind in native or (self.kind in NEUTRAL and family not in _WITHOUT_NEUTRAL)
+        return self.kind in native or (self.kind in NEUTRAL and family not in _without(self.kind))
 
     @property
     def _routed(self) -> bool:
@@ -311,7 +319,7 @@ class Forms(Model):
                 remedy = f"say {' or '.join(PLACES[family])}" if family in PLACES else "say it inside http"
                 raise wrong(f"answers of {family} have no {misplaced} to take a value from", remedy, key=family)
             if form is not None and not form.fits(family):
-                known = [*(() if family in _WITHOUT_NEUTRAL else NEUTRAL), *kinds]
+                known = [*(kind for kind in NEUTRAL if family not in _without(kind)), *kinds]
                 raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)
         return self
 
