@@ -126,6 +126,7 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
 
 
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
+    from loadframe.experiment.derived import values_of
     from loadframe.experiment.design import describe
     from loadframe.experiment.design_estimate import estimate, length_is_known
 
@@ -137,20 +138,29 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
             "most_seconds": round(estimate(most, loaded)),
             "length_known": length_is_known(loaded),
         }
-        print_json({**describe(loaded, planned), **expected})
+        described = describe(loaded, planned)
+        for entry, planned_run in zip(described["design"], planned.runs, strict=True):
+            if values := values_of(loaded, planned_run.treatment):
+                entry["follows"] = values
+        print_json({**described, **expected})
         return
     out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("run")
     table.add_column("block", justify="right")
     factors = dict.fromkeys(name for entry in planned.runs for name in entry.treatment)
-    for factor in factors:
-        table.add_column(factor, justify="right")
+    # What expressions of the file are in each run.
+    worked_out = {entry.id: values_of(loaded, entry.treatment) for entry in planned.runs}
+    following = dict.fromkeys(name for values in worked_out.values() for name in values)
+    for column in (*factors, *(f"= {name}" if name in factors else name for name in following)):
+        table.add_column(column, justify="right")
     table.add_column("cluster")
     for group in planned.groups():
         for index, entry in enumerate(group):
             levels = (escape(str(entry.treatment.get(factor, ""))) for factor in factors)
-            table.add_row(entry.id, str(entry.block), *levels, "" if index else "new")
+            worked = worked_out[entry.id]
+            follow = (f"{worked[name]:,}" if name in worked else "" for name in following)
+            table.add_row(entry.id, str(entry.block), *levels, *follow, "" if index else "new")
     # Names are for typing and levels for checking: none may be cut, however many there are.
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)

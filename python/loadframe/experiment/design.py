@@ -138,7 +138,8 @@ def refuse_too_many(experiment: "Experiment", treatments: int) -> None:
 
 def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
     names = [factor.name for factor in factors]
-    return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors))]
+    every = (dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors)))
+    return [treatment for treatment in every if all(factor.takes(treatment) for factor in factors)]
 
 
 def _digest(salt: str, levels: Mapping[str, Level]) -> bytes:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadframe.cluster import below
 from loadframe.errors import BadInput
+from loadframe.experiment import derived
 from loadframe.experiment.file_factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
 from loadframe.experiment.file_model import OTHER_MACHINES, PLACING, ExperimentFile
 from loadframe.load import Generator
@@ -57,7 +58,9 @@ class Experiment:
         """Return the cluster of a treatment: store, version, nodes, limits (cpus, memory in bytes), settings."""
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
+        follows = derived.values_of(self, treatment)
         settings = {**store.settings, **settings}
+        settings = {name: follows.get(SETTINGS + name, level) for name, level in settings.items()}
         return {
             "store": below(str(treatment.get("store.kind", store.kind)), self.document.path.parent),
             "version": treatment.get("store.version", store.version),
@@ -94,8 +97,9 @@ class Experiment:
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
         """Return the workload's parameters that a treatment sets, and those that follow from it."""
-        levels = {name.removeprefix(WITH): level for name, level in treatment.items() if name.startswith(WITH)}
-        return {**levels, **self.kind.parameters(self, treatment)}
+        levels = {**treatment, **derived.values_of(self, treatment)}
+        given = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
+        return {**given, **self.kind.parameters(self, treatment)}
 
     def workload_at(self, treatment: Mapping[str, Level]) -> Workload:
         """Return the workload with the parameters of a treatment."""
@@ -105,7 +109,12 @@ class Experiment:
         return self.workload.with_parameters(
             values,
             folder=self.document.path.parent,
-            where=lambda name: self.document.where(self.kind.place(self.file, WITH + name, None)),
+            where=lambda name: self.document.where(
+                ("with", name)
+                if name in self.file.with_ and WITH + name not in treatment
+                else self.kind.place(self.file, WITH + name, None),
+                key=name not in self.workload.defaults,
+            ),
         )
 
     def resolve(
@@ -134,8 +143,17 @@ class Experiment:
         there.
         """
         given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration")}
+        paces = {key: self.pace(key, treatment) for key in derived.PACES}
         levels = {key: treatment[key] for key in ("clients", "rate", "users") if key in treatment}
-        return {**{key: value for key, value in given.items() if value is not None}, **levels}
+        return {**{key: value for key, value in {**given, **paces}.items() if value is not None}, **levels}
+
+    def pace(self, key: str, treatment: Mapping[str, Level]) -> Level:
+        """Return the `clients` or the `rate` (1/s) that the file says for all runs, worked out for a treatment.
+
+        None where it says nothing, or where clients are to be found.
+        """
+        said: Level = derived.values_of(self, treatment).get(key, getattr(self.file, key, None))
+        return None if isinstance(said, str) else said
 
     @property
     def arrivals(self) -> list[str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from loadframe.cluster import Cluster, below, is_path
 from loadframe.errors import BadInput
-from loadframe.experiment import kinds
+from loadframe.experiment import derived, kinds
 from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_factors import Factor, read_factors
 from loadframe.experiment.file_model import ExperimentFile
 from loadframe.experiment.kinds import Kind
@@ -31,21 +32,23 @@ def load_experiment(path: str | Path) -> Experiment:
         workload = load_workload(file.workload, folder=folder)
     except BadInput as error:
         raise error if error.where else document.error(("workload",), error.what, error.remedy) from None
+    fixed = {name: value for name, value in file.with_.items() if not is_expression(value)}
     workload = workload.with_parameters(
-        file.with_, folder=folder, where=lambda name: document.where(("with", name), key=name not in workload.defaults)
+        fixed, folder=folder, where=lambda name: document.where(("with", name), key=name not in workload.defaults)
     )
     prepared, measured = _phases(document, file, workload)
     workload = workload.choose((*prepared, *measured))
     factors = read_factors(
         document, kind.factors(file), workload, prepared, lambda name, index: kind.place(file, name, index)
     )
-    _check_pacing(document, factors, workload, measured, lambda name: kind.place(file, name, None))
+    _check_pacing(document, file, factors, workload, measured, lambda name: kind.place(file, name, None))
     _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
-    experiment = Experiment(document, file, kind, workload, factors, prepared, measured)
+    experiment = derived.hardened(Experiment(document, file, kind, workload, factors, prepared, measured))
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} end by themselves"
         raise document.error(("until",), what, "remove it, and say repetitions", key=True)
     kind.check(experiment)
+    derived.check(experiment)
     if file.arrivals and not experiment.arrivals:
         what = "arrivals are those of open loads, and all loads here are closed"
         raise document.error(("arrivals",), what, "remove it, or give a rate", key=True)
@@ -104,18 +107,20 @@ def _check_files_of_stores(
 
 def _check_pacing(
     document: Document,
+    file: ExperimentFile,
     factors: tuple[Factor, ...],
     workload: Workload,
     measured: tuple[str, ...],
     where: Callable[[str], Place],
 ) -> None:
     """Refuse clients or rates that the measured phases cannot take."""
-    for factor in factors:
-        if factor.name in ("clients", "rate", "users"):
-            for phase in workload.file.phases:
-                if phase.name in measured:
-                    try:
-                        one = {"clients": None, "rate": None, factor.name: 1}
-                        paced(phase.named_streams, **one, phase=phase.name)
-                    except BadInput as error:
-                        raise document.error(where(factor.name), error.what, error.remedy, key=True) from None
+    said = [(key, (key,)) for key in derived.PACES if getattr(file, key, None) is not None]
+    varied = [(factor.name, where(factor.name)) for factor in factors if factor.name in ("clients", "rate", "users")]
+    for name, place in (*said, *varied):
+        for phase in workload.file.phases:
+            if phase.name in measured:
+                try:
+                    one = {"clients": None, "rate": None, name: 1}
+                    paced(phase.named_streams, **one, phase=phase.name)
+                except BadInput as error:
+                    raise document.error(place, error.what, error.remedy, key=True) from None

@@ -1,9 +1,11 @@
 """Factors: what an experiment varies, by the names that its file has for it, and the levels that each takes."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from loadframe.errors import BadInput
+from loadframe.experiment.expression import expression, is_expression, require_names
 from loadframe.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_share, parse_size
 from loadframe.workload import Workload
@@ -28,6 +30,13 @@ class Factor:
     levels: tuple[Level, ...]
     #: Whether another level needs the cluster or its data to be made anew.
     hard: bool
+    #: As they are written, where some are expressions of other factors: a level is then taken only where one is it.
+    written: tuple[Level, ...] = ()
+
+    def takes(self, treatment: Mapping[str, Level]) -> bool:
+        """Whether the level that a treatment has of this factor is one of those for its other levels."""
+        level = treatment[self.name]
+        return not self.written or level in [_worked_out(self.name, one, treatment) for one in self.written]
 
 
 def read_factors(
@@ -45,21 +54,27 @@ def read_factors(
     shaping = workload.shaping(prepared)
     factors = []
     for name, levels in written.items():
+        if name in ("clients", "rate") and any(map(is_expression, levels)):
+            continue
         read = _reader(document, name, workload, where(name, None))
         known: list[tuple[bool, Level]] = []  # true equals 1 in Python, and is something else
         for index, level in enumerate(levels):
             place = where(name, index)
             try:
-                value = read(level)
+                value = _sound(level) if name.startswith((SETTINGS, WITH)) else read(level)
             except BadInput as error:
                 raise document.error(place, f"a level of {name}: {error.what}", error.remedy) from None
-            if name.startswith(WITH):
+            if name.startswith(WITH) and not is_expression(value):
                 _check_parameter(document, workload, name.removeprefix(WITH), value, place)
             if (isinstance(value, bool), value) in known:
                 raise document.error(place, f"the level {shown(level)} of {name} stands here twice", "remove one")
             known.append((isinstance(value, bool), value))
         easy = name in EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
         factors.append(Factor(name, tuple(level for _, level in known), hard=not easy))
+    plain = tuple(factors)
+    for name, levels in written.items():
+        if name not in [factor.name for factor in plain]:
+            factors.append(_following(document, name, levels, plain, where))
     if {"clients", "rate"} <= written.keys():
         what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
         raise document.error(where("rate", None), what, "remove one of them", key=True)
@@ -67,6 +82,42 @@ def read_factors(
         what = f"{RANKS_PER_NODE} and {other} are both factors, and the one says what the other is"
         raise document.error(where(other, None), what, "remove one of them", key=True)
     return tuple(factors)
+
+
+def _following(
+    document: Document,
+    name: str,
+    levels: tuple[Level, ...],
+    others: tuple[Factor, ...],
+    where: Callable[[str, int | None], Place],
+) -> Factor:
+    """Return a factor of which some levels are expressions of other factors, with all that these come to."""
+    found: set[Level] = set()
+    for index, level in enumerate(levels):
+        try:
+            if is_expression(level):
+                require_names(expression(str(level)), [factor.name for factor in others])
+            for combination in itertools.product(*(factor.levels for factor in others)):
+                names = (factor.name for factor in others)
+                found.add(_worked_out(name, level, dict(zip(names, combination, strict=True))))
+        except BadInput as error:
+            raise document.error(where(name, index), f"a level of {name}: {error.what}", error.remedy) from None
+    return Factor(name, tuple(sorted(found, key=lambda level: float(level or 0))), hard=False, written=levels)
+
+
+def _worked_out(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
+    """Return a level of clients or of the rate as a number."""
+    if not is_expression(level):
+        return READERS[name](level)
+    found = expression(str(level))
+    return found.whole(treatment) if name == "clients" else found.positive(treatment)
+
+
+def _sound(level: Level) -> Level:
+    """Return a level of what may be any single value; BadInput for an expression that is none."""
+    if is_expression(level):
+        expression(str(level))
+    return level
 
 
 def _reader(document: Document, name: str, workload: Workload, place: Place) -> Callable[[Level], Level]:

@@ -3,16 +3,18 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Strict, model_validator
+from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
+from pydantic.types import Discriminator
 
 from loadframe.cluster import is_path, parse_machine
 from loadframe.errors import BadInput
+from loadframe.experiment.expression import expression, is_expression
 from loadframe.load.generator import Spread
 from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import Cores as CoreSets
 from loadframe.units import parse_cores, parse_share
 from loadframe.workload.pacing import Arrivals
-from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Scalar, Size, quantity, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Rate, Scalar, Size, quantity, shown, wrong
 
 Count = Annotated[int, Field(ge=1)]
 Nodes = Annotated[int, Field(ge=1, le=MOST_NODES)]
@@ -25,6 +27,23 @@ Phases = Annotated[
 #: The levels of a factor, and factors by name.
 Levels = Annotated[tuple[Scalar, ...], Strict(False), NOT_EMPTY]
 Factors = dict[str, Levels]
+
+
+def _expression(value: str) -> str:
+    try:
+        expression(value)
+    except BadInput as error:
+        raise wrong(error.what, error.remedy) from None
+    return value
+
+
+#: An expression, kept as it is written.
+Written = Annotated[str, BeforeValidator(_expression)]
+#: What tells the two forms of a number apart.
+BY_FORM = Discriminator(lambda value: "expression" if is_expression(value) else "level")
+#: A number of clients or a rate (1/s) for all runs, or an expression of it.
+Clients = Annotated[Annotated[Count, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
+PerSecond = Annotated[Annotated[Rate, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
 
 
 def _cores(value: Any) -> CoreSets:
@@ -158,3 +177,10 @@ class ExperimentFile(Model):
             raise wrong("there are more repetitions than that to begin with", "raise most, or lower repetitions",
                         key="until")  # fmt: skip
         return self
+
+
+class PacedFile(ExperimentFile):
+    """An experiment as it is written whose measured phases may have clients, or a rate, that no factor says."""
+
+    clients: Clients | None = None
+    rate: PerSecond | None = None

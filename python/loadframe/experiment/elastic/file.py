@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
-from loadframe.experiment.file_model import Count, ExperimentFile, Nodes, Phases
+from loadframe.experiment.expression import is_expression
+from loadframe.experiment.file_model import Count, ExperimentFile, Nodes, Phases, Written
 from loadframe.units import parse_share
 from loadframe.workload.pacing import Arrivals, ClientLevel, ClientStage, RateLevel
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong
@@ -39,12 +40,16 @@ class RateShare(Model):
 
 
 def _clients_form(value: object) -> str:
+    if is_expression(value):
+        return "expression"
     if isinstance(value, ComingClients) or (isinstance(value, dict) and "every" in value):
         return "coming"
     return "levels" if isinstance(value, dict | ClientLevel) else "level"
 
 
 def _rate_form(value: object) -> str:
+    if is_expression(value):
+        return "expression"
     if isinstance(value, RateShare) or (isinstance(value, dict) and "share" in value):
         return "a share"
     return "levels" if isinstance(value, dict | RateLevel) else "level"
@@ -57,14 +62,18 @@ class LoadEntry(Model):
         Annotated[
             Annotated[Count, Tag("level")]
             | Annotated[ClientLevel, Tag("levels")]
-            | Annotated[ComingClients, Tag("coming")],
+            | Annotated[ComingClients, Tag("coming")]
+            | Annotated[Written, Tag("expression")],
             Discriminator(_clients_form),
         ]
         | None
     ) = None
     rate: (
         Annotated[
-            Annotated[Rate, Tag("level")] | Annotated[RateLevel, Tag("levels")] | Annotated[RateShare, Tag("a share")],
+            Annotated[Rate, Tag("level")]
+            | Annotated[RateLevel, Tag("levels")]
+            | Annotated[RateShare, Tag("a share")]
+            | Annotated[Written, Tag("expression")],
             Discriminator(_rate_form),
         ]
         | None

@@ -16,6 +16,7 @@ def loaded(
     """
     clients = entry.clients.level() if isinstance(entry.clients, ComingClients) else entry.clients
     rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
+    assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are worked out before"
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
     before = arriving(streams, arrivals)
     after = paced(before, clients, rate, phase)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loadframe.experiment.derived import PACES
 from loadframe.experiment.design import Design, PlannedRun, factorial
 from loadframe.experiment.design_estimate import phase_seconds
 from loadframe.experiment.file_factors import Level
@@ -38,6 +39,8 @@ class Kind:
     model: type[ExperimentFile]
     #: Whether its repetitions may go on `until` intervals are narrow.
     open_ended = True
+    #: Whether its treatments need not be every combination of the factors' levels, but those that expressions give.
+    uneven = False
     #: Whether a cluster may serve more than one state of a block, by growing; see `clusters`.
     grown = False
 
@@ -92,6 +95,7 @@ class Kind:
     def arrivals(self, experiment: "Experiment") -> Iterable[Arrivals]:
         """Return how the open loads of its runs space their requests."""
         names = {factor.name for factor in experiment.factors}
+        names |= {key for key in PACES if getattr(experiment.file, key, None) is not None}
         return spacing(experiment, clients="clients" in names and "rate" not in names, rate="rate" in names)
 
     def seconds(self, experiment: "Experiment", workload: Workload, treatment: Mapping[str, Level]) -> float:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from loadframe.experiment.design import Design, in_blocks
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, Share
+from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, PacedFile, Share
 from loadframe.experiment.kinds.base import Kind
 from loadframe.yamlfile import Name, Place, Scalar, wrong
 
@@ -17,7 +17,7 @@ from loadframe.yamlfile import Name, Place, Scalar, wrong
 VARIANT = "variant"
 
 
-class CompareFile(ExperimentFile):
+class CompareFile(PacedFile):
     """A comparison as it is written: variants by name, the first of which the others are held against.
 
     Each sets factors; `factors` are levels at which the variants are compared, each for itself. `least` is the least

@@ -9,6 +9,7 @@ from statistics import median
 import pyarrow.compute as pc
 
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.experiment import derived
 from loadframe.experiment.design import Design, PlannedRun, hashed
 from loadframe.experiment.elastic.director import Director, Planned, Ruled
 from loadframe.experiment.elastic.file import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
@@ -112,7 +113,8 @@ class Elastic(Kind):
         """Return how the open loads space their requests, and the other streams of the phase."""
         file = _own(experiment.file)
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
-        for load in file.loads.values():
+        for name in file.loads:
+            load = _load(experiment, name, {})
             streams = loaded(phase.named_streams, load, 1.0, file.arrivals, phase.name)
             yield from filter(None, (stream.spacing for stream in streams))
 
@@ -163,7 +165,7 @@ class Elastic(Kind):
     def _phase(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level], capacity: float
     ) -> ResolvedPhase:
-        entry = _own(experiment.file).loads[str(treatment["load"])]
+        entry = _load(experiment, str(treatment["load"]), treatment)
         phase = workload.phase(experiment.measured[0]).override(**experiment.overrides(treatment))
         streams = loaded(phase.streams, entry, capacity, experiment.file.arrivals, phase.name)
         return replace(phase, streams=streams)
@@ -202,6 +204,13 @@ def _check_name(experiment: Experiment, here: Place, step: Step, begun: int) -> 
 def _own(file: ExperimentFile) -> ElasticFile:
     assert isinstance(file, ElasticFile)
     return file
+
+
+def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> LoadEntry:
+    """Return a load with its expressions worked out for the nodes that a run begins with."""
+    entry, values = _own(experiment.file).loads[name], derived.values_of(experiment, treatment)
+    keys = {key: f"loads.{name}.{key}" for key in derived.PACES}
+    return entry.model_copy(update={key: values[full] for key, full in keys.items() if full in values})
 
 
 def _paced_as(stream: Stream, load: LoadEntry) -> bool:

@@ -6,25 +6,35 @@ The number of clients may be a factor, or be found: doubled on each cluster unti
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Tag, model_validator
+from pydantic.types import Discriminator
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.sweep.calibration import ClientsTried, clients_tried, every_clients, next_clients
-from loadframe.errors import BadInput
 from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_factors import WITH, Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels
+from loadframe.experiment.file_model import Count, ExperimentFile, Factors, Levels, PacedFile, Written
 from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.record import Run
 from loadframe.workload.pacing import Arrivals
-from loadframe.workload.resolved import paced
 from loadframe.yamlfile import NOT_EMPTY, did_you_mean, wrong
 
+#: The number of clients that is doubled until the cluster is loaded.
+AUTO = "auto"
+_Auto = Literal["auto"]
 
-class ScaleFile(ExperimentFile):
+
+def _form(value: Any) -> str:
+    if is_expression(value):
+        return "expression"
+    return "auto" if isinstance(value, str) else "level"
+
+
+class ScaleFile(PacedFile):
     """A scale experiment as it is written.
 
     `scaling` says whether the data stay as they are while nodes are added (strong), or grow with them (weak): then the
@@ -34,15 +44,26 @@ class ScaleFile(ExperimentFile):
     factors: Annotated[Factors, NOT_EMPTY]
     scaling: Literal["strong", "weak"] = "strong"
     grows: str | None = None
-    clients: Literal["auto"] | None = None
+    clients: (
+        Annotated[
+            Annotated[Count, Tag("level")] | Annotated[Written, Tag("expression")] | Annotated[_Auto, Tag("auto")],
+            Discriminator(_form),
+        ]
+        | None
+    ) = None
+
+    @property
+    def finds_clients(self) -> bool:
+        """Whether the number of clients is to be found, on each cluster."""
+        return self.clients == AUTO
 
     @model_validator(mode="after")
     def _clients(self) -> "ScaleFile":
-        if self.clients and ("clients" in self.factors or "rate" in self.factors):
+        if self.finds_clients and ("clients" in self.factors or "rate" in self.factors):
             raise wrong(
                 "clients: auto cannot be combined with clients or rate as a factor", "remove one", key="clients"
             )
-        if self.clients and self.until:
+        if self.finds_clients and self.until:
             raise wrong("clients: auto takes a fixed number of repetitions",
                         "remove it, and say repetitions", key="until")  # fmt: skip
         return self
@@ -62,6 +83,7 @@ class Scale(Kind):
     """Every combination of the factors' levels, in randomised blocks."""
 
     model = ScaleFile
+    uneven = True
     grown = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
@@ -70,29 +92,22 @@ class Scale(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse an experiment that cannot answer its question."""
-        if _own(experiment.file).clients is None and all(len(factor.levels) == 1 for factor in experiment.factors):
+        if not _own(experiment.file).finds_clients and all(len(factor.levels) == 1 for factor in experiment.factors):
             what = "every factor has one level, so there is nothing to compare"
             remedy = "give a factor more levels, such as nodes: [1, 2, 4]"
             raise experiment.document.error(("factors",), what, remedy, key=True)
         _check_growth(experiment)
-        if _own(experiment.file).clients:
-            for phase in experiment.workload.file.phases:
-                if phase.name in experiment.measured:
-                    try:
-                        paced(phase.named_streams, clients=1, rate=None, phase=phase.name)
-                    except BadInput as error:
-                        raise experiment.document.error(("clients",), error.what, error.remedy, key=True) from None
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return how open loads space their requests; where clients are to be found, the load is closed."""
-        if _own(experiment.file).clients is None:
-            return super().arrivals(experiment)
-        return spacing(experiment, clients=True)
+        if _own(experiment.file).finds_clients:
+            return spacing(experiment, clients=True)
+        return super().arrivals(experiment)
 
     def design(self, experiment: Experiment) -> Design:
         """Return every combination; where clients are to be found, with the first number of them."""
         planned = factorial(experiment, experiment.factors)
-        if _own(experiment.file).clients is None:
+        if not _own(experiment.file).finds_clients:
             return planned
         first = next_clients(())
         assert first
@@ -100,7 +115,7 @@ class Scale(Kind):
 
     def most(self, experiment: Experiment) -> Design:
         """Return the design with every number of clients that may be tried on each cluster."""
-        if _own(experiment.file).clients is None:
+        if not _own(experiment.file).finds_clients:
             return super().most(experiment)
         planned = factorial(experiment, experiment.factors)
         return Design(
@@ -113,7 +128,7 @@ class Scale(Kind):
         So all blocks have the same numbers in the end: a number that one block alone got to would be chosen for the
         luck of a single run.
         """
-        if _own(experiment.file).clients is None:
+        if not _own(experiment.file).finds_clients:
             return super().further(experiment, runs_path)
         planned = factorial(experiment, experiment.factors).runs
         ramps = [_next(experiment, run, runs_path) for run in planned]
@@ -181,6 +196,9 @@ def _check_growth(experiment: Experiment) -> None:
         )
     if WITH + grows in [factor.name for factor in experiment.factors]:
         raise document.error(("grows",), f"{grows} grows with the nodes and is a factor, too", "remove one of them")
+    if is_expression(experiment.file.with_.get(grows)):
+        what = f"{grows} grows with the nodes and is an expression, too"
+        raise document.error(("with", grows), what, "remove one of them")
 
 
 KIND = Scale()

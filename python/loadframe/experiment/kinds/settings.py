@@ -17,7 +17,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels
+from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, PacedFile
 from loadframe.experiment.kinds.base import Kind
 from loadframe.experiment.plans import changes, fraction, full, plackett_burman, spsa, tpe
 from loadframe.experiment.repetition import next_block, with_repetitions
@@ -27,7 +27,7 @@ from loadframe.yamlfile import NOT_EMPTY, Place, wrong
 _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 
 
-class SettingsFile(ExperimentFile):
+class SettingsFile(PacedFile):
     """A settings experiment as it is written: see docs/experiments.md for its schemes."""
 
     factors: Annotated[Factors, NOT_EMPTY]
@@ -74,6 +74,7 @@ class Settings(Kind):
         written, document = _own(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
+        opened = written.rate is not None or (opened and written.clients is None)
         if written.objective == "throughput" and opened:
             what = "the throughput of an open load is what is offered, and no setting changes it"
             raise document.error(("objective",), what, "say objective: p99, or another percentile")
