@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::event::adbids::Adbids;
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 use crate::profile::Profile;
@@ -35,12 +36,54 @@ pub trait Generate: Send {
 
 type New = fn(&Order<'_>) -> Result<Box<dyn Generate>, PlanError>;
 
-const GENERATORS: [(&str, New); 0] = [];
+const GENERATORS: [(&str, New); 1] = [("adbids", |order| {
+    plain(order.with)?;
+    Ok(Box::new(Adbids::new(order)))
+})];
+
+/// An error where something is said to a generator that takes no options.
+fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
+    match with.keys().next() {
+        Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
+        None => Ok(()),
+    }
+}
 
 /// The generator of that name; the error names the nearest.
 pub fn generator(name: &str, order: &Order<'_>) -> Result<Box<dyn Generate>, PlanError> {
     match GENERATORS.iter().find(|(known, _)| *known == name) {
         Some((_, new)) => new(order),
         None => Err(PlanError::new(unknown("generator of events", name, GENERATORS.map(|(known, _)| known)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::Level;
+
+    fn open(name: &str, with: &Value) -> Result<Box<dyn Generate>, PlanError> {
+        let rate = Profile::new(&Level::Constant(10.0))?;
+        let share = Share { index: 0, of: 1 };
+        let with = with.as_object().unwrap();
+        generator(name, &Order { seed: 1, rate, documents: Some(3), start: 0, share, with })
+    }
+
+    #[test]
+    fn a_generator_is_found_by_its_name() {
+        let mut generator = open("adbids", &json!({})).unwrap();
+        let mut out = Vec::new();
+        assert_eq!(generator.next(&mut out), Some(Duration::ZERO));
+        assert_eq!(generator.next(&mut out), Some(Duration::from_millis(100)));
+        assert!(out.starts_with(b"{\"type\":\"bid\""));
+    }
+
+    #[test]
+    fn what_no_generator_knows_is_refused() {
+        let error = |name, with| open(name, &with).err().unwrap().message;
+        assert_eq!(error("adbid", json!({})), "unknown generator of events \"adbid\"; did you mean \"adbids\"?");
+        assert_eq!(error("adbids", json!({"ads": 3})), "unknown option \"ads\"; this generator has none");
     }
 }
