@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from loadframe.analyze.published import PublishedFigure
 from loadframe.cluster import below
 from loadframe.errors import BadInput
 from loadframe.experiment import derived
@@ -16,6 +17,9 @@ from loadframe.yamlfile import Document
 
 if TYPE_CHECKING:
     from loadframe.experiment.kinds import Kind
+
+#: The key of published figures in experiment.json.
+PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Experiment:
     #: The phases that fill the store, once for each state of the cluster, and those that each run measures.
     prepared: tuple[str, ...]
     measured: tuple[str, ...]
+    #: What a publication says of the same question, for the report.
+    published: tuple[PublishedFigure, ...] = ()
 
     @property
     def name(self) -> str:
@@ -165,7 +171,7 @@ class Experiment:
 
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for the experiment's folder, ready for JSON."""
-        told = self.file.model_dump(mode="json", by_alias=True, exclude={"factors", "prepare", "measure"})
+        told = self.file.model_dump(mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "published"})
         if self.file.store.host not in OTHER_MACHINES:
             # Folders of before there were such hosts go on.
             told["store"] = {key: told["store"][key] for key in told["store"] if key not in PLACING}
@@ -176,4 +182,9 @@ class Experiment:
             "prepare": list(self.prepared),
             "measure": list(self.measured),
             **({"arrivals": spaced} if (spaced := self.arrivals) else {}),
+            **({PUBLISHED: self._published()} if self.published else {}),
         }
+
+    def _published(self) -> dict[str, Any]:
+        """Return what was published, so that a report needs no more than the experiment's folder."""
+        return {"file": self.file.published, "figures": [figure.as_dict() for figure in self.published]}

@@ -4,6 +4,7 @@ It starts nothing. The order of the runs is the business of `design`, carrying t
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from loadframe.cluster import Cluster, below, is_path
@@ -14,6 +15,7 @@ from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_factors import Factor, read_factors
 from loadframe.experiment.file_model import ExperimentFile
 from loadframe.experiment.kinds import Kind
+from loadframe.experiment.published import read_published
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
@@ -49,6 +51,8 @@ def load_experiment(path: str | Path) -> Experiment:
         raise document.error(("until",), what, "remove it, and say repetitions", key=True)
     kind.check(experiment)
     derived.check(experiment)
+    if file.published:
+        experiment = replace(experiment, published=read_published(experiment, file.published))
     if file.arrivals and not experiment.arrivals:
         what = "arrivals are those of open loads, and all loads here are closed"
         raise document.error(("arrivals",), what, "remove it, or give a rate", key=True)

@@ -154,6 +154,7 @@ class ExperimentFile(Model):
 
     experiment: Name
     question: str = ""
+    published: Annotated[str, Field(min_length=1)] | None = None
     store: StoreEntry
     workload: Annotated[str, Field(min_length=1)]
     with_: dict[str, Scalar] = Field(default_factory=dict, alias="with")

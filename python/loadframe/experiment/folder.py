@@ -13,7 +13,7 @@ from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.partial import remove_run
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
-_WORDS = ("question", "file")
+_WORDS = ("question", "file", "published")
 
 _FILE = "experiment.json"
 #: The key of runs that were not designed, but follow from the others.
@@ -57,7 +57,10 @@ class ExperimentFolder:
         file = self.path / _FILE
         self.runs_path.mkdir(exist_ok=True)
         if self._recorded():
-            _check_same(file, description)
+            earlier = _check_same(file, description)
+            if (told := description.get("published")) and told != earlier.get("published"):
+                # It is held beside the runs and makes no other ones, so it may come when they are there.
+                _write(file, {**earlier, "published": told})
         else:
             _write(file, description)
 
@@ -107,11 +110,11 @@ def _write(file: Path, description: Mapping[str, Any]) -> None:
     part.rename(file)
 
 
-def _check_same(file: Path, description: Mapping[str, Any]) -> None:
-    """Refuse to go on with runs of another experiment."""
+def _check_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the folder says by now; BadInput where it has runs of another experiment."""
     now = json.loads(json.dumps(description))
     try:
-        earlier = json.loads(file.read_text(encoding="utf-8"))
+        earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         different = [key for key in now if key not in _WORDS and earlier.get(key) != now[key]]
     except (ValueError, AttributeError) as error:
         raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error
@@ -124,3 +127,4 @@ def _check_same(file: Path, description: Mapping[str, Any]) -> None:
             where=str(file.parent),
             remedy="name another folder with --output, or run the file as it was to go on",
         )
+    return earlier

@@ -1,4 +1,4 @@
-"""What every report on an experiment has, whatever its kind: the CPU of each process, bands of response time."""
+"""What every report on an experiment has, whatever its kind: what was published, CPU of processes, bands on request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,10 @@ from rich.console import Console
 from loadframe.analyze.bands import bands_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
+from loadframe.analyze.published import beside
 from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
 from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
+from loadframe.report.published import published_on_terminal, published_section
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 
@@ -38,6 +40,10 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
     sections: list[tuple[str, Table]] = []
     tables: list[TerminalTable] = []
     document: dict[str, Any] = {}
+    if figures := beside(folder):
+        sections.append(("Published and measured", published_section(figures)))
+        tables.append(published_on_terminal(figures))
+        document["published"] = [figure.as_dict() for figure in figures]
     if bounds:
         bands = bands_at(folder, bounds)
         sections.append(("Bands of response time", experiment_bands(bands, bounds)))

@@ -23,6 +23,7 @@ from loadframe.report.labels import (
     with_parts,
 )
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.plot import Figure
 from loadframe.report.standing import standing, why
 from loadframe.units import format_change, format_count, format_duration, format_share
 
@@ -49,12 +50,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Column titles and rows of cells; the first `names` columns hold words, the rest numbers."""
+    """Column titles and rows of cells; the first `names` columns hold words, the rest numbers.
+
+    Where it is a section of a page, `figures` stand above it.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     names: int = 1
     note: str = ""
+    figures: Sequence[Figure] = ()
 
 
 #: Tables of a page, by the titles of their sections.

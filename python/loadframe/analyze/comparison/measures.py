@@ -1,4 +1,7 @@
-"""What of a run is compared: throughput of each measured phase, percentiles of each operation's response time."""
+"""What of a run is compared: throughput of each measured phase, percentiles of each operation's response time.
+
+Throughput is of requests (`throughput`) or of documents (`documents`), which the store took or returned.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +23,15 @@ _RESPONSES = {
 #: 99th percentile, all may be missing, and the figure of the rest does not bound it.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
 #: What may be asked for by name, and in which direction it is better.
-KINDS = ("throughput", *_RESPONSES, "errors")
+KINDS = ("throughput", "documents", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
+#: Those that count how much was done in a second.
+RATES = ("throughput", "documents")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure of a run: throughput (1/s), a response time (s) or the share of requests that failed, of a phase.
+    """One figure of a run: requests or documents (1/s), a response time (s) or the share that failed, of a phase.
 
     `operation` is None where all of the phase's operations count together.
     """
@@ -38,12 +43,12 @@ class Measure:
     @property
     def better(self) -> Literal["higher", "lower"]:
         """The direction in which it is better."""
-        return "higher" if self.kind == "throughput" else "lower"
+        return "higher" if self.kind in RATES else "lower"
 
     @property
     def unit(self) -> str:
         """The unit of its values; a share has none."""
-        return {"throughput": "1/s", "errors": ""}.get(self.kind, "s")
+        return "1/s" if self.kind in RATES else "" if self.kind == "errors" else "s"
 
     @property
     def name(self) -> str:
@@ -64,6 +69,8 @@ class Measure:
             return None
         if self.kind == "throughput":
             return entry.throughput
+        if self.kind == "documents":
+            return entry.documents_per_second
         if self.kind == "errors":
             failed, requests = self.failures(run)
             return failed / requests if requests else None
@@ -108,7 +115,8 @@ class Measure:
 def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tuple[Measure, ...]:
     """Return the measures that these runs have, in the order of phases, kinds and operations.
 
-    The throughput of open pacing is the offered rate, so it is not one of them.
+    The throughput of open pacing is the offered rate, so it is not one of them, and nor are its documents. Documents
+    are one only where some were counted.
     """
     measures: dict[Measure, None] = {}
     for phase in _phases(runs):
@@ -116,7 +124,8 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
         operations = dict.fromkeys(name for entry in entries for name in entry.operations)
         opened = any(entry.has_open_load for entry in entries)
         for kind in kinds:
-            if kind == "errors" or (kind == "throughput" and not opened):
+            counted = kind == "throughput" or any(entry.documents_per_second for entry in entries)
+            if kind == "errors" or (kind in RATES and counted and not opened):
                 measures[Measure(phase, kind)] = None
             elif kind in _RESPONSES:
                 measures |= {Measure(phase, kind, operation): None for operation in operations}

@@ -294,6 +294,11 @@ class PhaseSummary:
         return sum(operation.throughput for operation in self.single.values())
 
     @property
+    def documents_per_second(self) -> float:
+        """Documents that the store took or returned per second, all operations together."""
+        return sum(operation.documents_per_second for operation in self.single.values())
+
+    @property
     def has_open_load(self) -> bool:
         """Whether any of its streams has open pacing."""
         return any(stream.is_open for stream in self.streams)

@@ -1,0 +1,159 @@
+"""Holds published figures against the runs of an experiment.
+
+Absolute figures of other machines cannot be compared, so what is compared is a change: the ratio of a figure to the one
+at the levels that it is relative to, on both sides, less 1. The measured ratio is one of means over runs, with a 95 %
+interval on a log scale from the spread that all treatments share.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from loadframe.analyze.comparison import Measure
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.published.figures import INSTANTS, PublishedFigure
+from loadframe.analyze.sweep.treatments import Noise, main_operation, pooled_noise
+
+_CLIENTS = "clients"
+
+
+@dataclass(frozen=True)
+class MeasuredBeside:
+    """What was measured at a figure's levels: `others` are the levels that the figure does not name.
+
+    `mean` is over `runs` runs in the unit of the figure, `change` the ratio to the mean at its reference, less 1; None
+    where that was not measured.
+    """
+
+    phase: str
+    others: Mapping[str, Any]
+    runs: int
+    mean: Estimate
+    change: Estimate | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "phase": self.phase,
+            "others": dict(self.others),
+            "runs": self.runs,
+            "mean": self.mean.as_dict(),
+            "change": self.change and self.change.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published figure, and what was measured of the same; empty where nothing was."""
+
+    figure: PublishedFigure
+    measured: tuple[MeasuredBeside, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {**self.figure.as_dict(), "measured": [measured.as_dict() for measured in self.measured]}
+
+
+def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
+    """Return the published figures of an experiment, in their order, each beside what was measured."""
+    figures = [PublishedFigure(**known) for known in (folder.description.get("published") or {}).get("figures", ())]
+    return tuple(Beside(figure, tuple(_measured(folder, figure))) for figure in figures)
+
+
+def _measured(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+    for phase in folder.description["measure"]:
+        if figure.phase in ("", phase):
+            yield from _in_phase(folder, figure, phase)
+
+
+def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -> Iterator[MeasuredBeside]:
+    groups = _groups(folder, figure.measure, phase)
+    named = {*figure.levels, *figure.against}
+    if "variant" in named:
+        named |= {name for levels in folder.description.get("variants", {}).values() for name in levels}
+    reference = {**figure.levels, **figure.against}
+    noise = pooled_noise([value for value in group.values if value > 0] for group in groups)
+    places: dict[str, list[_Group]] = defaultdict(list)
+    for group in groups:
+        # The load that the publication does not name is not a level to keep: each size is taken at its own.
+        others = {name: level for name, level in group.treatment.items() if name not in named and name != _CLIENTS}
+        places[json.dumps(others, sort_keys=True)].append(group)
+    for place, members in places.items():
+        chosen = _best(members, figure.levels, figure.measure)
+        if chosen is None:
+            continue
+        base = _best(members, reference, figure.measure) if figure.against else None
+        yield MeasuredBeside(
+            phase=phase,
+            others=json.loads(place),
+            runs=len(chosen.values),
+            mean=noise.mean(chosen.values),
+            change=_change(chosen, base, noise) if base else None,
+        )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """All runs of a treatment: `known` are all levels that can be named of it, `values` one for each run."""
+
+    treatment: Mapping[str, Any]
+    known: Mapping[str, Any]
+    values: list[float]
+    throughput: float
+
+
+def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
+    """Return the treatments in which the measure is known, with its value in each run that figures rest on."""
+    description = folder.description
+    fixed = {
+        "store.kind": description.get("store", {}).get("kind"),
+        **{f"with.{name}": level for name, level in (description.get("with") or {}).items()},
+    }
+    operation = main_operation(folder.runs, phase)
+    by_treatment: dict[str, list[RecordedRun]] = defaultdict(list)
+    for run in folder.used:
+        by_treatment[json.dumps(run.treatment, sort_keys=True)].append(run)
+    groups = []
+    for runs in by_treatment.values():
+        treatment = {name: level for name, level in runs[0].treatment.items() if name != "event"}
+        known = {**fixed, "nodes": runs[0].nodes, _CLIENTS: runs[0].clients(phase), **treatment}
+        values = [value for run in runs if (value := _value(run, kind, phase, operation)) is not None]
+        throughputs = [entry.throughput for run in runs if (entry := run.phase(phase))]
+        if values:
+            groups.append(_Group(treatment, known, values, fmean(throughputs)))
+    return groups
+
+
+def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> float | None:
+    entry = run.phase(phase)
+    if kind not in INSTANTS:
+        # Without the event there is nothing that the publication could have measured.
+        return None if run.treatment.get("event") is False else Measure(phase, kind, operation).of(run)
+    if entry is None or run.run is None or run.treatment.get("event") is False:
+        return None
+    begin = entry.start + entry.warmup
+    return next((event["time"] - begin for event in run.run.events if event["kind"] == INSTANTS[kind]), None)
+
+
+def _best(groups: Sequence[_Group], levels: Mapping[str, Any], kind: str) -> _Group | None:
+    """Return the group at these levels: of several numbers of clients the one with the highest throughput."""
+    fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
+    return max(fitting, key=lambda group: group.throughput, default=None)
+
+
+def _same(known: Any, level: Any) -> bool:
+    if isinstance(known, int | float) and isinstance(level, int | float):
+        return math.isclose(known, level)
+    return str(known) == str(level)
+
+
+def _change(chosen: _Group, base: _Group, noise: Noise) -> Estimate | None:
+    if fmean(base.values) <= 0 or fmean(chosen.values) <= 0:
+        return None
+    ratio = Estimate(1.0, 1.0, 1.0) if chosen is base else noise.ratio(chosen.values, base.values)
+    return Estimate(ratio.value - 1, ratio.low - 1, ratio.high - 1)

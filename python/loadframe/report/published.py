@@ -1,0 +1,201 @@
+"""What a publication says beside what was measured: as relative changes drawn, and as a table with its sources."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.published import INSTANTS, Beside, MeasuredBeside
+from loadframe.report.labels import treatment_text
+from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
+from loadframe.report.tables import Cell, Table, split
+from loadframe.report.terminal_table import TerminalTable
+from loadframe.units import format_change, format_count, format_duration, format_share
+
+_RATES = {"throughput": "requests/s", "documents": "documents/s"}
+_WORDS = {name: name.replace("_", " ") for name in INSTANTS}
+_NONE = "–"
+
+
+def published_section(figures: Sequence[Beside]) -> Table:
+    """Return all figures with what was measured of each, and a plot for each measure of which changes are known."""
+    rows = [
+        [
+            Cell(_measure(at)),
+            Cell(at.figure.series),
+            Cell(_levels(at), _reference(at)),
+            Cell(_value(at)),
+            Cell(_NONE if at.figure.change is None else format_change(at.figure.change)),
+            Cell((measured and _others(measured)) or _NONE, (measured and _runs(measured)) or ""),
+            split(_mean(at, measured)),
+            split(_change(measured)),
+            Cell(at.figure.source, tone="muted"),
+        ]
+        for at, measured in _rows(figures)
+    ]
+    note = (
+        "Changes are against the levels in small type, on both sides, since figures of other machines cannot be"
+        " compared as they are. Measured ones are ratios of means over runs, with 95 % intervals where runs were"
+        " repeated; where the publication names no clients, each size is taken at the clients with the highest"
+        " throughput. A dash: not measured here, or not published."
+    )
+    columns = (
+        "measure", "of", "at", "published", "change", "measured at", "measured", "change measured", "source"
+    )  # fmt: skip
+    return Table(columns, rows, names=3, note=note, figures=list(_figures(figures)))
+
+
+def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
+    """Return the same for the terminal, without sources."""
+    table = TerminalTable(
+        ("measure", "of", "at", "published", "change", "measured", "change measured"),
+        names=3,
+        title="Published and measured:",
+    )
+    for at, measured in _rows(figures):
+        against = f" {_reference(at)}" if at.figure.against else ""
+        table.add(
+            _measure(at),
+            at.figure.series,
+            f"{_levels(at)}{against}" + (f" ({_others(measured)})" if measured and measured.others else ""),
+            _value(at),
+            _NONE if at.figure.change is None else format_change(at.figure.change),
+            _mean(at, measured).replace(" [", "\n[", 1),
+            _change(measured).replace(" [", "\n[", 1),
+        )
+    return table
+
+
+def _rows(figures: Sequence[Beside]) -> Iterator[tuple[Beside, MeasuredBeside | None]]:
+    """Yield each figure with each measurement of the same; once without where there is none."""
+    for at in figures:
+        for measured in at.measured or (None,):
+            yield at, measured
+
+
+def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
+    """Yield a plot for each measure and phase: changes that were published, and those that were measured."""
+    known = [at for at in figures if at.figure.change is not None]
+    for number, key in enumerate(dict.fromkeys((at.figure.measure, at.figure.phase) for at in known)):
+        members = [at for at in known if (at.figure.measure, at.figure.phase) == key]
+        names = list(dict.fromkeys(name for at in members for name in at.figure.levels))
+        yield Figure(
+            f"published-{number}",
+            Axis(", ".join(name.rsplit(".", 1)[-1] for name in names) or "figure", "category"),
+            [Panel(Axis(f"{_measure(members[0])}, change in %"))],
+            [*_published_traces(members, names), *_measured_traces(members, names)],
+            "Hollow: as published. Filled: as measured here, with 95 % intervals where runs were repeated. Each is the"
+            " change against the levels that the table names.",
+            rules=[Rule(0.0, "y", MUTED, "dot")],
+        )
+
+
+def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
+    for index, series in enumerate(dict.fromkeys(at.figure.series for at in members)):
+        points = [at for at in members if at.figure.series == series]
+        yield Trace(
+            [_place(at.figure.levels, names) for at in points],
+            [100 * (at.figure.change or 0.0) for at in points],
+            f"{series or 'published'}{', published' if series else ''}",
+            mark=Mark(_color(index), _symbol(index), 10, hollow=True),
+            texts=[
+                f"{series} published\n{_levels(at)} {_reference(at)}: {format_change(at.figure.change or 0.0)}".strip()
+                for at in points
+            ],
+        )
+
+
+def _measured_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
+    drawn: dict[str, dict[str, tuple[str, Estimate]]] = {}
+    for at in members:
+        for one in at.measured:
+            if one.change is not None:
+                # Several series of a publication are held against the same runs, which are drawn once.
+                place = _place(at.figure.levels, names)
+                told = f"measured, {_others(one)}\n{_levels(at)} {_reference(at)}: {_change(one)}"
+                key = _key(at, place)
+                drawn.setdefault(_others(one), {}).setdefault(key, (told, one.change))
+    for index, (others, points) in enumerate(drawn.items()):
+        changes = [change for _, change in points.values()]
+        ends = [_ends(change) for change in changes]
+        yield Trace(
+            [key.partition("\t")[0] for key in points],
+            [100 * change.value for change in changes],
+            f"measured, {others}" if others else "measured",
+            mark=Mark(_color(len(COLORS) - 1 - index), _symbol(index)),
+            low=[low for low, _ in ends],
+            high=[high for _, high in ends],
+            texts=[told for told, _ in points.values()],
+        )
+
+
+def _key(at: Beside, place: str) -> str:
+    """Return what tells two measured points of a plot apart: where they stand, and what they are relative to."""
+    return f"{place}\t{_reference(at)}"
+
+
+def _ends(change: Estimate) -> tuple[float | None, float | None]:
+    return (100 * change.low, 100 * change.high) if change.is_finite else (None, None)
+
+
+def _place(levels: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(str(levels.get(name, "")) for name in names).strip(", ") or "all"
+
+
+def _measure(at: Beside) -> str:
+    figure = at.figure
+    words = _WORDS.get(figure.measure) or (figure.measure if figure.measure in _RATES else f"{figure.measure} response")
+    words = "errors" if figure.measure == "errors" else words
+    return f"{words} of {figure.phase}" if figure.phase else words
+
+
+def _levels(at: Beside) -> str:
+    return treatment_text(at.figure.levels)
+
+
+def _reference(at: Beside) -> str:
+    return f"against {treatment_text(at.figure.against)}" if at.figure.against else ""
+
+
+def _others(measured: MeasuredBeside) -> str:
+    return treatment_text(measured.others)
+
+
+def _runs(measured: MeasuredBeside) -> str:
+    return f"{format_count(measured.runs)} run{'s' * (measured.runs != 1)}"
+
+
+def _value(at: Beside) -> str:
+    value, measure = at.figure.value, at.figure.measure
+    if value is None:
+        return _NONE
+    if measure in _RATES:
+        return f"{format_count(value)} {_RATES[measure]}"
+    return format_share(value, 1) if measure == "errors" else format_duration(value)
+
+
+def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
+    if measured is None:
+        return _NONE
+    if at.figure.measure in _RATES:
+        return measured_text(measured.mean)
+    if at.figure.measure == "errors":
+        return percent_text(measured.mean)
+    return seconds_estimate(measured.mean)
+
+
+def _change(measured: MeasuredBeside | None) -> str:
+    if measured is None or measured.change is None:
+        return _NONE
+    text = format_change(measured.change.value)
+    if not measured.change.is_finite or measured.change.low == measured.change.high:
+        return text
+    return f"{text} [{format_change(measured.change.low)}, {format_change(measured.change.high)}]"
+
+
+def _color(index: int) -> str:
+    return COLORS[index % len(COLORS)]
+
+
+def _symbol(index: int) -> str:
+    return SYMBOLS[index % len(SYMBOLS)]

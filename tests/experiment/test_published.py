@@ -1,0 +1,136 @@
+"""Published figures: read from the CSV that an experiment names, with the line of what is wrong in it."""
+
+import json
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment.design import describe, design
+from loadframe.experiment.folder import ExperimentFolder
+
+EXPERIMENT = """\
+experiment: e
+published: paper.csv
+store: {kind: opensearch}
+workload: small.yaml
+kind: scale
+factors: {nodes: [1, 2, 4], clients: [1, 8]}
+"""
+ELASTIC = """\
+experiment: e
+published: paper.csv
+store: {kind: opensearch}
+workload: small.yaml
+kind: elastic
+duration: 60s
+measure: look
+transitions: {grow: {timeline: [{at: 20s, add: 1}]}}
+loads: {steady: {clients: 4}}
+"""
+HEADER = "series,phase,nodes,clients,measure,value,unit,against,source"
+
+
+@pytest.fixture
+def figures(load, tmp_path):
+    """Return the figures of an experiment whose file of published ones has these lines."""
+
+    def figures(*lines, header=HEADER, text=EXPERIMENT):
+        (tmp_path / "paper.csv").write_text("\n".join(["# from a paper", header, *lines, ""]))
+        return load(text).published
+
+    return figures
+
+
+def test_absolute_figures_are_changes_against_the_first_of_their_series(figures):
+    first, second, third, other = figures(
+        'small,look,1,,documents,100,inserts/5s,,"Table 1, page 3"',
+        "small,look,2,,documents,150,inserts/5s,,Table 1",
+        "small,look,4,,documents,300,inserts/5s,nodes=2,Table 1",
+        "large,look,1,,documents,700,inserts/5s,,Table 1",
+    )
+    assert (first.value, first.change, first.source) == (20.0, 0.0, "Table 1, page 3")
+    assert (second.levels, second.against, second.change) == ({"nodes": 2}, {"nodes": 1}, 0.5)
+    assert (third.against, third.change) == ({"nodes": 2}, 1.0)
+    assert (other.value, other.change) == (140.0, None), "it stands alone in its series"
+
+
+def test_a_change_alone_keeps_what_it_is_against(figures):
+    (change,) = figures("Cassandra,look,8,80,mean,-35,%,nodes=4 clients=40,p. 7")
+    assert (change.value, change.change) == (None, -0.35)
+    assert change.levels == {"nodes": 8, "clients": 80}
+    assert change.against == {"nodes": 4, "clients": 40}
+
+
+def test_units_of_time_and_shares_are_read(figures):
+    p99, errors = figures(",look,1,,p99,421,ms,,x", ",look,1,,errors,2,%,,x")
+    assert (p99.value, errors.value) == (0.421, 0.02)
+
+
+def test_instants_are_those_of_elastic_experiments(figures):
+    (fired,) = figures("trigger_fired,110,s,p. 9", header="measure,value,unit,source", text=ELASTIC)
+    assert (fired.value, fired.change, dict(fired.against)) == (110.0, None, {})
+    with pytest.raises(BadInput, match=r"paper\.csv:3: trigger_fired is an instant of elastic experiments"):
+        figures("trigger_fired,110,s,p. 9", header="measure,value,unit,source")
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "words"),
+    [
+        (",look,1,,througput,1,requests/s,,x", 3, "there is no measure 'througput'"),
+        (",lok,1,,throughput,1,requests/s,,x", 3, "the workload has no phase 'lok'"),
+        (",look,1,,throughput,much,requests/s,,x", 3, "'much' is not a number"),
+        (",look,1,,throughput,nan,requests/s,,x", 3, "'nan' is not a number"),
+        (",look,1,,throughput,1,requests,,x", 3, "'requests' is not a unit of throughput"),
+        (",look,1,,p99,1,hours,,x", 3, "'hours' is not a unit of time"),
+        (",look,1,,throughput,26,%,,x", 3, "it is not said what the change is relative to"),
+        (",look,1,,throughput,-100,%,nodes=1,x", 3, "nothing falls by 100 %"),
+        (",look,1,,throughput,26,%,nodes,x", 3, "'nodes' is not a level"),
+        (",look,1,,throughput,26,%,node=1,x", 3, "there is no factor 'node'"),
+        (",look,1,,throughput,26,requests/s,nodes=7,x", 3, "stands at nodes=7"),
+        (",look,1,,throughput,26", 3, "the line has 6 columns, and the header has 9"),
+        ('\n\n,look,1,,"throughput', 5, "this is not CSV"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_told_with_its_number(figures, line, number, words):
+    with pytest.raises(BadInput) as caught:
+        figures(line)
+    assert str(caught.value.where).endswith(f"paper.csv:{number}")
+    assert words in caught.value.what
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("measure,value,unit", "the column source is missing"),
+        ("measure,value,unit,source,node", "there is no column 'node'"),
+        ("measure,value,unit,source,unit", "the column unit stands there twice"),
+    ],
+)
+def test_a_header_has_known_columns(figures, header, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        figures(header=header)
+    assert str(caught.value.where).endswith("paper.csv:2")
+
+
+def test_a_file_without_figures_or_that_is_not_there_is_refused(figures, refused):
+    with pytest.raises(BadInput, match="there is no figure in it"):
+        figures()
+    error, place = refused(EXPERIMENT.replace("paper.csv", "other.csv"))
+    assert place.startswith("other.csv")
+    assert "other.csv: cannot read the file" in error.what
+
+
+def test_figures_come_to_the_folder_even_when_runs_are_there(figures, load, tmp_path):
+    figures("Cassandra,look,2,,throughput,26,%,nodes=1,p. 7")
+    plain = load(EXPERIMENT.replace("published: paper.csv\n", ""))
+    told = describe(plain, design(plain))
+    assert "published" not in told, "folders of before cannot go on"
+    folder = ExperimentFolder(tmp_path / "results", told)
+    (folder.runs_path / "b1").mkdir()
+    del folder
+    again = load(EXPERIMENT)
+    ExperimentFolder(tmp_path / "results", describe(again, design(again)))
+    known = json.loads((tmp_path / "results" / "experiment.json").read_text())["published"]
+    assert known["file"] == "paper.csv"
+    assert known["figures"][0]["change"] == 0.26

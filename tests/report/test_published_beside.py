@@ -1,0 +1,108 @@
+"""Published figures in reports: changes beside those that were measured, for every kind that has them."""
+
+import io
+import json
+
+import pytest
+from pages import Page
+from rich.console import Console
+
+from elastic_folder import ASKED, write_elastic
+from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.published import PublishedFigure, beside
+from loadframe.report.kinds import read_report
+from simulated import Truth, write_experiment, write_variants
+
+QUIET = Truth(noise=0.0)
+
+
+def figure(measure="throughput", levels=(), change=None, value=None, against=(), phase="range_100", series="A"):
+    return PublishedFigure(measure, dict(levels), phase, series, value, change, dict(against), "page 3")
+
+
+def published(*figures):
+    return {"file": "paper.csv", "figures": [one.as_dict() for one in figures]}
+
+
+@pytest.fixture
+def scale(tmp_path):
+    def scale(*figures, **changed):
+        known = published(*figures)
+        return write_experiment(tmp_path / "e", QUIET, nodes=(1, 2), clients=(4, 8), published=known, **changed)
+
+    return scale
+
+
+def test_a_change_is_measured_against_the_levels_that_it_names(scale):
+    path = scale(figure(levels={"nodes": 2, "clients": 4}, change=0.26, against={"nodes": 1}))
+    (row,) = beside(read_experiment(path))
+    (result,) = row.measured
+    true = QUIET.throughput(2, 4) / QUIET.throughput(1, 4) - 1
+    assert result.change.value == pytest.approx(true, rel=0.02)
+    assert result.change.low <= result.change.value <= result.change.high
+    assert (result.runs, result.others) == (2, {})
+
+
+def test_without_clients_each_size_is_taken_at_those_with_the_highest_throughput(scale):
+    path = scale(figure(levels={"nodes": 2}, change=0.26, against={"nodes": 1}))
+    (result,) = beside(read_experiment(path))[0].measured
+    assert result.mean.value == pytest.approx(max(QUIET.throughput(2, clients) for clients in (4, 8)), rel=0.02)
+
+
+def test_what_was_not_measured_is_shown_as_published_alone(scale):
+    path = scale(
+        figure(levels={"nodes": 8}, change=-0.04, against={"nodes": 4}, series="Couchbase"),
+        figure("mean", {"nodes": 2}, 0.5, against={"nodes": 1}, series="Couchbase"),
+        figure(levels={"nodes": 2}, change=0.26, against={"nodes": 1}, phase="other"),
+    )
+    rows = beside(read_experiment(path))
+    assert [len(row.measured) for row in rows] == [0, 1, 0]
+    report = read_report(path)
+    page = Page(report.page)
+    assert "Published and measured" in page.headings
+    assert "Couchbase" in page.text
+    assert "-4.0 %" in page.text
+    assert page.plots["published-0"]
+    assert [row["source"] for row in report.document["published"]] == ["page 3"] * 3
+    console = Console(file=io.StringIO(), width=200)
+    report.show(console)
+    assert "Published and measured:" in console.file.getvalue()
+    json.dumps(report.document, allow_nan=False)
+
+
+def test_response_times_fall_by_as_much_as_they_do(scale):
+    path = scale(figure("mean", {"nodes": 2, "clients": 8}, -0.35, against={"nodes": 1}))
+    (result,) = beside(read_experiment(path))[0].measured
+    true = QUIET.throughput(1, 8) / QUIET.throughput(2, 8) - 1
+    assert result.change.value == pytest.approx(true, abs=0.03)
+
+
+def test_factors_that_the_publication_does_not_name_are_kept_apart(scale):
+    path = scale(figure(levels={"clients": 8}, change=0.5, against={"clients": 4}))
+    (row,) = beside(read_experiment(path))
+    assert [result.others for result in row.measured] == [{"nodes": 1}, {"nodes": 2}]
+
+
+def test_variants_are_levels_too(tmp_path):
+    path = write_variants(tmp_path / "e", {"old": QUIET, "new": Truth(noise=0.0, lam=150.0)}, repetitions=2)
+    file = path / "experiment.json"
+    known = published(figure(levels={"variant": "new", "clients": 8}, change=0.4, against={"variant": "old"}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"published": known}))
+    (result,) = beside(read_experiment(path))[0].measured
+    assert result.change.value == pytest.approx(0.5, abs=0.03)
+    assert "Published and measured" in Page(read_report(path).page).headings
+
+
+def test_instants_of_an_elastic_run_are_those_of_its_events(tmp_path):
+    path = write_elastic(tmp_path / "e")
+    file = path / "experiment.json"
+    known = published(figure("trigger_fired", value=110.0, phase=""), figure("node_requested", value=120.0, phase=""))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"published": known}))
+    rows = beside(read_experiment(path))
+    for row in rows:
+        (result,) = row.measured
+        assert result.mean.value == pytest.approx(ASKED)
+        assert (result.runs, result.others["transition"]) == (2, "grow")
+    page = Page(read_report(path).page)
+    assert "trigger fired" in page.text
+    assert "1 min 50 s" in page.text
