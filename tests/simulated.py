@@ -71,6 +71,7 @@ class Truth:
     #: CPUs that each node uses; what its statistics say in the first and from the last second on.
     node_cpu: float = 0.45
     others_cpu: float | None = None  #: what all nodes but the first use, where it is something else
+    companions: Mapping[str, float] = field(default_factory=dict)  #: what processes beside the nodes use, by name
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: With a rate, the load is open.
     rate: float | None = None
@@ -315,6 +316,7 @@ def _manifest(
             "nodes": nodes,
             "addresses": [],
             "limits": {"cpus": 0.5, "memory": 2**30, "enforced_by": "cgroup v2"},
+            **({"companions": dict.fromkeys(truth.companions, "router")} if truth.companions else {}),
             "settings": {},
         },
         seed=seed,
@@ -330,6 +332,8 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
         writer.telemetry(0.5 + second, "host", "cpu.busy", truth.busy)
         writer.telemetry(0.5 + second, "host", "cpu.stolen", truth.stolen)
         writer.telemetry(0.5 + second, "host", "pressure.io.some", truth.waiting)
+        for name, used in truth.companions.items():
+            writer.telemetry(0.5 + second, f"node:{name}", "process.cpu", used)
         for node in range(nodes):
             used = truth.others_cpu if node and truth.others_cpu is not None else truth.node_cpu
             writer.telemetry(0.5 + second, f"node:{node}", "process.cpu", used)

@@ -49,6 +49,11 @@ class Node:
         return self.folder is None or (self.process is not None and self.process.alive())
 
     @property
+    def companion(self) -> bool:
+        """Whether it stands beside those that keep data, as a router or a server of the configuration does."""
+        return self.folder is not None and self.number is None
+
+    @property
     def unknown(self) -> str | None:
         """Why nothing is known of it now, as a sentence; None while its machine answers."""
         trouble = self.machine.trouble() if self.machine else None

@@ -22,6 +22,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "home": spec.home if spec else None,
         "host": spec.host if spec else None,
         "cores": {node.name: node.cores for node in roster.nodes if node.cores},
+        **({"companions": beside} if (beside := companions(roster)) else {}),
         "links": {node.name: node.shape for node in roster.nodes if node.shape},
         "limits": {
             "cpus": limits.cpus,
@@ -40,6 +41,11 @@ def describe(roster: Roster) -> dict[str, Any]:
         "adapted": dict(facts.get("adapted", {})),
         **_placed(roster),
     }
+
+
+def companions(roster: Roster) -> dict[str, str]:
+    """Return the processes that keep no data, and what each is for."""
+    return {node.name: node.role for node in roster.nodes if node.companion}
 
 
 def _placed(roster: Roster) -> dict[str, Any]:

@@ -37,14 +37,15 @@ def cores_used(run: RecordedRun, phase: str) -> float:
 def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     """Return the mean CPU use of each node as a share of what it may use: a limit in force, or cores of its own.
 
-    Empty where nodes have neither.
+    Empty where nodes have neither. Processes that keep no data, such as routers, are not nodes: they may idle however
+    loaded the store is, and none is added by adding nodes.
     """
-    limits = run.manifest.store.limits
+    limits, beside = run.manifest.store.limits, run.manifest.store.companions
     quota = limits.cpus if limits.in_force else None
     cpus = min(filter(None, (quota, limits.cores_each)), default=None)
     if cpus is None:
         return {}
-    return {name: cores / cpus for name, cores in _cores(run, phase).items()}
+    return {name: cores / cpus for name, cores in _cores(run, phase).items() if name not in beside}
 
 
 def _cores(run: RecordedRun, phase: str) -> dict[str, float]:

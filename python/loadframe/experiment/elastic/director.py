@@ -6,12 +6,13 @@ that happens is written into the run's events. In a control run it watches for t
 
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import psutil
 
 from loadframe.cluster import Balancing, Cluster
+from loadframe.cluster.node import Node
 from loadframe.errors import LoadframeError
 from loadframe.experiment.elastic.changes import carry_out, words_of
 from loadframe.experiment.elastic.file import PolicyEntry, Step
@@ -277,17 +278,20 @@ class _Change:
         self.finished = False
 
 
+def keepers(nodes: Iterable[Node]) -> dict[str, int]:
+    """Return the processes that keep data, by name: triggers and policies go by them, and not by routers beside."""
+    return {node.name: node.pid for node in nodes if node.pid and not node.companion}
+
+
 class _Eye:
-    """Looks once a second at the CPU of each node, as a share of what it may use."""
+    """Looks once a second at the CPU of each node that keeps data, as a share of what it may use."""
 
     def __init__(self, cluster: Cluster, sight: Sight) -> None:
         self._sight = sight
         limits = cluster.describe()["limits"]
         limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
         self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
-        self._sampler = ProcessSampler(
-            lambda: {node.name: node.pid for node in cluster.nodes if node.pid}, families=cluster.store.many_processes
-        )
+        self._sampler = ProcessSampler(lambda: keepers(cluster.nodes), families=cluster.store.many_processes)
         self._due = 0.0
 
     def look(self, now: float) -> None:

@@ -64,6 +64,10 @@ class RecordedStore:
     placement: Mapping[str, Any] = field(
         default_factory=dict, metadata=told("how its nodes were placed on them: per_machine, share, network")
     )
+    companions: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=told("the processes beside its nodes, which keep no data (routers, configuration), and their roles"),
+    )
     image: str | None = field(default=None, metadata=told("the image of its containers"))
     links: Mapping[str, Any] = field(default_factory=dict, metadata=told("what the nodes' links did to packets"))
     limits: RecordedLimits = field(default=RecordedLimits(), metadata=told(""))

@@ -1,0 +1,46 @@
+"""Routers and servers of the configuration are no nodes: what is said of nodes' CPUs goes by those that keep data."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from loadframe.analyze.sweep import pitfalls, read_sweep
+from loadframe.cluster.node import Node
+from loadframe.cluster.roster import Roster
+from loadframe.cluster.spec import ClusterSpec
+from loadframe.cluster.state import describe
+from loadframe.experiment.elastic.director import keepers
+from simulated import Truth, write_experiment
+
+IDLE = {"config-0": 0.01, "router-0": 0.03}
+NODES = [
+    Node("node-0", "a:1", folder=Path("a"), number=0, role="shard", process=SimpleNamespace(pid=11)),
+    Node("node-0-1", "a:2", folder=Path("b"), number=0, role="shard", process=SimpleNamespace(pid=12)),
+    Node("config-0", "a:3", folder=Path("c"), role="config", process=SimpleNamespace(pid=13)),
+    Node("router-0", "a:4", folder=Path("d"), role="router", process=SimpleNamespace(pid=14)),
+]
+
+
+def test_the_bound_of_idle_nodes_is_for_those_that_keep_data(tmp_path):
+    truth = Truth(noise=0.0, node_cpu=0.25, companions=IDLE)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, repetitions=1)).curves
+    assert {(one.nodes, one.idlest, one.busiest) for one in curves.calibrations} == {(n, 0.5, 0.5) for n in (1, 2, 3)}
+    assert all(one.clients for one in curves.calibrations), "idle routers hid that all nodes were within the bounds"
+
+
+def test_a_node_beside_idle_routers_is_not_hot(tmp_path):
+    truth = Truth(node_cpu=0.49, companions=IDLE)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    assert not [warning for warning in curves.warnings if isinstance(warning, pitfalls.HotNode)]
+
+
+def test_triggers_and_policies_look_at_those_that_keep_data():
+    assert keepers(NODES) == {"node-0": 11, "node-0-1": 12}
+
+
+def test_a_manifest_names_the_others_with_their_roles():
+    roster = Roster(ClusterSpec("mongodb"), {}, NODES, formed=True)
+    assert describe(roster)["companions"] == {"config-0": "config", "router-0": "router"}
+
+
+def test_nodes_of_an_attached_cluster_keep_data_as_far_as_is_known():
+    assert not Node("a:1", "a:1").companion
