@@ -7,6 +7,7 @@ import pytest
 import rich.console
 
 from loadframe.cli import console as module
+from loadframe.cli import output
 from loadframe.load import Progress
 
 
@@ -16,7 +17,8 @@ def shown(monkeypatch):
 
     def shown(terminal: bool, width: int = 160) -> io.StringIO:
         text = io.StringIO()
-        monkeypatch.setattr(module, "err", rich.console.Console(file=text, force_terminal=terminal, width=width))
+        for where in (module, output):
+            monkeypatch.setattr(where, "err", rich.console.Console(file=text, force_terminal=terminal, width=width))
         return text
 
     return shown
@@ -79,3 +81,9 @@ def test_what_is_done_to_the_cluster_under_load_does_not_end_the_phase(shown):
         console.progress(after(12))
     lines = [line.strip().split(":")[0] for line in text.getvalue().splitlines()]
     assert lines == ["phase look, 20 s", "3 s", "starting node-1", "12 s"]
+
+
+def test_a_path_is_told_in_one_piece(shown):
+    text = shown(terminal=True, width=40)
+    output.tell(f"report: /{'folder/' * 20}report.html")
+    assert text.getvalue().count("\n") == 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loadframe.cli.output import err
+from loadframe.cli.output import tell
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
@@ -132,4 +132,4 @@ def _tls(secure: bool | None, ca: Path | None, cert: Path | None, key: Path | No
 
 
 def _warn(text: str) -> None:
-    err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    tell(text, style="yellow")

@@ -29,7 +29,7 @@ from loadframe.cli.choices import (
     require_writable,
     start_ranks,
 )
-from loadframe.cli.output import Json, err, print_json
+from loadframe.cli.output import Json, print_json, tell
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.units import parse_duration, parse_rate, parse_size
@@ -195,7 +195,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     interrupted = False
     # One of the same name makes room.
     for kept in rescue(path.parent, lambda run: run != path.name):
-        err.print(f"what a killed run had recorded is in {kept}", markup=False, highlight=False)
+        tell(f"what a killed run had recorded is in {kept}")
     with Console() as console:
         started: AbstractContextManager[Cluster]
         if hosts:
@@ -290,7 +290,7 @@ def _show(path: Path, as_json: bool) -> None:
         print_json(run_document(run))
     else:
         print_run(run)
-        err.print(f"recorded in {path}; `loadframe report {path}` draws it", markup=False, highlight=False)
+        tell(f"recorded in {path}; `loadframe report {path}` draws it")
 
 
 def _levels(

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from loadframe import folders
 from loadframe.cli.app import app
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, err, out, print_json, tell
 from loadframe.errors import GeneratorFailed
 from loadframe.report.labels import seconds_text
 from loadframe.units import format_count, format_duration, format_share
@@ -59,12 +59,12 @@ def calibrate(
     ) as bar:
         task = bar.add_task("", total=None)
 
-        def tell(what: str, index: int, total: int) -> None:
+        def step(what: str, index: int, total: int) -> None:
             if not err.is_terminal:
-                err.print(f"  {index + 1} of {total}: {what}", markup=False, highlight=False)
+                tell(f"  {index + 1} of {total}: {what}")
             bar.update(task, description=what, completed=index, total=total)
 
-        calibration = measure(measurable(), quick=quick, tell=tell)
+        calibration = measure(measurable(), quick=quick, tell=step)
         others = {machine: _finished(machine, program) for machine, program in elsewhere.items()}
     path = calibration.save(folders.cache())
     if as_json:
@@ -72,7 +72,7 @@ def calibrate(
         print_json({**_described(calibration), "kept": str(path), **told})
         return
     print_calibration(calibration)
-    err.print(f"kept in {path}", markup=False, highlight=False)
+    tell(f"kept in {path}")
     for machine, other in others.items():
         out.print(f"\n{machine}", markup=False, highlight=False)
         print_calibration(other)
@@ -124,12 +124,12 @@ def print_calibration(calibration: "Calibration") -> None:
     out.print(table)
     out.print("late: from scheduled to sent, median and 99th percentile", style="dim", highlight=False)
     if len(os.sched_getaffinity(0)) == 1:
-        err.print("The server shared the only core: requests are later than they would be otherwise.", style="yellow")
+        tell("The server shared the only core: requests are later than they would be otherwise.", style="yellow")
     if calibration.doubt:
         words = f"Not used for verdicts: {calibration.doubt}."
         if not calibration.quick:
             words += " Stop what else runs on this machine, and calibrate again."
-        err.print(words, style="yellow", markup=False, highlight=False)
+        tell(words, style="yellow")
 
 
 def _late(lateness: "Lateness") -> str:

@@ -21,7 +21,7 @@ from loadframe.cli.choices import (
     core_limits,
     placed,
 )
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cluster import Cluster, ClusterSpec, Limits, moving, named
 from loadframe.cluster.spec import OF_HOST
 from loadframe.errors import BadInput
@@ -169,7 +169,7 @@ def _with(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
 
 def step(line: str) -> None:
     """Print what begins, or what became of it."""
-    err.print(f"  {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    tell(f"  {line}", style="dim")
 
 
 def _without_none(**values: Any) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def status(
         print_json(states)
         return
     if not states:
-        err.print("There is no cluster; start one with `loadframe cluster up NAME`.", markup=False)
+        tell("There is no cluster; start one with `loadframe cluster up NAME`.")
         return
     from rich.table import Table
 
@@ -256,7 +256,7 @@ def down(
     if delete_data and bring_home:
         raise BadInput("--delete-data and --bring-home contradict each other", remedy="give one of them")
     named.existing(name)
-    with named.locked(name, lambda line: err.print(line, markup=False)):
+    with named.locked(name, tell):
         saved = named.existing(name)
         if saved.running:
             Cluster.load(name).stop()
@@ -270,9 +270,9 @@ def down(
         print_json({"name": name, "state": done, "unreached": left})
         return
     for sentence in left:
-        err.print(f"warning: {sentence}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        tell(f"warning: {sentence}", style="yellow")
     reached = ", as far as its machines can be reached" if left else ""
-    err.print(f"Cluster {name} is {done}{reached}.", markup=False, highlight=False)
+    tell(f"Cluster {name} is {done}{reached}.")
 
 
 def _state(name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from loadframe.cli.output import err
+from loadframe.cli.output import tell
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run_on(cluster: "Cluster", command: Sequence[str], name: str) -> int:
         status = process.wait()
     for sentence in cluster.deviations():
         if sentence not in before:
-            err.print(f"while the command ran: {sentence}", style="yellow", markup=False, highlight=False)
+            tell(f"while the command ran: {sentence}", style="yellow")
     return status if status >= 0 else 128 - status
 
 

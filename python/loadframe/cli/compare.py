@@ -7,7 +7,7 @@ import typer
 
 from loadframe.cli.app import app
 from loadframe.cli.choices import measure_kinds, share
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def compare(
             raise BadInput(
                 f"the page cannot be written: {error.strerror}", where=str(output), remedy="name another file"
             ) from error
-        err.print(f"report: {output}", markup=False, highlight=False)
+        tell(f"report: {output}")
     if as_json:
         print_json(comparison.as_dict())
     else:

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from loadframe.cli.output import err
+from loadframe.cli.output import err, tell
 from loadframe.experiment.listener import Listener
 from loadframe.progress import TimeLeft
 from loadframe.units import format_count, format_duration
@@ -54,12 +54,12 @@ class Console(Listener):
     def step(self, text: str) -> None:
         """Print what begins, above the bars."""
         self._tell_figures()
-        err.print(f"  {text}", style="dim", markup=False, highlight=False, soft_wrap=True)
+        tell(f"  {text}", style="dim")
 
     def remark(self, text: str) -> None:
         """Print what the user should read."""
         self._tell_figures()
-        err.print(text, style="yellow", markup=False, highlight=False)
+        tell(text, style="yellow")
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
         """Count the time that is left from now on."""
@@ -75,7 +75,7 @@ class Console(Listener):
         self._finish_phase()
         words = f"run {index + 1} of {runs}: {run_id}"
         if not err.is_terminal:
-            err.print(", ".join(filter(None, [words, self._words_of_time_left()])), markup=False, highlight=False)
+            tell(", ".join(filter(None, [words, self._words_of_time_left()])))
         if self._whole is None:
             self._whole = self._bars.add_task("", total=runs, figures="", whole=True)
         self._bars.update(self._whole, completed=index, description=words)
@@ -86,7 +86,7 @@ class Console(Listener):
         self.part(name)
         if not err.is_terminal:
             length = f", {format_duration(seconds)}" if seconds else ""
-            err.print(f"  phase {name}{length}", markup=False, highlight=False)
+            tell(f"  phase {name}{length}")
         self._phase = self._bars.add_task(f"phase {name}", total=seconds, figures="", whole=self._whole is None)
 
     def progress(self, progress: "PhaseProgress") -> None:
@@ -101,8 +101,7 @@ class Console(Listener):
     def _print_figures(self, progress: "PhaseProgress") -> None:
         self._told = progress.seconds
         words = f"  {progress.seconds} s: {_words(progress)}"
-        err.print("  ".join(filter(None, [words, self._words_of_time_left()])), markup=False, highlight=False,
-                  soft_wrap=True)  # fmt: skip
+        tell("  ".join(filter(None, [words, self._words_of_time_left()])))
 
     def _tell_figures(self) -> None:
         """Print the last figures where nobody could see them change, unless they were printed."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.cli.app import app
-from loadframe.cli.output import err, out
+from loadframe.cli.output import out, tell
 from loadframe.cli.run import carry_out
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def demo(
     carry_out(loaded, design(loaded), output, retry_failed=True, as_json=False)
     out.print(f"\n{claim(read_sweep(output))}", markup=False, highlight=False, style="bold")
     report = (output / "report.html").resolve()
-    err.print(f"\nThe report: {report.as_uri()}", markup=False, highlight=False)
+    tell(f"\nThe report: {report.as_uri()}")
 
 
 def claim(sweep: "Sweep") -> str:

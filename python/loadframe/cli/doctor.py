@@ -9,7 +9,7 @@ from rich.text import Text
 
 from loadframe import folders
 from loadframe.cli.app import app
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cluster import checks
 from loadframe.units import format_count, format_duration
 
@@ -42,7 +42,7 @@ def doctor(
         out.print(table)
     lacking = [check.name for check in results if check.state == "lacking"]
     if lacking:
-        err.print(f"Embedded stores cannot be started here: see {', '.join(lacking)}.", markup=False, highlight=False)
+        tell(f"Embedded stores cannot be started here: see {', '.join(lacking)}.")
         raise typer.Exit(1)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from loadframe.cli.app import Group, app
 from loadframe.cli.choices import assignments
-from loadframe.cli.output import err
+from loadframe.cli.output import tell
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_size
 
@@ -103,7 +103,7 @@ def rally(
 
     limits = Limits(cpu=math.ceil(parse_duration(time_limit)) or 1, memory=parse_size(memory_limit), draws=draws)
     if allow_code:
-        err.print(f"runs the Python code of {path}: import only tracks that you trust", markup=False, highlight=False)
+        tell(f"runs the Python code of {path}: import only tracks that you trust")
     imported = import_rally(
         path,
         challenge,
@@ -127,11 +127,11 @@ def _write(imported: "Imported", output: Path | None) -> None:
         _to_file(text, output)
         for name, lines in imported.files.items():
             _requests(lines, output.parent / name)
-        err.print(f"workload: {output}", markup=False, highlight=False)
+        tell(f"workload: {output}")
     if imported.left_out:
-        err.print(f"left out: {len(imported.left_out)}", markup=False, highlight=False)
+        tell(f"left out: {len(imported.left_out)}")
         for entry in imported.left_out:
-            err.print(f"  - {entry}", markup=False, highlight=False, soft_wrap=True)
+            tell(f"  - {entry}")
 
 
 def _requests(lines: Sequence[str], file: Path) -> None:

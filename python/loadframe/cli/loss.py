@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from loadframe.cli.output import err
+from loadframe.cli.output import tell
 from loadframe.errors import BadInput
 from loadframe.units import format_count
 
@@ -23,7 +23,7 @@ def confirm(loss: "Loss") -> None:
             where=", ".join(loss.addresses),
             remedy="give --yes if that is what you want; --reuse keeps the data",
         )
-    err.print(f"{what} at {', '.join(loss.addresses)}.", markup=False, highlight=False, soft_wrap=True)
+    tell(f"{what} at {', '.join(loss.addresses)}.")
     if not typer.confirm("Drop it, with all its documents?", err=True):
         raise BadInput("nothing was dropped", remedy="--reuse keeps the data and skips the phases that prepare it")
 

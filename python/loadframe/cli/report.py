@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loadframe.cli.app import app
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _write(target: Path, text: str) -> None:
             where=str(target),
             remedy="name another file with --output",
         ) from error
-    err.print(f"report: {target}", markup=False, highlight=False)
+    tell(f"report: {target}")
 
 
 def _experiment(

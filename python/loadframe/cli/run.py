@@ -10,7 +10,7 @@ from rich.table import Table
 from loadframe import interrupts
 from loadframe.cli.app import app
 from loadframe.cli.choices import Ranks, start_ranks
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.errors import BadInput, LoadframeError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
     if retry_failed:
         for failed in folder.failed():
             folder.remove(failed)
-    err.print(f"{_extent(loaded, planned)} in all; recorded in {path}", markup=False, highlight=False)
+    tell(f"{_extent(loaded, planned)} in all; recorded in {path}")
     deadline = _deadline()
     try:
         with Console() as console, deadline.watched():
@@ -88,7 +88,7 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
         if deadline.interrupted:
             interrupts.answer()
             raise deadline.over() from None
-        err.print(f"stopped; the same command goes on with what is missing in {path}", markup=False, highlight=False)
+        tell(f"stopped; the same command goes on with what is missing in {path}")
         raise
     write_report(path, output=None, as_json=as_json)
     failed_runs = folder.failed()
@@ -108,7 +108,7 @@ def _deadline() -> "Deadline":
     try:
         given = allocation.current()
     except LoadframeError as error:
-        err.print(f"when this job ends is not known: {error.what}", style="yellow", markup=False, highlight=False)
+        tell(f"when this job ends is not known: {error.what}", style="yellow")
         return NEVER
     return Deadline(given.ends, f"job {given.job} of Slurm") if given else NEVER
 

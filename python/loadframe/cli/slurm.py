@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.cli.app import app
-from loadframe.cli.output import Json, err, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.errors import BadInput
 from loadframe.units import format_duration, parse_duration
 
@@ -216,5 +216,5 @@ def _submit(path: Path) -> str:
             remedy="change the script, or give what is missing with --sbatch=--option",
         )
     for line in done.stderr.strip().splitlines():
-        err.print(line, markup=False, highlight=False, soft_wrap=True)
+        tell(line)
     return done.stdout.strip().split(";")[0]
