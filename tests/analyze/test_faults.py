@@ -26,13 +26,13 @@ def test_every_reason_says_whose_fault_it_is():
     ]  # fmt: skip
     faults = {kind.code: fault_of(kind.code) for kind in kinds}
     assert {code for code, fault in faults.items() if fault == "store"} == {
-        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost"
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over"
     }  # fmt: skip
     assert {code for code, fault in faults.items() if fault == "cluster"} == {
         "cluster_state", "machine_silent"
     }  # fmt: skip
     assert {code for code in faults if not spoils(code)} == {
-        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady"
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "left_over"
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from loadframe.record import ManifestDraft
 from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 from loadframe.record.schema.model import as_document
+from loadframe.record.schema.source import SourceFigures
 from loadframe.record.schema.summary import GrowthFigures, MachineFigures, RankFigures
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
@@ -97,6 +98,20 @@ def summary(**parts: Any) -> dict[str, Any]:
         "growth": growth,
     }
     operation["parts"] = {"page": figures}
+    source = as_document(
+        SourceFigures(
+            lines=10,
+            accepted=9,
+            indexed=8,
+            left_over=1,
+            dead_letters={"not JSON": 1},
+            kept="dead-letters-range-ads.ndjson",
+            connections=2,
+            bytes=900,
+            address="127.0.0.1:5000",
+            trouble=("no room",),
+        )
+    )
     phase = {
         "name": "range",
         "prepares": False,
@@ -114,6 +129,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         ],
         "set_aside": [{"corpus": "c", "lines": 1, "kept": ["c.broken"]}],
         "operations": {"range": operation},
+        "sources": {"ads": source},
         "ranks": [as_document(RankFigures(rank=0, machine="m1"))],
         "machines": [as_document(MachineFigures("m1", 0.0, (0.0017, 0.0018)))],
     }

@@ -118,7 +118,9 @@ def test_a_pacing_that_is_neither_open_nor_closed_is_named(folder):
     damaged = json.loads(path.read_text())
     damaged["phases"][0]["streams"][0]["pacing"] = {}
     path.write_text(json.dumps(damaged))
-    with pytest.raises(BadInput, match=r"phases\[0\]\.streams\[0\]: .*a pacing is `open`, `closed` or `users`"):
+    with pytest.raises(
+        BadInput, match=r"phases\[0\]\.streams\[0\]: .*a pacing is `open`, `closed`, `users` or `source`"
+    ):
         _ = Run(folder).summary
 
 

@@ -14,6 +14,8 @@ STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]
     ("pacing", "words"),
     [
         ({"closed": {"clients": 8}}, "8 clients"),
+        ({"source": {"source": "ads", "workers": 1}}, "events of ads on 1 worker"),
+        ({"source": {"source": "ads", "workers": 4}}, "events of ads on 4 workers"),
         ({"closed": {"clients": 1, "think_time": 0.25}}, "1 client thinking 250 ms"),
         (
             {"closed": {"clients": 2, "think_time": {"exponential": 0.25}}},
@@ -23,7 +25,7 @@ STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]
         ({"open": {"rate": 1000.0, "arrivals": "poisson"}}, "1,000/s, Poisson"),
         ({"open": {"rate": {"from": 0.0, "stages": [{"to": 50.0, "over": 9.0}]}}}, "0 to 50/s in stages, constant"),
     ],
-    ids=["clients", "thinking", "drawn", "stages", "poisson", "ramp"],
+    ids=["clients", "worker", "workers", "thinking", "drawn", "stages", "poisson", "ramp"],
 )
 def test_a_pacing_is_said_in_words(pacing, words):
     assert pacing_text(StreamSummary("main", pacing)) == words

@@ -14,6 +14,7 @@ from loadframe.analyze.ranks import machine_figures, rank_figures
 from loadframe.analyze.silences import silences
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
+from loadframe.record.schema.source import SourceFigures
 from loadframe.record.schema.summary import (
     Clock,
     Latency,
@@ -114,8 +115,19 @@ def _phase(
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
         operations={name: _operation(name, outcome, measured, histograms, documents) for name in names},
+        sources={name: _source(said) for name, said in outcome.get("sources", {}).items()},
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
+    )
+
+
+def _source(said: Mapping[str, Any]) -> SourceFigures:
+    return SourceFigures(
+        **{key: said[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
+        dead_letters=said["dead_letters"],
+        kept=said.get("kept"),
+        address=said.get("address"),
+        trouble=tuple(said.get("trouble", ())),
     )
 
 

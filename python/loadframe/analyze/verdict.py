@@ -32,6 +32,7 @@ from loadframe.analyze.reasons import (
     Errors,
     GeneratorBusy,
     Late,
+    LeftOver,
     LoopLag,
     MachineSilent,
     NearCeiling,
@@ -113,6 +114,11 @@ def judge(
     for phase in phases:
         name = phase.summary.name
         reasons += [MachineSilent(name, machine, seconds) for machine, seconds in phase.silent.items()]
+        reasons += [
+            LeftOver(name, source, figures.left_over, figures.accepted)
+            for source, figures in phase.summary.sources.items()
+            if figures.left_over
+        ]
         if disturbed:
             reasons += [reason for reason in _loading(phase, steady=False) if not isinstance(reason, NotAchieved)]
             reasons += [reason for reason in _requests(phase.summary) if isinstance(reason, NothingMeasured)]
@@ -122,6 +128,8 @@ def judge(
         steady = steadiness(phase.throughput)
         if any(stream.has_stages for stream in phase.summary.streams):
             not_judged.append(f"steadiness of phase {name}: its load changes in stages")
+        elif any(stream.source is not None for stream in phase.summary.streams):
+            not_judged.append(f"steadiness of phase {name}: its events come when they come")
         elif steady is None:
             not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
         elif not steady.steady:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment import watching
+from loadframe.experiment import letters, watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
 from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, present, run_phase, validate_plan
-from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, yardstick
+from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -121,6 +121,7 @@ class Session:
         #: Requests per second that one worker is good for, if calibration found out.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         self._acknowledged = Acknowledged()
+        self._sources = SourcesSampler()
 
     def create_collections(self, *, replace: bool = False, confirm: Callable[[Loss], None] | None = None) -> None:
         """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data.
@@ -163,6 +164,9 @@ class Session:
             for aside in outcome["set_aside"]:
                 kept = ", ".join(aside["kept"])
                 self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} are not documents; see {kept}")
+            for name, source in outcome.get("sources", {}).items():
+                if source["left_over"]:
+                    raise _incomplete(f"{source['left_over']:,} events of {name} are left over", phase)
             for operation in outcome["operations"]:
                 failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
                 if failed:
@@ -267,13 +271,17 @@ class Session:
             gains = self._acknowledged.gains(phase.operations)
             there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
             try:
-                outcome = self._phase(phase, folder, began=writer.began, beside=beside, started=started)
+                outcome = self._phase(
+                    phase, folder, began=writer.began, beside=beside, started=started, kept=writer.folder
+                )
             except KeyboardInterrupt:
                 # Before its load began.
                 return None
             except PhaseFailed as error:
                 outcome, failure = error.outcome, error
             writer.event(PHASE_ENDED, phase=phase.name)
+            self._sources.tell({})
+            there["sources"] = letters.kept(outcome, writer.folder)
             outcomes.append(outcome | {"prepares": phase.prepares, **there})
             if failure or outcome["interrupted"]:
                 return failure
@@ -290,7 +298,7 @@ class Session:
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
         changing = [HealthSampler(self.cluster.health)] if health else []
-        return [*changing, OwnGroupSampler(), *watching.samplers(self.cluster)]
+        return [*changing, OwnGroupSampler(), self._sources, *watching.samplers(self.cluster)]
 
     def _manifest(
         self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels
@@ -316,6 +324,7 @@ class Session:
         began: float | None = None,
         beside: Beside | None = None,
         started: Callable[[float], None] | None = None,
+        kept: Path | None = None,
     ) -> Outcome:
         plan = phase.plan(
             seed=self.seed,
@@ -329,6 +338,7 @@ class Session:
 
         def tell(progress: Progress) -> None:
             self.listener.progress(progress)
+            self._sources.tell({name: asdict(source) for name, source in progress.sources.items()})
             if beside:
                 beside.progress(progress)
                 if beside.failure():
@@ -338,7 +348,7 @@ class Session:
         held = beside.held if beside else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
         return run_phase(
-            plan,
+            plan if kept is None else letters.told(plan, kept),
             folder,
             tell,
             hosts=addresses,

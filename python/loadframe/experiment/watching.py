@@ -34,7 +34,7 @@ def machines_of_sources(cluster: Cluster) -> Callable[[str], str | None]:
 
     def machine_of(source: str) -> str | None:
         kind, _, name = source.partition(":")
-        if kind in ("cluster", "target"):
+        if kind in ("cluster", "target", "source"):
             return None
         if kind == "machine":
             return name

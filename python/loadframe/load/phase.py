@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,18 @@ _TELL = 0.2
 
 
 @dataclass(frozen=True)
+class SourceProgress:
+    """What has come of a source of events so far: lines, and events that the store took or that wait for it."""
+
+    lines: int
+    accepted: int
+    indexed: int
+    dead_letters: int  #: lines that are not events, and events that the store refused
+    waiting: int
+    address: str | None  #: where it listens
+
+
+@dataclass(frozen=True)
 class Progress:
     """Totals of a phase so far, rates of its last second, times in s; None in a second without an answer."""
 
@@ -33,11 +45,17 @@ class Progress:
     documents_throughput: int
     response_p50: float | None
     response_p99: float | None
+    sources: Mapping[str, SourceProgress] = field(default_factory=dict)
 
 
 def _progress(told: dict[str, Any]) -> Progress:
     """Return what the engine tells; its times are 0 where nothing was answered, and no response takes no time."""
-    return Progress(**{**told, **{name: told[name] or None for name in ("response_p50", "response_p99")}})
+    times = {name: told[name] or None for name in ("response_p50", "response_p99")}
+    sources = {
+        name: SourceProgress(**{entry.name: said.get(entry.name) for entry in fields(SourceProgress)})
+        for name, said in told.get("sources", {}).items()
+    }
+    return Progress(**{**told, **times, "sources": sources})
 
 
 #: The engine's account of a phase that has ended: the content of `outcome.json`.

@@ -10,6 +10,7 @@ from loadframe.observe.observer import Observer
 from loadframe.observe.own_group import OwnGroupSampler
 from loadframe.observe.process import ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
+from loadframe.observe.sources import SourcesSampler
 from loadframe.observe.statistics import StoreSampler
 from loadframe.yardstick import yardstick
 
@@ -23,6 +24,7 @@ __all__ = [
     "ProcessSampler",
     "Sample",
     "Sampler",
+    "SourcesSampler",
     "StoreSampler",
     "yardstick",
 ]

@@ -20,6 +20,8 @@ _ARRIVALS = {"poisson": "Poisson"}
 
 def pacing_text(stream: "StreamSummary") -> str:
     """Write `8 clients thinking 250 ms`, `90 users on 8 clients`, `9/s, Poisson`, `0 to 9/s in stages, constant`."""
+    if stream.source is not None:
+        return f"events of {stream.source} on {stream.workers} worker{'s' * (stream.workers != 1)}"
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
         return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
@@ -188,6 +190,24 @@ def set_aside_texts(phase: "PhaseSummary") -> list[str]:
         f"documents and were not sent; see {', '.join(aside.kept)}"
         for aside in phase.set_aside
     ]
+
+
+def sources_texts(phase: "PhaseSummary") -> list[str]:
+    """Write, for each source of events, what came of it: events per second taken, dead letters, what is left over."""
+    texts = []
+    for name, source in phase.sources.items():
+        words = f"{name}: {format_count(source.accepted)} events accepted, {format_count(source.indexed)} indexed"
+        if source.dead:
+            kinds = ", ".join(
+                f"{format_count(count)} {reason}" for reason, count in source.dead_letters.items() if count
+            )
+            words += (
+                f", {format_count(source.dead)} dead letters ({kinds}{f'; see {source.kept}' if source.kept else ''})"
+            )
+        if source.left_over:
+            words += f", {format_count(source.left_over)} left over"
+        texts += [words, *(f"{name}: {trouble}" for trouble in source.trouble)]
+    return texts
 
 
 def ended_early_texts(phase: "PhaseSummary") -> list[str]:

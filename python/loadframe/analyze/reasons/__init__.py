@@ -34,6 +34,7 @@ from loadframe.analyze.reasons.requests import (
     NothingMeasured,
     Unsteady,
 )
+from loadframe.analyze.reasons.sources import LeftOver
 
 __all__ = [
     "ACHIEVED_LIMIT",
@@ -55,6 +56,7 @@ __all__ = [
     "Fault",
     "GeneratorBusy",
     "Late",
+    "LeftOver",
     "LoopLag",
     "MachineSilent",
     "NearCeiling",

@@ -24,6 +24,7 @@ that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` rea
 | `{schema.HISTOGRAMS_FILE}` | histograms of response and service times per operation and second |
 | `{schema.TELEMETRY_FILE}` | what was watched beside: nodes, this machine, the generator, the store's statistics |
 | `{schema.EVENTS_FILE}` | what happened, one JSON object a line |
+| `dead-letters-PHASE-SOURCE.ndjson` | of a source, lines that are not events and events that the store refused |
 
 Times are seconds since the run began, by the monotonic clock, unless a unit says otherwise. Sizes are bytes. In a
 path, a key in capitals stands for any name, `[]` for each element of a list, and `**` for whatever lies below.

@@ -59,7 +59,7 @@ def as_document(record: Any) -> Any:
         return {
             name: as_document(value)
             for name, (value, note) in values.items()
-            if value not in (None, ()) or not (note and note.absent)
+            if value not in (None, (), {}) or not (note and note.absent)
         }
     if isinstance(record, Mapping):
         return {str(key): as_document(value) for key, value in record.items()}

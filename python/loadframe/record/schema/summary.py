@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadframe.record.schema.model import as_document, told
+from loadframe.record.schema.source import SourceFigures
 
 #: A level that stays, or stages through which it goes.
 Level = float | Mapping[str, Any]
@@ -136,7 +137,10 @@ class StreamSummary:
 
     name: str = field(metadata=told("the stream's name"))
     pacing: Mapping[str, Any] = field(
-        metadata=told("closed (clients, think time), open (rate, arrivals) or users (users, clients)", below=True)
+        metadata=told(
+            "closed (clients, think time), open (rate, arrivals), users (users, clients) or source (source, workers)",
+            below=True,
+        )
     )
     measured: float | None = field(
         default=None, metadata=told("of the window in which the stream ran; rates are per second of it", "s")
@@ -145,23 +149,33 @@ class StreamSummary:
 
     def __post_init__(self) -> None:
         """Refuse a pacing of no known kind, with ValueError."""
-        if not any(isinstance(self.pacing.get(kind), Mapping) for kind in ("open", "closed", "users")):
-            raise ValueError("a pacing is `open`, `closed` or `users`")
+        if not any(isinstance(self.pacing.get(kind), Mapping) for kind in ("open", "closed", "users", "source")):
+            raise ValueError("a pacing is `open`, `closed`, `users` or `source`")
 
     @property
     def is_open(self) -> bool:
         """Whether requests are due at instants that do not depend on the answers before them."""
-        return "open" in self.pacing
+        return "open" in self.pacing or self.source is not None
+
+    @property
+    def source(self) -> str | None:
+        """The source whose events make its requests; None of other streams."""
+        return str(self.pacing["source"]["source"]) if "source" in self.pacing else None
+
+    @property
+    def workers(self) -> int:
+        """The connections that take the events of its source in; 0 of other streams."""
+        return int(self.pacing["source"]["workers"]) if "source" in self.pacing else 0
 
     @property
     def rate(self) -> Level | None:
-        """The rate of open pacing, 1/s, or the stages through which it goes; None for clients."""
-        return self.pacing["open"]["rate"] if self.is_open else None
+        """The rate of open pacing, 1/s, or the stages through which it goes; None for clients, and for events."""
+        return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property
     def arrivals(self) -> str | None:
-        """How requests of open pacing are spaced, `constant` or `poisson`; None for clients."""
-        return str(self.pacing["open"].get("arrivals", "constant")) if self.is_open else None
+        """How requests of open pacing are spaced, `constant` or `poisson`; None for clients and events."""
+        return str(self.pacing["open"].get("arrivals", "constant")) if "open" in self.pacing else None
 
     @property
     def clients(self) -> int | Mapping[str, Any] | None:
@@ -275,6 +289,9 @@ class PhaseSummary:
     streams: tuple[StreamSummary, ...] = field(metadata=told(""))
     set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
     operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))
+    sources: Mapping[str, SourceFigures] = field(
+        default_factory=dict, metadata=told("of this source of events: ", of="SOURCE", absent=True)
+    )
     ranks: tuple[RankFigures, ...] = field(default=(), metadata=told("", absent=True))
     machines: tuple[MachineFigures, ...] = field(default=(), metadata=told("", absent=True))
 

@@ -12,7 +12,8 @@ TELEMETRY = (
         "source",
         "string",
         "",
-        "what was watched, such as `node:0`, `generator:0` (or `generator:2.0`, of rank 2), `target:HOST`, `host`",
+        "what was watched, such as `node:0`, `generator:0` (or `generator:2.0`, of rank 2), `target:HOST`,"
+        " `source:NAME`, `host`",
     ),
     Field("metric", "string", "", "see the metrics of that source"),
     Field("value", "double", "see metric", "the sample"),
@@ -21,7 +22,7 @@ TELEMETRY = (
         "string",
         "",
         "the machine that the source is on: a node's, a rank's, or the one that loadframe itself ran on; null where"
-        " that is not known, or no one machine (`cluster`, `workers`, `target:HOST`)",
+        " that is not known, or no one machine (`cluster`, `workers`, `target:HOST`, `source:NAME`)",
     ),
 )
 
@@ -141,6 +142,15 @@ CLUSTER = (
     Field("balancing.left", "level", "see event `balancing`", "what is left to be moved, as the change counts it"),
 )
 
+#: What is told of a source of events while its phase runs.
+SOURCES = (
+    Field("lines", "rate", "1/s", "lines that came"),
+    Field("accepted", "rate", "1/s", "events that were taken to be indexed"),
+    Field("indexed", "rate", "1/s", "events that the store acknowledged"),
+    Field("dead_letters", "rate", "1/s", "lines that are not events, and events that the store refused"),
+    Field("waiting", "level", "events", "accepted, and not yet acknowledged or refused"),
+)
+
 #: Metrics by source.
 METRICS: dict[str, tuple[Field, ...]] = {
     "generator:WORKER": GENERATOR,
@@ -151,6 +161,7 @@ METRICS: dict[str, tuple[Field, ...]] = {
             "requests", "rate", "requests", "that this host of the store served in this second; every attempt is one"
         ),
     ),
+    "source:NAME": SOURCES,
     "node:NODE": NODES,
     "cluster": CLUSTER,
     "host": HOST,

@@ -14,6 +14,7 @@ from loadframe.report.labels import (
     load_text,
     seconds_text,
     set_aside_texts,
+    sources_texts,
     with_failures,
 )
 from loadframe.report.page import render
@@ -37,7 +38,11 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         headline=_headline(phases),
         verdict=summary.verdict,
         operations=operations_table(run) if phases else None,
-        remarks=[words for phase in phases for words in (*ended_early_texts(phase), *set_aside_texts(phase))],
+        remarks=[
+            words
+            for phase in phases
+            for words in (*ended_early_texts(phase), *set_aside_texts(phase), *sources_texts(phase))
+        ],
         bands=run_bands(run, bands) if bands else None,
         growth=growth_table(phases),
         closed=closed_text(phases),

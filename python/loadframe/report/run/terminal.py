@@ -25,6 +25,7 @@ from loadframe.report.labels import (
     resolution_text,
     seconds_text,
     set_aside_texts,
+    sources_texts,
     with_failures,
     with_parts,
 )
@@ -56,7 +57,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         _operations(phase.operations, known).print(console)
         if words := few_text(percentile for intervals in known.values() for percentile in intervals.values()):
             console.print(Text(words, style="yellow"))
-        for words in (*ended_early_texts(phase), *set_aside_texts(phase)):
+        for words in (*ended_early_texts(phase), *set_aside_texts(phase), *sources_texts(phase)):
             console.print(Text(words, style="yellow"))
         for name, operation in phase.operations.items():
             if grown := growth_text(operation):

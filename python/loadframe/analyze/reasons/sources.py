@@ -1,0 +1,28 @@
+"""Reasons that lie in sources of events: not all that came is in the store."""
+
+from dataclasses import dataclass
+
+from loadframe.analyze.reasons.reason import Reason
+from loadframe.units import format_count
+
+
+@dataclass(frozen=True)
+class LeftOver(Reason):
+    """Events were accepted, and the store does not have them."""
+
+    code = "left_over"
+    fault = "store"
+    spoils = False
+    phase: str
+    source: str
+    left_over: int
+    accepted: int
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} {format_count(self.left_over)} of {format_count(self.accepted)} events that were"
+            f" accepted from {self.source} are left over: the store neither took nor refused them"
+        )
+
+    def _remedy(self) -> str:
+        return "send slower than the store takes events in, or let the phase end with the source (until: exhausted)"

@@ -1,0 +1,27 @@
+"""Where dead letters of a run are: lines of sources that are not events, and events that the store refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def _name(phase: str, source: str) -> str:
+    return f"dead-letters-{phase}-{source}.ndjson"
+
+
+def told(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a plan in which the dead letters of each source go to a file in `folder`; nothing else is changed."""
+    if "sources" not in plan:
+        return plan
+    files = {source: str((folder / _name(plan["phase"], source)).absolute()) for source in plan["sources"]}
+    sources = {source: {**said, "dead_letters": files[source]} for source, said in plan["sources"].items()}
+    return {**plan, "sources": sources}
+
+
+def kept(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the outcome's sources, each with the name of the file in `folder` that has its dead letters, if any."""
+    names = {source: _name(outcome["phase"], source) for source in outcome.get("sources", {})}
+    return {
+        source: {**said, **({"kept": names[source]} if (folder / names[source]).exists() else {})}
+        for source, said in outcome.get("sources", {}).items()
+    }

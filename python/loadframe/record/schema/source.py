@@ -1,0 +1,42 @@
+"""What came of a source of events: a part of a phase's summary."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from loadframe.record.schema.model import told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFigures:
+    """What came of a source of events in a phase, its warm-up included.
+
+    Lines are accepted events and dead letters; accepted events were indexed, refused (dead letters, too) or left over.
+    """
+
+    lines: int = field(metadata=told("that came", "lines"))
+    accepted: int = field(metadata=told("of these, events that were taken to be indexed", "events"))
+    indexed: int = field(metadata=told("of these, those that the store acknowledged", "events"))
+    left_over: int = field(
+        default=0,
+        metadata=told("of these, those that the store had neither acknowledged nor refused in the end", "events"),
+    )
+    dead_letters: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=told(
+            "lines that are not events, and events that the store refused, by the reason", "lines", of="REASON"
+        ),
+    )
+    kept: str | None = field(
+        default=None, metadata=told("the member of this folder that has the dead letters", absent=True)
+    )
+    connections: int = field(default=0, metadata=told("that brought lines", "connections"))
+    bytes: int = field(default=0, metadata=told("that came", "B"))
+    address: str | None = field(default=None, metadata=told("where it listened", absent=True))
+    trouble: tuple[str, ...] = field(
+        default=(), metadata=told("what else went wrong, such as dead letters that could not be written", absent=True)
+    )
+
+    @property
+    def dead(self) -> int:
+        """All dead letters."""
+        return sum(self.dead_letters.values())

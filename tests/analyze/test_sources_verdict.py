@@ -1,0 +1,70 @@
+"""What the verdict and the words say of events that came from outside."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.summary import summarize
+from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.load import run_phase
+from loadframe.record import RunWriter
+from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
+from loadframe.report.labels import sources_texts
+from made_up_runs import operation, phase
+
+GENERATOR = GeneratorFigures(threads=1, cpu_share=0.1, cpu_share_peak=0.1, waited_share=0.0)
+ALL_THERE = SourceFigures(lines=100, accepted=90, indexed=80, dead_letters={"not JSON": 10, "refused": 10})
+
+
+def streamed(source):
+    stream = StreamSummary("take_in", {"source": {"source": "ads", "workers": 4}})
+    return replace(phase("ingest", {"take_in": operation(10.0)}), streams=(stream,), sources={"ads": source})
+
+
+def verdict(source, *, disturbed=False):
+    # It falls by half: the store's doing in other loads, and here the sender's.
+    falling = np.linspace(100.0, 50.0, 40)
+    return judge([JudgedPhase(streamed(source), GENERATOR, falling)], (), disturbed=disturbed)
+
+
+def test_a_stream_whose_events_are_all_in_the_store_is_valid():
+    judged = verdict(ALL_THERE)
+    assert judged.valid
+    assert judged.not_judged == ("steadiness of phase ingest: its events come when they come",)
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_events_that_are_left_over_make_a_run_invalid_whatever_happened_to_the_cluster(disturbed):
+    (reason,) = verdict(replace(ALL_THERE, left_over=7), disturbed=disturbed).reasons
+    assert (reason.code, reason.fault) == ("left_over", "store")
+    assert "7 of 90 events that were accepted from ads are left over" in reason.cause
+
+
+def test_dead_letters_and_what_is_left_over_are_told_in_words():
+    source = replace(ALL_THERE, left_over=3, kept="dead-letters-ingest-ads.ndjson", trouble=("the disk is full",))
+    assert sources_texts(streamed(source)) == [
+        "ads: 90 events accepted, 80 indexed, 20 dead letters (10 not JSON, 10 refused;"
+        " see dead-letters-ingest-ads.ndjson), 3 left over",
+        "ads: the disk is full",
+    ]
+
+
+def test_the_summary_has_what_the_engine_says_of_a_source(tmp_path):
+    said = {"lines": 5, "accepted": 4, "indexed": 4, "dead_letters": {"no id": 1}, "left_over": 0, "connections": 2,
+            "address": "127.0.0.1:5000", "bytes": 400, "waiting": 0}  # fmt: skip
+    plan = {
+        "seed": 1,
+        "phase": "ingest",
+        "target": {"driver": "null"},
+        "operations": {"a": {}},
+        "streams": [{"name": "a", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 5}}],
+    }
+    with RunWriter(tmp_path, "r1") as writer:
+        outcome = run_phase(plan, writer.phase("ingest", 0.0), lambda _: None) | {"sources": {"ads": said}}
+        joined = writer.join()
+        summary = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, ())
+    assert summary.phases[0].sources["ads"] == SourceFigures(
+        lines=5, accepted=4, indexed=4, dead_letters={"no id": 1}, connections=2, bytes=400, address="127.0.0.1:5000"
+    )

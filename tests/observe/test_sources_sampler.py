@@ -1,0 +1,37 @@
+"""What is told of sources of events becomes rates."""
+
+from loadframe.observe import Sample, SourcesSampler
+
+
+def told(lines, waiting):
+    return {
+        "ads": {"lines": lines, "accepted": lines, "indexed": lines - waiting, "dead_letters": 0, "waiting": waiting}
+    }
+
+
+def sampled(sampler, now):
+    return {sample.metric: sample.value for sample in sampler.sample(now)}
+
+
+def test_totals_become_rates_and_what_waits_stays_a_level():
+    sampler = SourcesSampler()
+    sampler.tell(told(100, 40))
+    assert list(sampler.sample(1.0)) == [Sample("source:ads", "waiting", 40)]
+    sampler.tell(told(300, 20))
+    assert sampled(sampler, 3.0) == {
+        "lines": 100.0,
+        "accepted": 100.0,
+        "indexed": 110.0,
+        "dead_letters": 0.0,
+        "waiting": 20,
+    }
+
+
+def test_a_source_that_is_read_again_begins_anew():
+    sampler = SourcesSampler()
+    sampler.tell(told(100, 0))
+    list(sampler.sample(1.0))
+    sampler.tell({})
+    assert list(sampler.sample(2.0)) == []
+    sampler.tell(told(500, 0))
+    assert sampled(sampler, 3.0) == {"waiting": 0}
