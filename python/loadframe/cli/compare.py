@@ -34,7 +34,7 @@ def compare(
     measure: Annotated[
         str,
         typer.Option(
-            help="What to compare, comma-separated: throughput, p50, p90, p99, p99.9, max, mean,"
+            help="What to compare, comma-separated: throughput, documents, p50, p90, p99, p99.9, max, mean,"
             " errors; all-p99 and the like are of all requests, failed ones too."
         ),
     ] = "throughput,p50,p99",

@@ -48,8 +48,8 @@ def gate(
     measure: Annotated[
         str,
         typer.Option(
-            help="What to hold against earlier runs, comma-separated: throughput, errors, p50, p90, p99, p99.9, max,"
-            " mean; all-p99 and the like are of all requests, failed ones too."
+            help="What to hold against earlier runs, comma-separated: throughput, documents, errors, p50, p90, p99,"
+            " p99.9, max, mean; all-p99 and the like are of all requests, failed ones too."
         ),
     ] = "throughput,p50,p99,errors",
     least: Annotated[
@@ -138,6 +138,7 @@ def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str
 
 
 def _bound(text: str) -> "Bound":
+    from loadframe.analyze.comparison import RATES
     from loadframe.analyze.gate import Bound
 
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
@@ -146,10 +147,10 @@ def _bound(text: str) -> "Bound":
             f"--bound {text!r} is not a bound", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted"
         )
     (kind,) = measure_kinds(match[1])
-    wanted = ">=" if kind == "throughput" else "<="
+    wanted = ">=" if kind in RATES else "<="
     if match[2] != wanted:
         raise BadInput(f"--bound {text!r} bounds {kind} on its good side", remedy=f"write {kind}{wanted}{match[3]}")
-    readers: dict[str, Callable[[str], float]] = {"throughput": parse_rate, "errors": _error_share}
+    readers: dict[str, Callable[[str], float]] = {**dict.fromkeys(RATES, parse_rate), "errors": _error_share}
     return Bound(kind, readers.get(kind, parse_duration)(match[3]))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadframe.analyze.comparison import RATES
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.experiment.experiment import Experiment
 
@@ -33,7 +34,7 @@ class GateShape:
 
     def members(self, kind: str) -> int:
         """Return how many checks of a kind there are."""
-        per_treatment = {"throughput": sum(self.closed), "errors": len(self.operations)}
+        per_treatment = {**dict.fromkeys(RATES, sum(self.closed)), "errors": len(self.operations)}
         return self.treatments * per_treatment.get(kind, sum(self.operations))
 
 
@@ -117,7 +118,7 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
 
     thresholds = Thresholds()
     error, freedom, level = spread * math.sqrt(2 / runs), runs - 1, thresholds.level * share
-    least, higher = thresholds.least_of(kind), kind == "throughput"
+    least, higher = thresholds.least_of(kind), kind in RATES
     return Power(
         check,
         runs,

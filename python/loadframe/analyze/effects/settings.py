@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
+from loadframe.analyze.comparison import LEVEL, RATES, Comparison, Group, Measure, compare
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
 from loadframe.analyze.effects.coding import Array, Term, columns_of
@@ -106,7 +106,7 @@ def _analyse(
 ) -> SettingsAt:
     factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
     main = main_operation([run for run in runs if run.usable] or runs, phase)
-    objective = Measure(phase, description["objective"], None if description["objective"] == "throughput" else main)
+    objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
     designed = [run for run in runs if not run.id.startswith(CONFIRM)]
     used = [run for run in designed if run.usable and objective.of(run)]
     rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
@@ -124,7 +124,7 @@ def _analyse(
     if used and not adaptive:
         others = [Measure(phase, "throughput"), Measure(phase, "p50", main), Measure(phase, "p99", main)]
         wanted = dict.fromkeys(
-            [objective, *(other for other in others if other.kind != "throughput" or _closed(used, phase))]
+            [objective, *(other for other in others if other.kind not in RATES or _closed(used, phase))]
         )
         modelled = (_response(measure, used, rows, factors, description, blocks) for measure in wanted)
         responses = tuple(response for response in modelled if response.model.terms)

@@ -8,7 +8,7 @@ very requests that were made, and so is one on the slowest response: these are c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.analyze.comparison import Measure
+from loadframe.analyze.comparison import RATES, Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs_text
 from loadframe.analyze.gate.thresholds import Bound
@@ -25,7 +25,7 @@ def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence
         standing, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
     else:
         standing, why = "undecided", "no run has measured it"
-    limit = f"{'at least' if bound.kind == 'throughput' else 'at most'} {quantity(bound.limit, measure)}"
+    limit = f"{'at least' if bound.kind in RATES else 'at most'} {quantity(bound.limit, measure)}"
     return Check(measure, treatment, standing, f"{why}, {limit}", bound=bound)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from scipy import special
 
-from loadframe.analyze.comparison import Contrast, Measure
+from loadframe.analyze.comparison import RATES, Contrast, Measure
 from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
 from loadframe.analyze.gate.power import detectable
 from loadframe.analyze.gate.thresholds import Bound, Thresholds
@@ -200,7 +200,7 @@ def quantity(value: float, measure: Measure) -> str:
     """Write a value of a measure with its unit."""
     if measure.kind == "errors":
         return format_share(value, 2)
-    return f"{format_count(value)}/s" if measure.kind == "throughput" else format_duration(value)
+    return f"{format_count(value)}/s" if measure.kind in RATES else format_duration(value)
 
 
 def runs_text(values: Sequence[float]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loadframe.analyze.comparison import LEVEL
+from loadframe.analyze.comparison import LEVEL, RATES
 
 #: What is checked unless other measures are named.
 KINDS = ("throughput", "p50", "p99", "errors")
@@ -17,14 +17,14 @@ _LEAST, _CATCH = 0.05, 0.2
 
 @dataclass(frozen=True)
 class Bound:
-    """A value that a measure must not exceed, or for throughput not fall below: 1/s, s, or a share of requests."""
+    """A value that a measure must not exceed, or where more is better not fall below: 1/s, s, a share of requests."""
 
     kind: str
     limit: float
 
     def holds(self, value: float) -> bool:
         """Return whether a value is within the bound."""
-        return value >= self.limit if self.kind == "throughput" else value <= self.limit
+        return value >= self.limit if self.kind in RATES else value <= self.limit
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class SettingsFile(PacedFile):
     scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe", "spsa"] = "full"
     resolution: Annotated[int, Field(ge=3, le=5)] = 4
     at: Factors = Field(default_factory=dict)
-    objective: Literal["throughput", "p50", "p90", "p99", "mean"] = "throughput"
+    objective: Literal["throughput", "documents", "p50", "p90", "p99", "mean"] = "throughput"
     trials: Annotated[int, Field(ge=4, le=2000)] = 30
     confirm: Annotated[int, Field(ge=0, le=100)] = 5
 
@@ -71,11 +71,13 @@ class Settings(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what cannot be the objective, and optimisers that are told to repeat."""
+        from loadframe.analyze.comparison import RATES
+
         written, document = _own(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
         opened = written.rate is not None or (opened and written.clients is None)
-        if written.objective == "throughput" and opened:
+        if written.objective in RATES and opened:
             what = "the throughput of an open load is what is offered, and no setting changes it"
             raise document.error(("objective",), what, "say objective: p99, or another percentile")
         if written.scheme in ADAPTIVE and written.until:
@@ -206,10 +208,10 @@ def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
 
 def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
     """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput."""
-    from loadframe.analyze.comparison import Measure
+    from loadframe.analyze.comparison import RATES, Measure
     from loadframe.analyze.sweep.treatments import main_operation
 
-    measure = Measure(phase, objective, None if objective == "throughput" else main_operation([run], phase))
+    measure = Measure(phase, objective, None if objective in RATES else main_operation([run], phase))
     value = measure.of(run) if run.usable else None
     if not value:
         return None

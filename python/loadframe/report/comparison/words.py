@@ -1,6 +1,6 @@
 """A comparison in words: a sentence for each contrast, and what each came to."""
 
-from loadframe.analyze.comparison import Comparison, Contrast
+from loadframe.analyze.comparison import RATES, Comparison, Contrast
 from loadframe.analyze.comparison.measures import Measure
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text
@@ -14,7 +14,7 @@ def quantity(value: float, measure: Measure) -> str:
     """Write a value of a measure with its unit."""
     if measure.kind == "errors":
         return format_share(value, 2)
-    return f"{format_count(value)}/s" if measure.kind == "throughput" else seconds_text(value)
+    return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
 
 
 def name(contrast: Contrast) -> str:

@@ -185,7 +185,9 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
 
 def _unit(result: SettingsAt) -> tuple[float, str]:
     """Return the unit in which the objective is drawn, and what values are multiplied with for it."""
-    return (1.0, "requests/s") if result.objective.kind == "throughput" else (1e3, "ms")
+    units = {"throughput": "requests/s", "documents": "documents/s"}
+    kind = result.objective.kind
+    return (1.0, units[kind]) if kind in units else (1e3, "ms")
 
 
 def course(result: SettingsAt, name: str) -> Figure:
